@@ -156,6 +156,8 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         attempts: how many requests were made, 1 or 2 (0 if the prompt could not be sent at all).
         status_code: the last HTTP status, where there was one.
         component: who called: ``agent``, ``validator``, ``engine`` …
+        agent: for whom, where that is known.
+        turn: in which turn of a run, likewise.
         detail: what the server or the validation said.
         rejected: the last reply, if it had the right form but its content was not accepted.
         call: the ``CallRecord`` of the requests, where any was made.
@@ -166,16 +168,23 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
     status_code: int | None = None
     component: str | None = None
     _: KW_ONLY
+    agent: str | None = None
+    turn: int | None = None
     detail: str = ""
     rejected: BaseModel | None = None
     call: Any = None
 
     def __post_init__(self) -> None:
-        who = f"{self.component}: " if self.component else ""
+        who = self.component or ""
+        if self.agent:
+            who = f"{who} of {self.agent}" if who else self.agent
+        if self.turn is not None:
+            who = f"{who} in turn {self.turn}".lstrip()
         status = f" (HTTP {self.status_code})" if self.status_code else ""
         tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
         what = f": {self.detail}" if self.detail else ""
-        super().__init__(f"{who}{self.reason} after {tries}{status}{what}")
+        asked = f"{who}: " if who else ""
+        super().__init__(f"{asked}{self.reason} after {tries}{status}{what}")
 
 
 class BudgetReached(LabError):  # noqa: N818 - not a fault

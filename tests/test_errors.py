@@ -23,6 +23,10 @@ def test_every_error_of_the_package_is_a_lab_error() -> None:
     ("failure", "text"),
     [
         (LLMFailureException("timeout", 2, None, "agent"), "agent: timeout after 2 attempts"),
+        (
+            LLMFailureException("timeout", 2, None, "player", agent="Ann", turn=3),
+            "player of Ann in turn 3: timeout after 2 attempts",
+        ),
         (LLMFailureException("server_error", 1, 503), "server_error after 1 attempt (HTTP 503)"),
         (LLMFailureException("timeout", 0, detail="why"), "timeout after 0 attempts: why"),
     ],

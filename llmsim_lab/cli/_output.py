@@ -16,13 +16,13 @@ from rich.console import Console
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
-from llmsim_lab._util.text import clip, few, number, printable
+from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._prompts_read import prompts_read
-from llmsim_lab.types import Attempt, Status
+from llmsim_lab.types import Attempt, CallRecord, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,31 +95,48 @@ def _say_decisions(turns: Sequence[Turn]) -> None:
         say("\n".join(few(said, _MOST_DECISIONS)) + "\n")
 
 
-def _summary(turns: Sequence[Turn]) -> str:
-    """Return one line on some turns: calls by status, tokens, seconds."""
-    seconds = sum(turn.seconds for turn in turns)
+def _summary(turns: Sequence[Turn], unfinished: Sequence[CallRecord], failed_s: float) -> str:
+    """Return one line on some turns: calls by status, tokens, seconds.
+
+    Args:
+        turns: those that were played.
+        unfinished: the calls of one after them that failed.
+        failed_s: how long that one took, seconds.
+    """
+    seconds = sum(turn.seconds for turn in turns) + failed_s
     calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
     shares = ", ".join(f"{it} {count / statuses.total():.0%}" for it, count in statuses.items())
     tokens = sum(turn.tokens for turn in turns)
-    asked = f"{calls} model calls: {shares}; {tokens:,} tokens" if calls else "no model was called"
+    parts = []
+    if calls:
+        parts.append(f"{calls} model calls: {shares}; {tokens:,} tokens")
+    requests: list[Attempt] = []
+    for call in unfinished:
+        requests += call.history
+    if requests:
+        answered = sum(attempt.reply is not None for attempt in requests)
+        made = counted(len(requests), "request")
+        parts.append(f"{made} in the turn that failed, {answered or 'none'} answered")
+    asked = "; ".join(parts) or "no model was called"
     return f"{asked}; {number(seconds)} s"
 
 
-def report(simulation: Run, out: Path, *, since: int = 0) -> None:
+def report(simulation: Run, out: Path, *, since: int = 0, failed_s: float = 0) -> None:
     """Print a run's table, decisions and summary; write its frames and configuration.
 
     Args:
         simulation: the run.
         out: the folder for the files.
         since: the first turn that is listed; those after it are summed up.
+        failed_s: how long the turn took in which the run ended early, seconds.
     """
     frame = simulation.to_frame()
     say_turns(frame[frame["turn"] >= since], simulation.series)
     say("")
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
-    say(_summary(turns))
+    say(_summary(turns, simulation._unfinished, failed_s))
     attempts: list[Attempt] = []
     for turn in turns:
         for call in turn.calls:

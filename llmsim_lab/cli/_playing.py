@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -160,14 +161,18 @@ def play(simulation: Run, turns: int, out: Path) -> None:
     for person in people_of(simulation):
         person.ask = person.ask or ask_on_terminal
     taped, failure = simulation.turn_number, None
+    began = time.monotonic()
+    failed_s = 0.0
     try:
         simulation.run(turns)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised once it is reported
         failure = error
+        played = [turn.seconds for turn in simulation.turns if turn.number > taped]
+        failed_s = max(0.0, time.monotonic() - began - sum(played))
     finally:
         if simulation.llm_client is not None:
             run_sync(simulation.llm_client.aclose())
-    report(simulation, out, since=taped)
+    report(simulation, out, since=taped, failed_s=failed_s)
     tape = simulation.tape
     if taped:
         say(f"Turns up to {taped} are from the tape; those after it are live.")

@@ -86,6 +86,11 @@ class CallLog:
         if call is not None and not self.closed:
             self._calls.append(call)
 
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """The calls that have ended, in that order."""
+        return tuple(self._calls)
+
     def close(self) -> tuple[CallRecord, ...]:
         """End the turn; returns its calls, in the order in which their first answers came.
 
@@ -189,20 +194,26 @@ class Waiting:
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
-    A client calls ``began``, ``noted``, ``wrote``, ``failed``, ``ended`` and ``recorded`` on the
-    thread that makes the request. In a subclass they must be quick and raise nothing: an exception
-    ends the call.
+    A client calls ``asked``, ``began``, ``noted``, ``wrote``, ``failed``, ``ended`` and
+    ``recorded`` on the thread that makes the request. In a subclass they must be quick and raise
+    nothing: an exception ends the call.
 
     Attributes:
         finished: requests that came to an end, good or bad, live or from a tape.
     """
 
     def __init__(self) -> None:
+        self._queued: set[int] = set()
         self._waiting: dict[int, Waiting] = {}
         self.finished = 0
 
+    def asked(self, request: ChatRequest) -> None:
+        """Record that a request waits for its turn to be sent; not called for answers of a tape."""
+        self._queued.add(id(request))
+
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
+        self._queued.discard(id(request))
         now, model = time.monotonic(), request.model
         entry = Waiting(site=request.site, attempt=request.attempt, since=now, model=model)
         self._waiting[id(request)] = entry  # by identity: equal requests are two
@@ -223,6 +234,7 @@ class InFlight:
 
     def ended(self, request: ChatRequest) -> None:
         """Record the end of a request that began; of one that was never sent, nothing."""
+        self._queued.discard(id(request))
         if self._waiting.pop(id(request), None) is not None:
             self.finished += 1
 
@@ -234,6 +246,11 @@ class InFlight:
     def waiting(self) -> tuple[Waiting, ...]:
         """What is being waited for, the longest wait first."""
         return tuple(self._waiting.values())
+
+    @property
+    def under_way(self) -> int:
+        """How many requests are waited for or wait to be sent."""
+        return len(self._waiting) + len(self._queued)
 
 
 class Budget(Settings):

@@ -13,13 +13,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from itertools import chain, repeat
 from typing import Any
 
-from llmsim_lab._util.text import clip, counted, duration, log_event, printable
+from llmsim_lab._util.text import clip, duration, log_event, printable, roughly
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._scope import InFlight, caller, scope, scoped
 from llmsim_lab.types import ChatRequest
@@ -44,11 +44,13 @@ async def progress_line(
     number: int,
     last: int,
     enabled: bool,
+    turns: int | None = None,
     parts: Callable[[], str] | None = None,
-) -> AsyncIterator[Callable[[], None]]:
+) -> AsyncIterator[Callable[..., None]]:
     """Show a line while the work inside takes long; yields a function to call as a unit is done.
 
-    Without a terminal the line is logged.
+    That function takes the number of requests that the unit made. Without a terminal the line is
+    logged.
 
     Inside another one, or where a widget watches the model calls, there is no further line.
 
@@ -57,6 +59,7 @@ async def progress_line(
         number: of the first unit.
         last: the number of the last.
         enabled: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
+        turns: how many turns the units have in all, where they are runs.
         parts: says how far parts of the work are; for the log, where it has more room.
     """
     # The task's context says whether a line counts already: run() inside a study is part of what
@@ -66,12 +69,14 @@ async def progress_line(
     if enabled and not around.counted and around.watch is None and not _is_off():
         show = _screen()
         if show is not None:
-            line = ProgressLine(show, unit=unit, number=number, last=last)
+            line = ProgressLine(show, unit=unit, number=number, last=last, turns=turns)
         elif _is_unattended():
-            line = ProgressLog(_in_log, unit=unit, number=number, last=last, parts=parts)
+            line = ProgressLog(
+                _in_log, unit=unit, number=number, last=last, turns=turns, parts=parts
+            )
     if line is None:
-        with scoped(counted=True):
-            yield lambda: None
+        with scoped(counted=True), _run_of(around.watch) as turn_done:
+            yield turn_done
         return
     ticker = asyncio.create_task(line.tick())
     try:
@@ -82,6 +87,19 @@ async def progress_line(
         line.say("")
 
 
+@contextmanager
+def _run_of(watch: InFlight | None) -> Iterator[Callable[..., None]]:
+    """Play a run whose turns a study's line counts; yields what is called as one is done."""
+    if not isinstance(watch, ProgressLine) or not watch.has_runs:
+        yield lambda _=0: None
+        return
+    watch.runs += 1
+    try:
+        yield watch.turn_done
+    finally:
+        watch.runs -= 1
+
+
 class ProgressLine(InFlight):
     """What the line says. It watches the model calls of the work.
 
@@ -90,18 +108,50 @@ class ProgressLine(InFlight):
         unit: what the work consists of.
         number: of the first unit.
         last: the number of the last.
+        turns: how many turns the units have in all, where they are runs.
+
+    Attributes:
+        has_runs: whether the units are runs, several of which may be under way.
+        runs: how many are.
     """
 
-    def __init__(self, show: Show, *, unit: str, number: int, last: int) -> None:
+    def __init__(
+        self, show: Show, *, unit: str, number: int, last: int, turns: int | None = None
+    ) -> None:
         super().__init__()
         self._show, self._shown = show, False
         self._unit, self._first, self._number, self._last = unit, number, number, last
+        self.has_runs = turns is not None
+        self.runs = 0
+        self._turns = last - number + 1 if turns is None else turns
+        self._turns_done = 0
+        self._calls_of_turns = 0
         self._began = time.monotonic()
+        self._latest = self._began
+        """When the latest answer came, or the latest unit was done."""
 
-    def advance(self) -> None:
-        """Record that a unit is done; the next one has begun."""
+    def advance(self, calls: int = 0) -> None:
+        """Record that a unit is done, and how many requests it made; the next one has begun."""
         self._number += 1
+        if not self.has_runs:
+            self.turn_done(calls)
+        self._latest = time.monotonic()
         self.say("")  # what is printed of the unit has the line's place
+
+    def turn_done(self, calls: int = 0) -> None:
+        """Record that a turn is done, and how many requests it made."""
+        self._turns_done += 1
+        self._calls_of_turns += calls
+
+    def ended(self, request: ChatRequest) -> None:
+        """Record the end of a request, and when it was."""
+        super().ended(request)
+        self._latest = time.monotonic()
+
+    def recorded(self) -> None:
+        """Record that a tape answered a request, and when."""
+        super().recorded()
+        self._latest = time.monotonic()
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; as a person is, the line goes."""
@@ -131,12 +181,12 @@ class ProgressLine(InFlight):
         While nothing of the reply that is waited for longest has come, also what the server does,
         ``turn 3 of 8 · agent of Ann: reading about 870 tokens · 2 min left``, where that is known.
 
-        The time left follows from the mean of the units so far.
+        The time left follows from the mean of the calls so far; of the units, where none is made.
         """
         waiting = self.waiting
         parts = [self._place]
         if waiting:
-            whom = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} answers"
+            whom = str(waiting[0]) if self.under_way == 1 else f"{self.under_way} answers"
             whom = clip(printable(whom), 40)
             doing = waiting[0].doing
             parts.append(f"{whom}: {doing}" if doing else f"waiting for {whom}")
@@ -151,11 +201,28 @@ class ProgressLine(InFlight):
     @property
     def _time(self) -> str:
         """How long it takes until the end, or how long it took."""
-        seconds = time.monotonic() - self._began
-        done = self._number - self._first
+        now = time.monotonic()
+        done: float = self._number - self._first
+        total: float = self._last - self._first + 1
+        if self.finished:
+            done = self.finished
+            total = self._calls_in_all
         if not done:
-            return f"{duration(seconds)} so far"
-        return f"{duration(seconds / done * max(0, self._last - self._number + 1))} left"
+            return f"{duration(now - self._began)} so far"
+        each_s = (self._latest - self._began) / done
+        # Until the next answer the time runs down, so that it does not grow while work goes on.
+        since_s = min(now - self._latest, each_s)
+        return f"{duration(max(0.0, each_s * (total - done) - since_s))} left"
+
+    @property
+    def _calls_in_all(self) -> float:
+        """How many calls there will be: as many a turn as so far, and no fewer than were asked."""
+        asked = self.finished + self.under_way
+        if self._turns_done:
+            a_turn = self._calls_of_turns / self._turns_done
+        else:
+            a_turn = asked / max(1, self.runs)
+        return max(asked, a_turn * self._turns)
 
 
 class ProgressLog(ProgressLine):
@@ -166,6 +233,7 @@ class ProgressLog(ProgressLine):
         unit: what the work consists of.
         number: of the first unit.
         last: the number of the last.
+        turns: how many turns the units have in all, where they are runs.
         parts: says how far parts of the work are.
     """
 
@@ -176,9 +244,10 @@ class ProgressLog(ProgressLine):
         unit: str,
         number: int,
         last: int,
+        turns: int | None = None,
         parts: Callable[[], str] | None = None,
     ) -> None:
-        super().__init__(show, unit=unit, number=number, last=last)
+        super().__init__(show, unit=unit, number=number, last=last, turns=turns)
         self._parts = parts
 
     async def tick(self) -> None:
@@ -201,7 +270,7 @@ class ProgressLog(ProgressLine):
 
     @property
     def text(self) -> str:
-        """What a line says, such as ``turn 3 of 8: 41 calls done; waiting for Ann and 3 more ...``.
+        """What a line says, such as ``turn 3 of 8: 41 of about 160 calls done; waiting for Ann``.
 
         Of what is waited for longest it says for how long, and what the server does, where known.
         """
@@ -210,15 +279,14 @@ class ProgressLog(ProgressLine):
             place += f" ({parts})"
         waiting = self.waiting
         lines = [place]
-        if (
-            self.finished or waiting
-        ):  # rules make no calls, and those of other processes are not seen
-            lines = [f"{place}: {counted(self.finished, 'call')} done"]
+        if self.finished or waiting:  # not so of rules, and of calls in other processes
+            total = max(roughly(self._calls_in_all), self.finished)
+            lines = [f"{place}: {self.finished:,} of about {total:,} calls done"]
         if waiting:
             longest = waiting[0]
             whom = clip(printable(str(longest)), 40)
-            if len(waiting) > 1:
-                whom += f" and {len(waiting) - 1:,} more"
+            if self.under_way > 1:
+                whom += f" and {self.under_way - 1:,} more"
             doing = "writing" if longest.text else longest.doing
             how_long = duration(longest.seconds)
             lines.append(f"waiting for {whom}, {how_long}{f', {doing}' if doing else ''}")

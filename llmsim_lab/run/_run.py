@@ -206,6 +206,7 @@ class Run(Generic[StateT]):
         self._told_to_reach = 0
         self._compared: set[tuple[object, ...]] = set()  # questions whose prompts were compared
         self._order_told = False  # whether their order was warned of
+        self._unfinished: tuple[CallRecord, ...] = ()  # calls of the turn that failed last
         self._stood_in = Counter[str]()  # how often a stand-in answered, by who did not
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
@@ -1083,8 +1084,10 @@ async def _next_turn(run: Run) -> Turn:
     with scoped(recorder=recorder, log=log):
         try:
             after = await run.turn(before.state, ask)
-        except Exception:
-            ask.check_awaited()  # what was not waited for is often what the turn failed on
+        except BaseException as error:
+            run._unfinished = log.calls
+            if isinstance(error, Exception):
+                ask.check_awaited()  # what was not waited for is often what the turn failed on
             raise
         parts = ask.close()
         after = _own_state(run, after)
@@ -1103,6 +1106,7 @@ async def _next_turn(run: Run) -> Turn:
     turn = session.done(run, turn, kept_after.json)
     session.memory = {}
     run.turns.append(turn)
+    run._unfinished = ()
     run._stood_in += ask._stood_in
     return turn
 
@@ -1168,8 +1172,8 @@ async def _play(run: Run, turns: int | None, *, progress: bool, beyond_done: boo
                 while run.turn_number < last and (beyond_done or not run.done(run.state)):
                     if run._purse is not None:
                         run._purse.check()
-                    await run.step()
-                    advance()
+                    turn = await run.step()
+                    advance(sum(len(call.history) for call in turn.calls))
                     # Where nothing waits, as for rules: let others run too.
                     await asyncio.sleep(0)
             outcome = "done"

@@ -367,7 +367,7 @@ async def _measured(
                 took.append(time.monotonic() - began)
                 moves = {**card.moves, key: None if bp is None else bp / 100}
                 card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
-                advance()
+                advance(calls)
         response = card.response
         if response is None or response.outcome != "undecided":
             break

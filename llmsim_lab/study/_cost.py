@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.study._design import AnyRun
+from llmsim_lab.tape import Tape
 from llmsim_lab.types import Attempt
 
 _HUMAN = "human"
@@ -39,9 +41,20 @@ class Costs:
     seconds: float = math.nan
 
     @classmethod
-    def of_turn(cls, row: Mapping[str, Any]) -> Self:
-        """Return what a turn took, from its row of a frame."""
-        return cls(row["calls"] or 0, row["tokens"] or 0, row["seconds"] or 0)
+    def of_turn(cls, row: Mapping[str, Any], asked_s: float) -> Self:
+        """Return what a turn took.
+
+        Args:
+            row: the turn's, of a frame.
+            asked_s: what its requests took, seconds.
+        """
+        calls = row["calls"] or 0
+        seconds = row["seconds"] or 0
+        if calls:
+            # Of a run that was played beside others the turn also waited for these; of one whose
+            # players were asked at once the requests took longer than the turn.
+            seconds = min(seconds, asked_s)
+        return cls(calls, row["tokens"] or 0, seconds)
 
     @classmethod
     def of_attempt(cls, attempt: Attempt) -> Self:
@@ -63,6 +76,16 @@ class Costs:
     def times(self, number: float) -> Costs:
         """Return what so many take."""
         return Costs(self.calls * number, self.tokens * number, self.seconds * number)
+
+
+def seconds_of_calls(tape: Tape, run: int) -> Mapping[int, float]:
+    """Return what the requests of a run took, by turn, without those that were made again."""
+    seconds: defaultdict[int, float] = defaultdict(float)
+    for call in tape.calls(run):
+        site = call.attempt.request.site
+        if site is not None and site.turn is not None:
+            seconds[site.turn] += call.attempt.seconds
+    return seconds
 
 
 def cost_of_call(measured: Sequence[Costs]) -> Costs:

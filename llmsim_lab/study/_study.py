@@ -45,7 +45,7 @@ from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
-from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call
+from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
 from llmsim_lab.study._design import (
     LAST,
     MOST_SAMPLES,
@@ -104,7 +104,7 @@ class StudyPlan:
         units: how many seeds or situations each arm has.
         calls: model calls; None where nothing tells.
         tokens: of prompts and replies; likewise.
-        hours: of playing, one after the other; likewise.
+        hours: of playing one run after another; likewise.
         smallest: by outcome, the smallest true difference from the reference that is seen with
             power .8, at the upper 80 % limit of the pilot's spread; None where nothing tells.
         based_on: what the estimates are made from, in words.
@@ -124,7 +124,7 @@ class StudyPlan:
         known = {"calls": self.calls, "tokens": self.tokens}
         costs = [f"{roughly(n):,} {unit}" for unit, n in known.items() if n is not None]
         if self.hours is not None:
-            costs.append(f"{duration(3600 * self.hours)} one after another")
+            costs.append(f"{duration(3600 * self.hours)} one run after another")
         about = f": about {', '.join(costs)}" if costs else ""
         already = f" ({self.done} done already)" if self.done else ""
         about = f"{about} ({self.based_on})" if self.left else ""
@@ -413,6 +413,7 @@ class Study:
                     number=number,
                     last=last,
                     enabled=progress,
+                    turns=self._turns_left(map(self._jobs.__getitem__, left)).total(),
                     parts=self._ended_by_arm,
                 )
                 async with line as advance:
@@ -856,10 +857,7 @@ class Study:
         from llmsim_lab.study._effects import smallest_effect
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
-        turns = Counter[str]()
-        for job in left:
-            to_play = len(job.plays) * (job.end - (job.at if job.forks else 0))
-            turns[job.arm] += to_play - max(0, self._entries[job.key].turns - job.at)
+        turns = self._turns_left(left)
         costs, where = self._costs(turns, pilot or self)
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
         for name in smallest:
@@ -883,6 +881,14 @@ class Study:
             smallest=smallest,
             based_on=where,
         )
+
+    def _turns_left(self, jobs: Iterable[Job]) -> Counter[str]:
+        """Return how many turns of some jobs are left to play, by arm."""
+        turns = Counter[str]()
+        for job in jobs:
+            to_play = len(job.plays) * (job.end - (job.at if job.forks else 0))
+            turns[job.arm] += to_play - max(0, self._entries[job.key].turns - job.at)
+        return turns
 
     def _costs(self, turns: Mapping[str, int], pilot: Study) -> tuple[Costs, str]:
         """Return what turns take, and what that is made from, in words.
@@ -938,9 +944,15 @@ class Study:
             if not entry.turns:
                 continue
             before = job.at if job.forks else 0
-            for _, rows in self.contents(entry).values():
-                turns = [Costs.of_turn(row) for turn, row in rows.items() if turn > before]
-                spent.setdefault(job.arm, []).extend(turns)
+            with Tape(self._files[key], read_only=True) as tape:
+                for info, rows in self.contents(entry).values():
+                    asked_s = seconds_of_calls(tape, info.id)
+                    turns = [
+                        Costs.of_turn(row, asked_s[turn])
+                        for turn, row in rows.items()
+                        if turn > before
+                    ]
+                    spent.setdefault(job.arm, []).extend(turns)
         return {arm: turns for arm, turns in spent.items() if turns}
 
     def _recorded(self) -> list[Costs]:
@@ -949,7 +961,8 @@ class Study:
         costs = []
         for run in {job.run for job in self._jobs.values()}:
             rows = self._source.frame_rows(run)
-            costs += [Costs.of_turn(row) for turn, row in rows.items() if turn]
+            asked_s = seconds_of_calls(self._source, run)
+            costs += [Costs.of_turn(row, asked_s[turn]) for turn, row in rows.items() if turn]
         return costs
 
     def _under_way(self) -> list[Costs]:

@@ -9,7 +9,7 @@ import httpx
 import pandas as pd
 import pytest
 from cli_kit import Run, reply, succeeds
-from fake_ollama import FakeOllama
+from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
@@ -50,6 +50,18 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     first, second = (pd.read_csv(f"{folder}/turns.csv") for folder in ("first", "second"))
     assert first["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
     pd.testing.assert_frame_equal(first.drop(columns="seconds"), second.drop(columns="seconds"))
+
+
+def test_a_run_whose_first_requests_fail_says_how_many_it_made(llmsim_lab: Run) -> None:
+    nations = ["United States", "Federal Republic of Germany"]
+    Path("two.yaml").write_text(yaml_text({"turns": 2, "nations": nations}))
+    with FakeOllama(reply=reply) as server:
+        server.fail_next(Fault.status(400, "no"), times=9)
+        status, out, _ = llmsim_lab(
+            "run", "two.yaml", "--model", "ollama:llama3.2", "--host", server.host
+        )
+    assert status == 1
+    assert "\n2 requests in the turn that failed, none answered; " in out
 
 
 def test_a_run_on_a_server_of_openais_kind_shows_no_key(

@@ -136,6 +136,9 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
     assert "The run ended early, at turn 1." in err
     assert "'llmsim-lab resume a.tape --run 1' continues it." in err
     assert "All of it is recorded as run 1 of a.tape." in out
+    assert re.search(
+        r"(?m)^3 model calls: .*; 2 requests in the turn that failed, 1 answered; ", out
+    )
     out = succeeds(llmsim_lab, "resume", "a.tape", "--host", server.host)
     assert "Turns up to 1 are from the tape; those after it are live" in out
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4]

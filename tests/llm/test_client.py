@@ -125,7 +125,8 @@ async def test_a_reply_whose_content_is_rejected_is_repaired_or_handed_over() ->
 
 async def test_of_two_faults_the_last_is_reported_and_one_of_both_once() -> None:
     client = make_client([WRONG, "I would rather not."])
-    assert str(await failure_of(client)) == f"agent: invalid_response after 2 attempts: {NO_JSON}"
+    who = "agent of Aland in turn 1"
+    assert str(await failure_of(client)) == f"{who}: invalid_response after 2 attempts: {NO_JSON}"
     full = ChatReply(text="I would", done_reason="length", prompt_tokens=950, reply_tokens=74)
     said = str(await failure_of(make_client([full, full], num_ctx=1024)))
     assert "cut off after 74 tokens, the prompt having 950 (max_tokens=512, num_ctx=1024)" in said

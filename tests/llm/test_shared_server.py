@@ -96,8 +96,8 @@ async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone
     failure = await failure_of(client_of(gone, wait_for_server_s=0.1))
     assert 0.1 <= time.perf_counter() - began < 4
     assert str(failure) == (
-        f"agent: connection_error after 2 attempts: no Ollama server answers at {gone}; start it "
-        "with: ollama serve, or set OLLAMA_HOST"
+        "agent of Aland in turn 1: connection_error after 2 attempts: no Ollama server answers at "
+        f"{gone}; start it with: ollama serve, or set OLLAMA_HOST"
     )
 
 

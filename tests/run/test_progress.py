@@ -13,9 +13,10 @@ import pytest
 from builders import answer, in_words, make_client, make_simulation
 from IPython.display import DisplayHandle
 
+from llmsim_lab._util.text import duration
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
-from llmsim_lab.run._progress import ProgressLine, ProgressLog
+from llmsim_lab.run._progress import ProgressLine, ProgressLog, progress_line
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Study
 from llmsim_lab.types import CallSite, ChatRequest, Message
@@ -62,8 +63,9 @@ def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0 s so far"
     for request in requests[1:]:
         line.began(request)
-    line.ended(requests[0])
-    assert line.text == "turn 3 of 8 · waiting for 2 answers · 0 s so far"
+    assert line.text == "turn 3 of 8 · waiting for 3 answers · 0 s so far"
+    line.asked(make_request("Latveria"))
+    assert line.text == "turn 3 of 8 · waiting for 4 answers · 0 s so far"
 
 
 def test_it_says_what_a_silent_server_does_until_a_piece_of_the_reply_has_come(
@@ -89,6 +91,56 @@ def test_the_time_left_follows_from_the_mean_turn(line: ProgressLine, clock: Clo
     line.advance()
     line.advance()
     assert line.text == "turn 8 of 8 · 0 s left"
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_the_time_left_falls_with_the_calls_that_are_left(
+    clock: Clock, shown: list[str], turns: int
+) -> None:
+    log = ProgressLog(shown.append, unit="turn", number=1, last=turns)
+    total = 40 * turns
+    for turn in range(turns):
+        requests = [make_request(f"P{number}") for number in range(40)]
+        for request in requests:
+            log.asked(request)
+        for number, request in enumerate(requests, 1):
+            log.began(request)
+            clock.now += 5
+            log.ended(request)
+            done = 40 * turn + number
+            assert log.text.startswith(f"turn {turn + 1} of {turns}: {done} of about {total} calls")
+            assert log.text.endswith(f"; {duration(5 * (total - done))} left")
+            clock.now += 3  # nothing has come since, and the time runs down
+            assert log.text.endswith(f"; {duration(max(0, 5 * (total - done) - 3))} left")
+            clock.now -= 3
+        log.advance(40)
+
+
+async def test_the_time_left_of_a_study_counts_the_turns_of_the_runs_under_way(
+    clock: Clock, shown: list[str]
+) -> None:
+    log = ProgressLog(shown.append, unit="run", number=1, last=4, turns=8)
+
+    async def play() -> None:
+        async with progress_line("turn", number=1, last=2, enabled=False) as turn_done:
+            for _ in range(2):
+                requests = [make_request("Ann"), make_request("Bob")]
+                for request in requests:
+                    log.began(request)
+                await asyncio.sleep(0)
+                for request in requests:
+                    clock.now += 10
+                    log.ended(request)
+                    lefts.append(log.text.rpartition("; ")[2])
+                turn_done(2)
+
+    lefts: list[str] = []
+    with scoped(counted=True, watch=log):
+        for _ in range(2):
+            await asyncio.gather(play(), play())
+            log.advance()
+            log.advance()
+    assert lefts == [f"{duration(10 * left)} left" for left in range(15, -1, -1)]
 
 
 def test_a_name_cannot_write_to_the_terminal(line: ProgressLine) -> None:
@@ -211,17 +263,16 @@ def test_a_log_says_how_far_a_run_is_whom_it_waits_for_and_what_the_server_does(
     requests = [make_request(name) for name in ("Aland", "Borduria", "Syldavia")]
     for request in requests:
         log.began(request)
+    log.asked(make_request("Latveria"))
+    clock.now = 12
     log.ended(requests[2])
     log.noted(requests[0], noted)
     if wrote:
         log.wrote(requests[0], wrote)
-    clock.now = 72
     assert log.text == (
-        "turn 3 of 8 (kind: 1 of 2): 1 call done; waiting for agent of Aland and 1 more, 0 s"
-        f"{doing}; 72 s so far"
+        "turn 3 of 8 (kind: 1 of 2): 1 of about 24 calls done; waiting for agent of Aland and 2 "
+        f"more, 0 s{doing}; 5 min left"
     )
-    log.advance()
-    assert log.text.endswith("; 6 min left")
     assert shown == []
 
 
@@ -232,7 +283,7 @@ async def test_without_a_terminal_a_run_and_a_study_log_lines_with_the_time(pipe
 
     await make_simulation(reply, names=("Aland",)).arun(1)
     line, *_ = pipe.getvalue().splitlines()
-    assert re.search(rf"{TIME}turn 1 of 1: 0 calls done; ", line)
+    assert re.search(rf"{TIME}turn 1 of 1: 0 of about 1 calls done; ", line)
     pipe.truncate(0)
     pipe.seek(0)
     client = make_client(reply)
@@ -246,7 +297,9 @@ async def test_without_a_terminal_a_run_and_a_study_log_lines_with_the_time(pipe
         llm_client=client,
     )
     await study.arun()
-    assert re.search("run 1 of 2 .replicate=0: 0 of 1, replicate=1: 0 of 1.: 0", pipe.getvalue())
+    assert re.search(
+        "run 1 of 2 .replicate=0: 0 of 1, replicate=1: 0 of 1.: 0 of about", pipe.getvalue()
+    )
 
 
 async def test_where_logging_is_set_up_it_has_the_lines(
@@ -259,7 +312,7 @@ async def test_where_logging_is_set_up_it_has_the_lines(
 
     with caplog.at_level("INFO", logger="llmsim_lab.run"):
         await make_simulation(reply, names=("Aland",)).arun(1)
-    assert caplog.messages[0].startswith('PROGRESS detail="turn 1 of 1: 0 calls done; ')
+    assert caplog.messages[0].startswith('PROGRESS detail="turn 1 of 1: 0 of about 1 calls done; ')
     assert pipe.getvalue() == ""
 
 

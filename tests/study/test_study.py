@@ -574,6 +574,21 @@ def test_a_plan_estimates_time_once_a_question_was_answered(path: Path) -> None:
     assert plan.hours is not None
 
 
+def test_a_plan_takes_no_waiting_for_runs_that_are_played_beside_for_a_runs_own_time() -> None:
+    async def answers(request: ChatRequest) -> Any:
+        await asyncio.sleep(0.002)
+        return chance_reply(request, Random(1))
+
+    client = LLMClient(LLMConfig(model="m", max_concurrency=1), ScriptedBackend(answers))
+    settings = {"vary": {"factor": [1.0]}, "llm_client": client}
+    pilot = played(study_of(seeds=2, **settings), parallel=2)
+    turns = [turn for unit in (0, 1) for turn in pilot.simulation("factor=1", unit).turns[1:]]
+    asked_s = sum(call.seconds for turn in turns for call in turn.calls)
+    hours = study_of(seeds=4, **settings).plan(pilot).hours
+    assert hours == pytest.approx(2 * asked_s / 3600)
+    assert asked_s < sum(turn.seconds for turn in turns) * 0.75
+
+
 class Broken(Water):
     async def turn(self, state: Basin, ask: Ask) -> Basin:
         raise ValueError("1 / 0")

@@ -120,6 +120,8 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
         attempts,
         fault.status_code,
         component,
+        agent=site.agent if site else None,
+        turn=site.turn if site else None,
         detail=str(fault),
         rejected=fault.rejected,
         call=call,

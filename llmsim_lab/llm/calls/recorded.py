@@ -49,6 +49,8 @@ class Recorded:
         if request is not context.request:
             context = context._replace(request=request)
         began = time.monotonic()
+        if watch is not None:
+            watch.asked(request)
         try:
             outcome = await self._below.send(context)
             if watch is not None and isinstance(outcome.fault, BackendError):

@@ -136,7 +136,8 @@ def report(simulation: Run, out: Path, *, since: int = 0, failed_s: float = 0) -
     say("")
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
-    say(_summary(turns, simulation._unfinished, failed_s))
+    unfinished = simulation._log.calls if simulation._log is not None else ()
+    say(_summary(turns, unfinished, failed_s))
     attempts: list[Attempt] = []
     for turn in turns:
         for call in turn.calls:

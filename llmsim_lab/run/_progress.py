@@ -75,7 +75,7 @@ async def progress_line(
                 _in_log, unit=unit, number=number, last=last, turns=turns, parts=parts
             )
     if line is None:
-        with scoped(counted=True), _run_of(around.watch) as turn_done:
+        with scoped(counted=True), _run_of(around.watch, last - number + 1) as turn_done:
             yield turn_done
         return
     ticker = asyncio.create_task(line.tick())
@@ -88,16 +88,29 @@ async def progress_line(
 
 
 @contextmanager
-def _run_of(watch: InFlight | None) -> Iterator[Callable[..., None]]:
-    """Play a run whose turns a study's line counts; yields what is called as one is done."""
+def _run_of(watch: InFlight | None, turns: int) -> Iterator[Callable[..., None]]:
+    """Play a run whose turns a study's line counts; yields what is called as one is done.
+
+    Args:
+        watch: the study's line, if there is one.
+        turns: how many the run has, if it does not end before.
+    """
     if not isinstance(watch, ProgressLine) or not watch.has_runs:
         yield lambda _=0: None
         return
+    left = turns
+
+    def turn_done(calls: int = 0) -> None:
+        nonlocal left
+        left -= 1
+        watch.turn_done(calls)
+
     watch.runs += 1
     try:
-        yield watch.turn_done
+        yield turn_done
     finally:
         watch.runs -= 1
+        watch.turns -= left  # a run that ended before does not play them
 
 
 class ProgressLine(InFlight):
@@ -113,6 +126,7 @@ class ProgressLine(InFlight):
     Attributes:
         has_runs: whether the units are runs, several of which may be under way.
         runs: how many are.
+        turns: how many turns there are in all.
     """
 
     def __init__(
@@ -123,7 +137,7 @@ class ProgressLine(InFlight):
         self._unit, self._first, self._number, self._last = unit, number, number, last
         self.has_runs = turns is not None
         self.runs = 0
-        self._turns = last - number + 1 if turns is None else turns
+        self.turns = last - number + 1 if turns is None else turns
         self._turns_done = 0
         self._calls_of_turns = 0
         self._began = time.monotonic()
@@ -222,7 +236,7 @@ class ProgressLine(InFlight):
             a_turn = self._calls_of_turns / self._turns_done
         else:
             a_turn = asked / max(1, self.runs)
-        return max(asked, a_turn * self._turns)
+        return max(asked, a_turn * self.turns)
 
 
 class ProgressLog(ProgressLine):

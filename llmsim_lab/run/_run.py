@@ -206,7 +206,7 @@ class Run(Generic[StateT]):
         self._told_to_reach = 0
         self._compared: set[tuple[object, ...]] = set()  # questions whose prompts were compared
         self._order_told = False  # whether their order was warned of
-        self._unfinished: tuple[CallRecord, ...] = ()  # calls of the turn that failed last
+        self._log: CallLog | None = None  # of the turn that is played, or that failed
         self._stood_in = Counter[str]()  # how often a stand-in answered, by who did not
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
@@ -1073,7 +1073,7 @@ async def _next_turn(run: Run) -> Turn:
             _warn("LINT", **doubt)
     began, replicate = time.perf_counter(), run.config.replicate
     sampling = None if replicate is None else (run.seed, replicate)
-    log = CallLog(run.name, number, run._purse, sampling=sampling)
+    run._log = log = CallLog(run.name, number, run._purse, sampling=sampling)
     ask = Ask(run, run._as_read(before.state), number)
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
@@ -1084,10 +1084,8 @@ async def _next_turn(run: Run) -> Turn:
     with scoped(recorder=recorder, log=log):
         try:
             after = await run.turn(before.state, ask)
-        except BaseException as error:
-            run._unfinished = log.calls
-            if isinstance(error, Exception):
-                ask.check_awaited()  # what was not waited for is often what the turn failed on
+        except Exception:
+            ask.check_awaited()  # what was not waited for is often what the turn failed on
             raise
         parts = ask.close()
         after = _own_state(run, after)
@@ -1106,7 +1104,7 @@ async def _next_turn(run: Run) -> Turn:
     turn = session.done(run, turn, kept_after.json)
     session.memory = {}
     run.turns.append(turn)
-    run._unfinished = ()
+    run._log = None
     run._stood_in += ask._stood_in
     return turn
 

@@ -151,7 +151,7 @@ KEPT = "Turn 2 was not finished: the run is kept up to turn 1, and .run(2) conti
         ("await make_simulation(hanging).arun(3)", "CancelledError: "),
         (
             "make_simulation(failing).run(3)",
-            "LLMFailureException: agent of Aland in turn 1: connection_error after 2 attempts: the "
+            "LLMFailureException: agent of Aland in turn 2: connection_error after 2 attempts: the "
             "server is gone. ",
         ),
     ],

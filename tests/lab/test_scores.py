@@ -74,7 +74,7 @@ def test_a_model_that_fails_leaves_a_note_and_no_number() -> None:
     board = leaderboard(held(names=("Aland", "Borduria")), model=broken)
     assert "people (Aland, Borduria)" in board.runs
     last = board.frame.iloc[-1]
-    assert "ended at turn 0: agent: model_not_found" in last["note"]
+    assert "ended at turn 0: agent of Aland in turn 1: model_not_found" in last["note"]
     assert math.isnan(last["loss"])
 
 

@@ -289,7 +289,7 @@ def test_failed_calls_are_made_anew_and_answered_ones_are_not(
     with pytest.raises(LLMFailureException):
         simulation.run(4)
     outcome = Tape(path, read_only=True).run().outcome
-    assert outcome.startswith(f"failed: {component}: ")  # type: ignore[union-attr]
+    assert outcome.startswith(f"failed: {component} of Aland in turn 2: ")  # type: ignore[union-attr]
     backend.broken = False
     if elsewhere:
         simulation.close()

@@ -359,8 +359,8 @@ class Run(Generic[StateT]):
                 cls = type(self).__name__
                 raise ConfigError(
                     f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
-                    f"run, {cls}({first}={value!r:.40}) or llmsim-lab run ... --set {name}=..., or "
-                    "let start() copy it into the state"
+                    f"run, {cls}({first}={value!r:.40}), or llmsim-lab run ... --set {name}=..., "
+                    "or let start() copy it into the state"
                 )
         return cast("StateT", changed_at(cast("State", state), values))
 

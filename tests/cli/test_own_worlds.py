@@ -227,7 +227,7 @@ def test_every_run_of_a_tape_is_replayed_by_verify(taped: Run) -> None:
         (("rerun", "--set", "rationale=after"), "llmsim-lab run ... --set rationale=after starts"),
         (
             ("fork", "--turn", "1", "--set", "rationale=after"),
-            "(rationale='after') or llmsim-lab run ... --set rationale=..., or let start() copy",
+            "(rationale='after'), or llmsim-lab run ... --set rationale=..., or let start()",
         ),
         (("fork", "--set", "factor=5", "--turn", "1"), "factor is a parameter of PublicGoods"),
         (("fork", "--turn", "7"), "t.tape has turns 0 to 3, and no turn 7 to fork; --turn 3 cont"),

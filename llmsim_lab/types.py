@@ -43,6 +43,7 @@ from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 
 __all__ = [
+    "Attempt",
     "CallRecord",
     "CallSite",
     "ChatBackend",

@@ -203,7 +203,7 @@ class Toolbox:
             f"{name}({json_text(parameters)}) for {user_id}",
             running,
             once=name in self._destructive,
-            otherwise=_STOPPED,
+            fallback=_STOPPED,
         )
         return ToolResult.model_validate(found)
 

@@ -61,7 +61,9 @@ async def findings(
         LLMFailureException: no model answers.
     """
     # Without waits, since an invalid answer is a finding here.
-    client = _with(client, temperature=_TEMPERATURE, max_text_chars=400, retry_wait_s=(0.0, 0.0))
+    client = _with_settings(
+        client, temperature=_TEMPERATURE, max_text_chars=400, retry_wait_s=(0.0, 0.0)
+    )
     found: list[Ability] = []
     speed = _Speed()
     checks = {"answers": speed.answers, "tokens read a second": speed.reads, **_CHECKS}
@@ -76,7 +78,7 @@ async def findings(
     return found
 
 
-def _with(client: LLMClient, **changes: Any) -> LLMClient:
+def _with_settings(client: LLMClient, **changes: Any) -> LLMClient:
     return client.with_config(client.config.model_copy(update=changes))
 
 
@@ -192,7 +194,7 @@ class _Length(Decision):
 
 async def _untold(client: LLMClient) -> _Result:
     """Ask without a word about JSON; the second attempt tells the form where none came."""
-    asked = _with(client, seed=_SEED, max_tokens=min(200, client.config.num_ctx // 2))
+    asked = _with_settings(client, seed=_SEED, max_tokens=min(200, client.config.num_ctx // 2))
     question = "What suits a picnic: red, green, blue or yellow?"
     decision = await asked.call_with_retry(prompt=question, response_model=_Colour)
     if decision.call is not None and lacks_form(decision.call.history[0]):
@@ -208,7 +210,7 @@ def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
         tokens = min(200, client.config.num_ctx // 2)
 
         async def ask(seed: int, subject: str) -> str:
-            asked = _with(client, seed=seed, max_tokens=tokens)
+            asked = _with_settings(client, seed=seed, max_tokens=tokens)
             prompt = f"Answer in JSON with the field {words.format(subject)}"
             decision = await asked.call_with_retry(prompt=prompt, response_model=form)
             return decision.call.status if decision.call else "ok"
@@ -251,7 +253,7 @@ _WANTED = {
 
 async def _tools(client: LLMClient) -> _Result:
     # Which asks by a schema where the model cannot call tools.
-    adapter = OllamaAdapter(_with(client, max_tokens=80))
+    adapter = OllamaAdapter(_with_settings(client, max_tokens=80))
 
     async def ask(seed: int, prompt: str) -> str:
         options = {"seed": seed, "num_predict": 80}

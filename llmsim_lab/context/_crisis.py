@@ -147,7 +147,7 @@ class CrisisSimulation(Run[CrisisState]):
             self._reply,
             lambda agent: self._read_by(agent, after, number),
             tag="agent",
-            otherwise=lambda _: self._reply.saying(""),
+            fallback=lambda _: self._reply.saying(""),
         )
         # Everyone has an entry, so that the others read of a muted agent that it said nothing.
         said = dict.fromkeys(state.agent_vars, "") | {
@@ -221,7 +221,7 @@ class CrisisSimulation(Run[CrisisState]):
         return GameEngine(*now, variables=self.scenario.variables, closed=True)
 
     @classmethod
-    def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+    def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
         """Return the parameters that a file holds; a scenario's file is one, to be run as it is."""
         own = file.values if "scenario" in file.values else {"scenario": file.path}
         return {"name": file.path.stem, **own}

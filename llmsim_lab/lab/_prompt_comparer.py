@@ -20,7 +20,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._ask import GIVEN
-from llmsim_lab.run._run import _live_client
+from llmsim_lab.run._run import _live_client, unrecorded_fork
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import Attempt
@@ -111,11 +111,11 @@ class PromptComparer(StudyBoard):
             with suppress(PromptError):  # else it is shown as it is, with its fault
                 made = self.prompt.edit(text)
                 text = made.text if made.system else made.user
-            self._put(name, text)
+            self._show_variant(name, text)
             if callable(variant):
                 self._functions[name] = variant, self.texts[name]
 
-    def _put(self, name: str, text: str) -> None:
+    def _show_variant(self, name: str, text: str) -> None:
         """Show a variant: its text, and what is wrong with it."""
         self.texts[name], fault = text, ""
         try:
@@ -152,7 +152,7 @@ class PromptComparer(StudyBoard):
     def _do_write(self, place: int, text: str, turn: int) -> None:
         """Take what was typed, and fill it from a recorded situation."""
         whole_number("place", place, least=0, most=len(self.texts) - 1)
-        self._put([*self.texts][place], text if place else self.texts[_FIRST])
+        self._show_variant([*self.texts][place], text if place else self.texts[_FIRST])
         self._send_new()
         self._fill(place, turn)
 
@@ -162,7 +162,7 @@ class PromptComparer(StudyBoard):
         self._filling[place] = self._start(self._preview(place, turn))
 
     def _do_add(self) -> None:
-        self._put(f"variant {len(self.texts)}", self.texts[_FIRST])
+        self._show_variant(f"variant {len(self.texts)}", self.texts[_FIRST])
         self._send_new()
 
     async def _preview(self, place: int, turn: int) -> None:
@@ -173,7 +173,7 @@ class PromptComparer(StudyBoard):
             calls = turn_of(self._source, turn + 1).calls
             known = {call.request.site: call.reply for call in calls}
             backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
-            trial = self._source.branch(turn, LLMClient(backend=backend), [traced])
+            trial = unrecorded_fork(self._source, turn, LLMClient(backend=backend), [traced])
             with suppress(LabError):
                 await trial.step()
             said = traced.first.user if traced.first else None

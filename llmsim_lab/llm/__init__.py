@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
+from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._human import Person
+from llmsim_lab.llm._human import OpenQuestion, Person
 from llmsim_lab.llm._scope import Budget
 from llmsim_lab.llm._scripted import ScriptedBackend
 from llmsim_lab.tape import Tape
@@ -28,11 +29,13 @@ __all__ = [
     "ChatBackend",
     "ChatReply",
     "ChatRequest",
+    "Choice",
     "EmbeddedBackend",
     "LLMClient",
     "LLMConfig",
     "OllamaBackend",
     "OpenAIBackend",
+    "OpenQuestion",
     "Person",
     "ScriptedBackend",
     "Tape",

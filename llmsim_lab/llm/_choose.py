@@ -140,8 +140,10 @@ def measures(request: ChatRequest) -> bool:
     return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
 
 
-Answer = tuple[ChatReply, CallRecord]
-Ask = Callable[[Sequence[Message], Mapping[str, Any], int | None], Coroutine[Any, Any, Answer]]
+ReplyAndCall = tuple[ChatReply, CallRecord]
+Ask = Callable[
+    [Sequence[Message], Mapping[str, Any], int | None], Coroutine[Any, Any, ReplyAndCall]
+]
 """Makes a request: ``await ask(messages, options, top_logprobs)``."""
 
 
@@ -247,7 +249,7 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     return label if label in labels else None
 
 
-def by_letters(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:
+def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) -> Choice[OptionT]:
     """Return the choice from the probabilities of letters, in the order of the questions.
 
     Raises:
@@ -312,7 +314,7 @@ def _distance(shares: Mapping[str, float], others: Mapping[str, float]) -> float
     return sum(abs(share - others[label]) for label, share in shares.items()) / 2
 
 
-def _by_samples(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:
+def _by_samples(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) -> Choice[OptionT]:
     """Return the choice from drawn answers, as many to each question, in the questions' order.
 
     Raises:

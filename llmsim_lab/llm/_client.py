@@ -217,7 +217,7 @@ class LLMClient:
         request = self._new_request(
             self._with_form(tuple(map(_as_it_is, messages)), schema),
             site=site,
-            options=self._with(options),
+            options=self._options_with(options),
             schema=None if schema is None else _fixed("schema", schema),
             tools=tuple(_fixed("tools", list(tools))),
         )
@@ -270,7 +270,7 @@ class LLMClient:
             request = self._new_request(
                 tuple(messages),
                 site=site,
-                options=self._with(settings),
+                options=self._options_with(settings),
                 think=False,
                 top_logprobs=top,
                 origin=origin,
@@ -283,7 +283,7 @@ class LLMClient:
         with scoped(round=self.limits.lane().next_round):
             return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
 
-    def _with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _options_with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return sampling options that go before the configured ones."""
         if not options:
             return self._options

@@ -343,7 +343,9 @@ class Person(ChatBackend):
             if self.ask is not None:
                 # In a thread, since it may wait. A daemon, since a person who never answers must
                 # not keep the process from ending.
-                threading.Thread(target=_put, args=(self.ask, question), daemon=True).start()
+                threading.Thread(
+                    target=_ask_by_function, args=(self.ask, question), daemon=True
+                ).start()
             elif not (self._listeners or self._hinted):
                 self._hinted = True
                 words = (
@@ -378,7 +380,7 @@ def check_answer(question: OpenQuestion, values: Mapping[str, Any], *, name: str
         raise ConfigError(f"the answer of {name} was not sent: {faults}")
 
 
-def _put(ask: AskPerson, question: OpenQuestion) -> None:
+def _ask_by_function(ask: AskPerson, question: OpenQuestion) -> None:
     """Ask by calling a function; what it raises is raised where the answer is awaited."""
     answer: Any = None
     try:

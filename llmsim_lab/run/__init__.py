@@ -5,7 +5,24 @@ recorded run of any class again, show it, or continue it; ``Run`` has them as me
 """
 
 from llmsim_lab.run._ask import Ask, Question
+from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._run import Run, fork, load, replay, rerun, resume
 from llmsim_lab.run._state import State
+from llmsim_lab.run._turn import Answer, Series, Turn
 
-__all__ = ["Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Question",
+    "Run",
+    "Series",
+    "State",
+    "StateChange",
+    "Turn",
+    "WorldConfig",
+    "fork",
+    "load",
+    "replay",
+    "rerun",
+    "resume",
+]

@@ -85,7 +85,7 @@ from llmsim_lab.run._plain_prompts import PLAIN, has_slots, kind_of, plain_promp
 from llmsim_lab.run._prompt_order import prompt_order
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
+from llmsim_lab.run._turn import DECISION_COLUMNS, Answer, as_confidence, as_reasoning
 from llmsim_lab.tape.recorder import Outside
 from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Rationale, Reply
 
@@ -113,7 +113,7 @@ class _Batch:
     tag: str
     limits: Limits | Callable[[str], Limits] | None
     decide: Decide | None
-    otherwise: Any
+    fallback: Any
     on_error: OnError | None
     values: Mapping[str, Any]
     turn: int
@@ -416,7 +416,7 @@ class Ask:
         tag: str = "",
         limits: Limits | None = None,
         decide: Decide | None = None,
-        otherwise: Any = None,
+        fallback: Any = None,
         on_error: OnError | None = None,
         **values: Any,
     ) -> Coroutine[Any, Any, ReplyT]:
@@ -442,12 +442,12 @@ class Ask:
                 of its own with few values, and takes a draw (``sample``), the likeliest (``mode``)
                 or the number nearest to the mean (``expected``). None asks for one answer, and
                 rules and people give one in any case.
-            otherwise: what stands in, with the status ``fallback``, where the answer stays invalid
+            fallback: what stands in, with the status ``fallback``, where the answer stays invalid
                 or does not come in time: a reply, its fields, or a function of the name. Without it
                 the turn fails; so it does in any case where the model cannot be reached.
             on_error: whether what stands in also does for a function or rule that raises or answers
                 what is not allowed: ``fallback``, or ``raise``. None for the run's ``on_error``.
-                Where there is no ``otherwise``, it is a random answer that is allowed.
+                Where there is no ``fallback``, it is a random answer that is allowed.
             values: of the prompt's other slots; a function is called with the name. Rules find them
                 in ``question.values``; where the prompt is a function, they are for rules alone.
 
@@ -458,7 +458,7 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         batch = _Batch(
-            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn, system
+            reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
         )
         return self._asked_of(batch, [player], alone=True)
 
@@ -474,7 +474,7 @@ class Ask:
         tag: str = "",
         limits: Limits | Callable[[str], Limits] | None = None,
         decide: Decide | None = None,
-        otherwise: Any = None,
+        fallback: Any = None,
         on_error: OnError | None = None,
         **values: Any,
     ) -> Coroutine[Any, Any, dict[str, ReplyT]]:
@@ -489,7 +489,7 @@ class Ask:
             tag: see ``__call__``.
             limits: see ``__call__``, or a function of the name that returns them.
             decide: see ``__call__``; the chances are measured once for all who are asked the same.
-            otherwise: see ``__call__``.
+            fallback: see ``__call__``.
             on_error: see ``__call__``.
             values: see ``__call__``; those that are no functions are filled in once for all.
 
@@ -498,7 +498,7 @@ class Ask:
         """
         names = [players] if isinstance(players, str) else list(players)
         batch = _Batch(
-            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn, system
+            reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
         )
         return self._asked_of(batch, names)
 
@@ -510,7 +510,7 @@ class Ask:
         /,
         *,
         once: bool = False,
-        otherwise: Any = None,
+        fallback: Any = None,
     ) -> Coroutine[Any, Any, Any]:
         """Return what came from outside: a tool's answer, a file, a clock; await it.
 
@@ -524,7 +524,7 @@ class Ask:
                 ends the turn, also where the turn's code catches it: a tape holds no exceptions.
             once: whether it must never be done twice, as a deletion: broken off halfway, or failed,
                 it counts as done.
-            otherwise: with ``once``, what is returned where it was broken off or failed. Without,
+            fallback: with ``once``, what is returned where it was broken off or failed. Without,
                 an error ends the turn: the work itself has to catch what may happen.
 
         Raises:
@@ -534,7 +534,7 @@ class Ask:
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
         asking = self._outside(
-            what, partial(from_outside, what, key, work, once=once, otherwise=otherwise)
+            what, partial(from_outside, what, key, work, once=once, fallback=fallback)
         )
         self._open.append(([what], asking))
         return asking
@@ -708,7 +708,7 @@ class Ask:
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
                 if not callable(who):
-                    self._settle(random_reply(question, question.rng), question)
+                    self._take_answer(random_reply(question, question.rng), question)
                     continue
                 try:
                     answer = who(question)
@@ -719,7 +719,7 @@ class Ask:
                     awaited.append(answer)
                     work.append(partial(self._waited, answer, question))
                 else:
-                    self._settle(answer, question)
+                    self._take_answer(answer, question)
                 continue
             text = question.prompt
             same = (question.player, batch.tag, batch.by, batch.reply, text)
@@ -900,9 +900,9 @@ class Ask:
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything
             self._raised(error, question)
         else:
-            self._settle(answer, question)
+            self._take_answer(answer, question)
 
-    def _settle(self, answer: Any, question: Question) -> None:
+    def _take_answer(self, answer: Any, question: Question) -> None:
         """Take an answer; one that no call says by itself is recorded."""
         batch = question._batch
         if batch.fault is not None:
@@ -970,10 +970,10 @@ class Ask:
         Args:
             failure: how it failed.
             question: what it was asked.
-            stands_in: whether a random answer does where there is no ``otherwise``.
+            stands_in: whether a random answer does where there is no ``fallback``.
             counts: whether the failed call is this question's.
         """
-        may = stands_in or question._batch.otherwise is not None
+        may = stands_in or question._batch.fallback is not None
         if failure.reason not in FORGIVEN or not may:
             raise failure
         site = question.site
@@ -988,17 +988,15 @@ class Ask:
     ) -> None:
         """Take and record what stands in for an answer."""
         batch, name = question._batch, question.player
-        answer = batch.otherwise
+        answer = batch.fallback
         if callable(answer):
-            answer = batch.of_world("otherwise", answer, name)
-        if answer is None and batch.otherwise is None:
+            answer = batch.of_world("fallback", answer, name)
+        if answer is None and batch.fallback is None:
             answer = random_reply(question, question._random("stand-in"))
-        question._decision = decision = _as_reply(answer, question, _otherwise_of)
+        question._decision = decision = _as_reply(answer, question, _fallback_of)
         self._stood_in[question.by or name] += 1
-        why = f"stands in: {error}"
-        batch.answers.append(
-            _by_code(decision, question, why, status="fallback", calls=calls, sure=None)
-        )
+        record = _by_code(decision, question, f"stands in: {error}", calls=calls)
+        batch.answers.append(replace(record, status="fallback", confidence=None))
 
     async def _choose(
         self,
@@ -1063,9 +1061,9 @@ def _rule_of(question: Question) -> str:
     return f"{place}: the rule of {player}"
 
 
-def _otherwise_of(question: Question) -> str:
+def _fallback_of(question: Question) -> str:
     """Return for whom which question names a stand-in, for messages."""
-    return f"{question._batch.place}: otherwise= of {question.player}"
+    return f"{question._batch.place}: fallback= of {question.player}"
 
 
 def _close(awaitable: Any) -> None:
@@ -1078,7 +1076,9 @@ def _first(names: Sequence[Any]) -> str:
     return ", ".join(map(str, names[:3])) or "no player"
 
 
-def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> Answer:
+def _by_code(
+    decision: Any, question: Question, reasoning: str = "", calls: tuple[CallRecord, ...] = ()
+) -> Answer:
     """Return the record of a decision that no call says by itself.
 
     Raises:
@@ -1091,9 +1091,10 @@ def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> A
     return Answer(
         player=question.player,
         component=question._batch.component,
-        why=why or getattr(decision, "reasoning", ""),
+        calls=calls,
+        reasoning=reasoning or as_reasoning(getattr(decision, "reasoning", "")),
+        confidence=as_confidence(getattr(decision, "confidence", None)),
         given=given,
-        **{"sure": getattr(decision, "confidence", None), **more},
     )
 
 
@@ -1181,7 +1182,7 @@ async def from_outside(
     work: Callable[[], Awaitable[Any]],
     *,
     once: bool = False,
-    otherwise: Any = None,
+    fallback: Any = None,
 ) -> Any:
     """Do what ``Ask.outside`` does, for the run that is being played, if there is one.
 
@@ -1190,7 +1191,7 @@ async def from_outside(
     key = _json_ready(f"the key of {what}", key)
     keeper = scope().recorder
     found = keeper.find_outside(what, key)
-    # The turn's code waited no longer; ``once``, unless it was played again and took ``otherwise``.
+    # The turn's code waited no longer; ``once``, unless it was played again and took ``fallback``.
     given_up = found.stopped and (not once or found.seconds > 0)
     if given_up and keeper.is_replay:
         await until_cancelled(f"ask.outside({what!r}, ...)", found.seconds)
@@ -1199,7 +1200,7 @@ async def from_outside(
     if given_up and once:
         keeper.outside(what, key, nth=found.nth, once=True, stopped=True)  # for a replay
     if found.is_done:
-        return otherwise if found.stopped else plain(found.result)  # it may be changed in place
+        return fallback if found.stopped else plain(found.result)  # it may be changed in place
     record = partial(keeper.outside, what, key, nth=found.nth, **({"once": True} if once else {}))
     if once:
         record()

@@ -274,7 +274,8 @@ class Reading:
         decisions: list[Record] = []
         for answer, became in decided:
             made = {name: getattr(answer, name) for name in ("player", "component", "status")}
-            made |= {"sure": answer.confidence, "why": self.keep_text(answer.reasoning)}
+            made["confidence"] = answer.confidence
+            made["reasoning"] = self.keep_text(answer.reasoning)
             made |= {"answer": plain(answer.fields), "became": plain(became)}
             decisions.append(made | {"calls": [numbers[id(call)] for call in answer.calls]})
         calls = []

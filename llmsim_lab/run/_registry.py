@@ -212,6 +212,6 @@ def class_and_config(path: str | Path, *, kind: str = "") -> tuple[RunClass, Any
         cls = find_class(str(source.values.get("kind", kind)))
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
-    values = {**cls.parameters_in(source)}
+    values = {**cls._parameters_in(source)}
     values.pop("kind", None)
     return cls, replace(source, values=values).parse(cls.config_type)

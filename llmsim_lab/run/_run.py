@@ -250,7 +250,7 @@ class Run(Generic[StateT]):
         super().__setattr__(name, value)
 
     @classmethod
-    def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+    def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
         """Return the parameters that a file means; by default its keys, ``kind`` left out."""
         return file.values
 
@@ -382,7 +382,7 @@ class Run(Generic[StateT]):
         """Return a state as players and prompts read it; a world may hide some of it."""
         return state
 
-    def doubts(self) -> Sequence[Mapping[str, str]]:
+    def _doubts(self) -> Sequence[Mapping[str, str]]:
         """Return what a WARNING says before the first turn is played, by field; by default none."""
         return ()
 
@@ -657,7 +657,7 @@ class Run(Generic[StateT]):
                 manifest = self.tape.run(self.run_id).manifest
                 before = recorded_settings(manifest, max(1, at)).get("", before)
             tell_settings(before, llm_client.config, "the fork")
-        new = self.branch(at, client, prompts)
+        new = unrecorded_fork(self, at, client, prompts)
         for values in from_outside:
             new.intervene(**values)
         # After the rest, which is wrong with a model as well.
@@ -701,13 +701,6 @@ class Run(Generic[StateT]):
         given |= {"llm_client": _live_client(self, llm_client), "prompts": self.prompts}
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
-
-    def branch(self, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()) -> Self:
-        """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
-        edited = with_edits(self.prompts, prompts)
-        given = {**_others_given(self), "llm_client": client, "prompts": edited}
-        planned = [item for item in self.planned if item.turn > at]
-        return cast("Self", _made(type(self), self.config, self.turns[: at + 1], planned, given))
 
     @classmethod
     def replay(
@@ -1048,6 +1041,16 @@ def anew(run: Run, config: Any, client: LLMClient | None) -> Run:
     return _beside(run, new)
 
 
+def unrecorded_fork(
+    run: RunT, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()
+) -> RunT:
+    """Return a run that continues from one of a run's turns, on no tape; see ``Run.fork``."""
+    edited = with_edits(run.prompts, prompts)
+    given = {**_others_given(run), "llm_client": client, "prompts": edited}
+    planned = [item for item in run.planned if item.turn > at]
+    return cast("RunT", _made(type(run), run.config, run.turns[: at + 1], planned, given))
+
+
 def _beside(run: Run, new: RunT, **origin: Any) -> RunT:
     """Begin a run on another's tape, as ``record`` does, where that may be written to."""
     if run.tape is not None and not run.tape.read_only:
@@ -1069,7 +1072,7 @@ async def _next_turn(run: Run) -> Turn:
         return turn
     planned = await session.begin(run, number)
     if len(run.turns) == 1 and _is_live(run):
-        for doubt in run.doubts():
+        for doubt in run._doubts():
             _warn("LINT", **doubt)
     began, replicate = time.perf_counter(), run.config.replicate
     sampling = None if replicate is None else (run.seed, replicate)

@@ -317,7 +317,7 @@ def _with_words_of(recorded: Turn, turn: Turn) -> tuple[Answer, ...]:
     answers = list(turn.by_code)
     for place, (then, now) in enumerate(zip(recorded.by_code, answers, strict=False)):
         if then.status == now.status == "fallback" and not now.calls:
-            answers[place] = replace(now, why=then.why)
+            answers[place] = replace(now, reasoning=then.reasoning)
     return tuple(answers)
 
 

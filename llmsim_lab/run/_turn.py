@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import ConfigDict, FiniteFloat, TypeAdapter
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter
 
 from llmsim_lab._util.jsontext import as_mapping, dumps
 from llmsim_lab._util.tables import plain_frame
@@ -82,8 +82,8 @@ class Answer:
         component: as what it was asked: ``player``, the name in ``by=``, or the tag.
         status: how it came about; ``fallback`` where something stands in for it.
         calls: the call that gave it, or those that measured what it was taken from; none of a rule.
-        why: the reasoning that no call has: of a rule, a choice, or what stands in.
-        sure: 0 to 1, of a rule.
+        reasoning: why, in the player's words; or in the program's, where it decided.
+        confidence: 0 to 1; None where nothing was said of it.
         given: the reply's fields where no call has them, JSON-ready.
     """
 
@@ -93,29 +93,15 @@ class Answer:
     component: str = "player"
     status: Status = "ok"
     calls: tuple[CallRecord, ...] = ()
-    why: str = ""
-    sure: Confidence | None = None
+    # On a tape these two are ``why`` and ``sure``: recorded runs are read, and written alike.
+    reasoning: Annotated[str, Field(alias="why")] = ""
+    confidence: Annotated[Confidence | None, Field(alias="sure")] = None
     given: dict[str, Any] = field(default_factory=dict)
 
     @property
     def call(self) -> CallRecord | None:
         """The call that gave the answer; None where a rule or probabilities decided."""
         return None if self.given or not self.calls else self.calls[-1]
-
-    @property
-    def reasoning(self) -> str:
-        """Why, in the player's words; or in the program's, where it decided."""
-        said = self.why or reply_of(self.call).get("reasoning", "")
-        return said if isinstance(said, str) else ""
-
-    @property
-    def confidence(self) -> float | None:
-        """0 to 1; None where nothing was said of it."""
-        found = self.sure if self.call is None else reply_of(self.call).get("confidence")
-        # As the model wrote it: no reply's class has checked this.
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-            return None
-        return found
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -164,8 +150,17 @@ class Turn:
             if id(call) in named or (call.status == "ok" and measures(call.request)):
                 continue
             site = call.request.site or CallSite(component="call")
-            how: dict[str, Any] = {"component": site.component, "status": call.status}
-            answers.append(Answer(player=site.agent or "", calls=(call,), **how))
+            reply = reply_of(call)
+            answers.append(
+                Answer(
+                    player=site.agent or "",
+                    component=site.component,
+                    status=call.status,
+                    calls=(call,),
+                    reasoning=as_reasoning(reply.get("reasoning")),
+                    confidence=as_confidence(reply.get("confidence")),
+                )
+            )
         return tuple(answers)
 
     @property
@@ -325,6 +320,19 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
         fields = reply_fields(call.reply.text)
         return {name: _as_asked(it, asked.get(name), schema) for name, it in fields.items()}
     return {}
+
+
+def as_reasoning(value: Any) -> str:
+    """Return why, as a reply says; empty where it says nothing, or something that is no text."""
+    return value if isinstance(value, str) else ""
+
+
+def as_confidence(value: Any) -> float | None:
+    """Return how sure a reply is, 0 to 1; None where it says nothing, or something else."""
+    # As the model wrote it, or a class of one's own has it: nothing has checked this.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        return None
+    return value
 
 
 def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:

@@ -375,7 +375,7 @@ class Simulation(Run[Economy]):
             tag="agent",
             limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
             decide=self.decide,
-            otherwise=None if moves else _NOTHING,
+            fallback=None if moves else _NOTHING,
         )
 
     async def _accepted(self, ask: Ask, actions: Mapping[str, str]) -> list[str]:
@@ -564,7 +564,7 @@ class Simulation(Run[Economy]):
         of_own = of_model(model) if model is not None else ()
         return [*of_targets(self.nations), *of_own, *of_rules]
 
-    def doubts(self) -> list[Mapping[str, str]]:
+    def _doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
         return [found._asdict() for found in self.lint()]
 

@@ -103,7 +103,7 @@ class SocialSimulation(Run[SocialState]):
             question,
             tag="reasoner",
             limits=lambda name: {"next_state": [it.value for it in self._ordered(moves[name])]},
-            otherwise=lambda name: self._reply(
+            fallback=lambda name: self._reply(
                 rationale="no valid answer", next_state=moves[name].options[0]
             ),
             move=moves.get,
@@ -118,7 +118,7 @@ class SocialSimulation(Run[SocialState]):
             Draft,
             lambda name: post_prompt(*drafts[name], self.prompt("social_post")),
             tag="writer",
-            otherwise=lambda name: phrase(drafts[name][1], seed=players_seed(self.config)),
+            fallback=lambda name: phrase(drafts[name][1], seed=players_seed(self.config)),
             post=lambda name: drafts[name][1],
         )
         posts = [  # a reshare has the text of another

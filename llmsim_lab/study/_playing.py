@@ -383,7 +383,7 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
                 job = out.pop(task)
                 failed = asyncio.CancelledError() if task.cancelled() else task.exception()
                 if failed is None:
-                    yield task.result() if executor is None else _put(job[1], *task.result())
+                    yield task.result() if executor is None else _keep_tape(job[1], *task.result())
                 elif isinstance(failed, BrokenExecutor):
                     broken = failed  # what others bring is waited for
                 elif isinstance(failed, LabError) or tries[job[0].key] == _TRIES - 1:
@@ -452,7 +452,7 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
         return run_sync(player.play(job, path)), _content(path)
 
 
-def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
+def _keep_tape(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
     """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
     part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
     part.unlink(missing_ok=True)  # of a process that was killed; a link is not followed

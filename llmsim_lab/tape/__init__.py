@@ -6,6 +6,6 @@ anything was changed since it was recorded, and ``repair`` writes a tape of what
 
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.tape._verify import digest, repair, verify
+from llmsim_lab.tape._verify import Finding, digest, repair, verify
 
-__all__ = ["RecordedCall", "RunInfo", "Tape", "digest", "repair", "verify"]
+__all__ = ["Finding", "RecordedCall", "RunInfo", "Tape", "digest", "repair", "verify"]

@@ -665,7 +665,7 @@ class Journal:
             TapeError: the disk is full or fails, or the file is another one by now.
         """
         with self.lock:
-            self._settle()
+            self._prepare_to_write()
             number = self.index.next_call
             if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number >= 10**15:
                 what = f"run {run}, turn {turn}, call {number}"
@@ -689,12 +689,12 @@ class Journal:
         """
         digest, raw = _named(value)
         if digest not in self.index.texts:
-            self._settle()
+            self._prepare_to_write()
         if digest not in self.index.texts:
             self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
         return digest
 
-    def _settle(self) -> None:
+    def _prepare_to_write(self) -> None:
         if self._fd < 0 or self._pid != os.getpid():
             raise TapeError(f"{self.path} is not open for writing in this process; open it again")
         if self._unsure:

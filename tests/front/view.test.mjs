@@ -76,7 +76,7 @@ test("a long fault is cut, and shown whole on a click", () => {
 });
 
 test("a rule's answer is shown where its turn is told in brief and at length", () => {
-  const made = { player: "Ayr", component: "player", status: "ok", why: null, calls: [],
+  const made = { player: "Ayr", component: "player", status: "ok", reasoning: null, calls: [],
     answer: { catch: 7, a: 1, b: 2, c: 3, d: 4, e: 5, f: 6 }, became: { sold: 3 } };
   const records = [...FISHING, turn(1, 2, [90], { decisions: [made] })];
   for (const view of ["overview", "turn"]) {

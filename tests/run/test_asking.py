@@ -176,10 +176,10 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 # --- what stands in ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("otherwise", [Gift(amount=0), {"amount": 0}, 0, lambda name: 0])
-def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, path: Path) -> None:
+@pytest.mark.parametrize("fallback", [Gift(amount=0), {"amount": 0}, 0, lambda name: 0])
+def test_what_stands_in_for_an_invalid_answer_is_a_fallback(fallback: Any, path: Path) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
-        gifts = await ask.each(state.coins, Gift, "Give, {{ name }}.", otherwise=otherwise)
+        gifts = await ask.each(state.coins, Gift, "Give, {{ name }}.", fallback=fallback)
         return state.replace(coins={name: it.amount for name, it in gifts.items()})
 
     def replies(request: ChatRequest) -> Any:
@@ -196,7 +196,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, path
 
 
 def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
-    own = asking(lambda ask: ask("Ann", Gift, "Give.", otherwise=0))
+    own = asking(lambda ask: ask("Ann", Gift, "Give.", fallback=0))
     with pytest.raises(LLMFailureException) as caught:
         own(llm_client=make_client(ConnectionError("refused"))).run(1)
     assert caught.value.reason == "connection_error"
@@ -316,7 +316,7 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(
         await asyncio.sleep(30)
         return 0
 
-    kind = with_weather(work, once=True, otherwise=-1)
+    kind = with_weather(work, once=True, fallback=-1)
     run = kind(players="rule", tape=path if taped else None)
 
     async def cancelled() -> None:
@@ -388,7 +388,7 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
 ) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
-            state.coins, Pick, "Move.", limits={"points": WORDS}, decide="mode", otherwise=0
+            state.coins, Pick, "Move.", limits={"points": WORDS}, decide="mode", fallback=0
         )
         return state.replace(coins={name: it.points for name, it in picks.items()})
 
@@ -401,8 +401,8 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
 
 def test_what_stands_in_keeps_to_the_limits() -> None:
     limits = {"amount": (0, 5)}
-    own = asking(lambda ask: ask("Ann", Gift, "Give.", limits=limits, otherwise=9))
-    with pytest.raises(ConfigError, match=r"otherwise= of Ann .*, amount must be .*from 0 to 5"):
+    own = asking(lambda ask: ask("Ann", Gift, "Give.", limits=limits, fallback=9))
+    with pytest.raises(ConfigError, match=r"fallback= of Ann .*, amount must be .*from 0 to 5"):
         own(llm_client=make_client("no")).run(1)
 
 

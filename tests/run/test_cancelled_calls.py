@@ -96,7 +96,7 @@ async def by_what_comes_from_outside(ask: Ask) -> str:
 
 async def by_what_may_be_done_once(ask: Ask) -> str:
     try:
-        asking = ask.outside("letter", "Oslo", never, once=True, otherwise="sent")
+        asking = ask.outside("letter", "Oslo", never, once=True, fallback="sent")
         return str(await asyncio.wait_for(asking, 0.02))
     except TimeoutError:
         return "no weather"

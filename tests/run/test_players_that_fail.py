@@ -113,22 +113,22 @@ def test_a_player_that_fails_ends_the_turn_with_its_name_turn_and_question(
     assert (run.turn_number, run.state.moves) == (1, {"Ann": 2, "Eve": 2})
 
 
-@pytest.mark.parametrize("otherwise", [None, 1, lambda _: 1], ids=["chance", "one", "function"])
+@pytest.mark.parametrize("fallback", [None, 1, lambda _: 1], ids=["chance", "one", "function"])
 @pytest.mark.parametrize(("player", "says", "_cause"), FAULTS.values(), ids=FAULTS)
 def test_with_fallback_a_stand_in_answers_and_is_recorded_counted_and_replayed(
-    player: Any, says: str, _cause: Any, otherwise: Any, path: Path, caplog: Any
+    player: Any, says: str, _cause: Any, fallback: Any, path: Path, caplog: Any
 ) -> None:
     players = {"Ann": two, "Eve": player}
-    world = meeting(**LIMITED, otherwise=otherwise)
+    world = meeting(**LIMITED, fallback=fallback)
     run = world(players=players, on_error="fallback", tape=path)
     assert played(run, 3).to_frame()["fallback"].tolist() == [0, 1, 1, 1]
     assert {turn.state.moves["Ann"] for turn in run.turns[1:]} == {2}
-    stood_in = [answer for turn in run.turns[1:] for answer in turn.answers if answer.why]
+    stood_in = [answer for turn in run.turns[1:] for answer in turn.answers if answer.reasoning]
     assert {answer.player for answer in stood_in} == {"Eve"}
     assert {answer.fields["move"] for answer in stood_in} <= (
-        {0, 1, 2} if otherwise is None else {1}
+        {0, 1, 2} if fallback is None else {1}
     )
-    assert "stands in: turn 3, Move: the rule of Eve " in stood_in[-1].why
+    assert "stands in: turn 3, Move: the rule of Eve " in stood_in[-1].reasoning
     events = [record.getMessage().split()[0] for record in caplog.records]
     assert events == ["FALLBACK", "STAND_INS"]
     assert 'players="Eve 3"' in caplog.records[-1].getMessage()
@@ -137,9 +137,9 @@ def test_with_fallback_a_stand_in_answers_and_is_recorded_counted_and_replayed(
 
 
 def test_a_question_may_say_itself_what_follows_and_who_answers_for_others_is_named() -> None:
-    world = meeting(by="judge", on_error="fallback", otherwise=1)
+    world = meeting(by="judge", on_error="fallback", fallback=1)
     assert played(world(players={"judge": raising}), 1).state.moves == {"Ann": 1, "Eve": 1}
-    strict = meeting(by="judge", on_error="raise", otherwise=1)
+    strict = meeting(by="judge", on_error="raise", fallback=1)
     with pytest.raises(ConfigError, match="turn 1, Move: the rule of judge, about Ann, failed: N"):
         strict(players={"judge": raising}, on_error="fallback").run(1)
     with pytest.raises(ConfigError, match="on_error='skip' must be one of raise, fallback"):
@@ -160,7 +160,7 @@ def test_what_ends_a_program_ends_it_in_a_player_too(
         raise error
 
     player = leaving_later if is_async else leaving
-    run = meeting(otherwise=1)(players=player, on_error="fallback")
+    run = meeting(fallback=1)(players=player, on_error="fallback")
     with pytest.raises(error):
         run.run(1)
     assert run.turn_number == 0
@@ -177,7 +177,7 @@ def test_a_player_whose_model_fails_is_stood_in_for_unless_no_model_is_there() -
 
 
 @pytest.mark.parametrize("function", [raising, late])
-@pytest.mark.parametrize("given", ["limits", "prompt", "mood", "otherwise"])
+@pytest.mark.parametrize("given", ["limits", "prompt", "mood", "fallback"])
 def test_a_function_of_the_world_that_fails_is_an_error_whoever_answers(
     given: str, function: Any
 ) -> None:
@@ -205,7 +205,7 @@ def test_the_words_of_an_error_may_be_others_in_a_replay(path: Path) -> None:
         raise ValueError(object())
 
     players = {"Ann": two, "Eve": raising_an_object}
-    run = played(meeting(otherwise=1)(players=players, on_error="fallback", tape=path), 2)
+    run = played(meeting(fallback=1)(players=players, on_error="fallback", tape=path), 2)
     run.close()
     assert replay(path, players=players).turns == run.turns
 

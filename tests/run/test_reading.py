@@ -37,9 +37,9 @@ def test_records_hold_what_a_turn_was_in_json() -> None:
     columns = reading.runs[1]["columns"]
     assert dict(zip(columns, turn["row"], strict=True))["given.Ann"] == 3
     ann = turn["decisions"][0]
-    assert (ann["player"], ann["status"], ann["sure"]) == ("Ann", "ok", 0.5)
+    assert (ann["player"], ann["status"], ann["confidence"]) == ("Ann", "ok", 0.5)
     assert ann["answer"] == {"amount": 3}
-    assert known.text(ann["why"]) == "So."
+    assert known.text(ann["reasoning"]) == "So."
     [tried] = reading.calls[ann["calls"][0]]["tries"]
     assert json.loads(known.text(tried["reply"])) == GIFT
     settings = json.loads(known.text(tried["settings"]))

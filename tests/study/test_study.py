@@ -515,7 +515,7 @@ class Council(Run[Basin]):
         for name in members:
             await ask(name, Vote, "Is {{ name }} right?", by="judge", tag="judged")
         for number in range(ask.turn):
-            await ask("Dee", Vote, f"Number {number}?", otherwise={"side": "cut"})
+            await ask("Dee", Vote, f"Number {number}?", fallback={"side": "cut"})
         return state
 
     def rule(self, question: Question) -> Vote:

@@ -33,7 +33,7 @@ class Keeping(Run[Kept]):
     kind = "keeping"
 
     async def turn(self, state: Kept, ask: Ask) -> Kept:
-        said = await ask.each(["Ann", "Bob"], Addition, "Add, {{ name }}.", otherwise=0)
+        said = await ask.each(["Ann", "Bob"], Addition, "Add, {{ name }}.", fallback=0)
         value = state.value + sum(it.add for it in said.values())
         return state.replace(value=value, history=(*state.history, value))
 

@@ -16,7 +16,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, resume
-from llmsim_lab.run._run import record
+from llmsim_lab.run._run import record, unrecorded_fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._changes import indented
 
@@ -174,7 +174,7 @@ def test_a_fork_says_what_it_lacks_of_its_parents_interventions(tape: Tape) -> N
 
 
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:
-    run = load(tape, 1).branch(1, make_client())
+    run = unrecorded_fork(load(tape, 1), 1, make_client())
     economy = run.state.with_economy(GlobalState(inflation=9.5))
     run.turns[-1] = replace(run.turns[-1], state=economy)  # as a study does
     record(run, tape, verb="fork", parent=1, fork_turn=1)

@@ -130,7 +130,7 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
     return failure
 
 
-def judged(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
+def parsed(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
     """Return what became of an attempt, with what was read in its reply, or else its fault.
 
     A reply from a tape is read again, an invalid one too, so that a replay takes the same path.

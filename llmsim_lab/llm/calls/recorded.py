@@ -12,7 +12,7 @@ from llmsim_lab.errors import BackendError, TapeMiss
 from llmsim_lab.llm._debug import log_outcome, log_recorded
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
-from llmsim_lab.llm.calls.faults import cut_texts, judged
+from llmsim_lab.llm.calls.faults import cut_texts, parsed
 from llmsim_lab.types import Attempt
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Recorded:
             if watch is not None:
                 watch.ended(request)
         if outcome.attempt.reason != "cancelled":
-            outcome = judged(context, outcome)
+            outcome = parsed(context, outcome)
         attempt = outcome.attempt
         if isinstance(outcome.value, BaseModel):
             attempt.cut = cut_texts(outcome.value, request.schema)
@@ -84,7 +84,7 @@ async def _known_outcome(context: CallContext[T], known: Attempt) -> Outcome[T]:
     """Return what an attempt of the tape comes to."""
     log_recorded(known)
     if known.reason != "cancelled":
-        return judged(context, Outcome(attempt=known))
+        return parsed(context, Outcome(attempt=known))
     try:
         await until_cancelled(f"call {known.number} ({caller(known.request.site)})", known.seconds)
     except asyncio.CancelledError as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
-from llmsim_lab.llm.calls.faults import judged
+from llmsim_lab.llm.calls.faults import parsed
 from llmsim_lab.types import Attempt, ChatBackend, ChatReply, ChatRequest
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class StoodIn:
             request = replace(request, top_logprobs=None)
         for _ in range(_MOST_REPLIES):
             attempt = Attempt(request=request, reply=stand_in(request), seconds=0.0)
-            outcome = judged(context, Outcome(attempt=attempt))
+            outcome = parsed(context, Outcome(attempt=attempt))
             if outcome.fault is None:
                 break
         return outcome

@@ -48,8 +48,8 @@ export const playersOf = ({ decisions }) => [
 export const nameOf = (made) => clip(made.player || made.component, 80);
 
 /** A decision's answer on one line, but for its reason. */
-function answerIn(reading, { answer, why }) {
-  const told = [...flatten(answer)].filter(([, value]) => value !== reading.text(why));
+function answerIn(reading, { answer, reasoning }) {
+  const told = [...flatten(answer)].filter(([, value]) => value !== reading.text(reasoning));
   const action = told.filter(([name]) => name === "action");
   return inWords(action.length ? action : told);
 }

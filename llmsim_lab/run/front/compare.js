@@ -116,7 +116,7 @@ function decisionsByPlace(reading, run) {
 
 /** How two decisions differ in words: what was answered, what became of it, or the reasons. */
 function wordsApart(reading, pair) {
-  const whys = pair.map((decision) => (decision ? reading.text(decision.why) : "—"));
+  const whys = pair.map((decision) => (decision ? reading.text(decision.reasoning) : "—"));
   const sides = pair.map((it) => flatten({ ...it?.answer, ...it?.became, ...it?.answer }));
   const paths = pathsApart(sides), words = sides.map((fields) => (
     inWords(paths.map((path) => [path, fields.get(path) ?? ""]))));

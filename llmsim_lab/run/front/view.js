@@ -482,7 +482,7 @@ function Decisions({ store, run, n, turn, brief }) {
 
 /** What a player decided, or, after it, what else a part of the world made of that. */
 function Decision({ store, made, own, id }) {
-  const call = made.calls?.at(-1), first = made === own, why = store.reading.text(made.why);
+  const call = made.calls?.at(-1), first = made === own, reasoning = store.reading.text(made.reasoning);
   const told = first ? {} : { ...own.answer, ...own.became };
   const news = (fields) => Object.entries(fields ?? {}).filter(([name, value]) => (
     value != null && JSON.stringify(value) !== JSON.stringify(told[name])));
@@ -496,8 +496,8 @@ function Decision({ store, made, own, id }) {
     h("div", { class: "row" },
       first ? h("b", null, nameOf(made)) : h("span", null, made.component),
       h(Status, { word: rule ? "no model" : made.status }),
-      call != null && made.sure != null
-        && h("span", { class: "sure" }, pair(["confidence", made.sure])),
+      call != null && made.confidence != null
+        && h("span", { class: "sure" }, pair(["confidence", made.confidence])),
       h("span", { class: "row answer" }, short.slice(0, FEW_ANSWERS).map(pair)),
       call != null && plain("prompt", () => showCall(store, call),
         { "aria-label": `Prompt of ${nameOf(made)}, ${made.component}` })),
@@ -506,8 +506,8 @@ function Decision({ store, made, own, id }) {
         passage(name, value))
       : h(Fold, { key: name, store, id: `${id} ${name}`, title: words(name) }, () => (
         passage(name, JSON.stringify(value, null, 1)))))),
-    why && !answer.some(([, value]) => value === why)
-      && h("div", { class: "why fine" }, passage("why", why)),
+    reasoning && !answer.some(([, value]) => value === reasoning)
+      && h("div", { class: "why fine" }, passage("why", reasoning)),
     outcome.length > 0 && h("p", { class: "row fine became" }, outcome.map(pair)));
 }
 

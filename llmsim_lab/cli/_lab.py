@@ -16,7 +16,7 @@ from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import TapeFile
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.run._run import page
+from llmsim_lab.run.recorded import page
 
 _FIRST_CELL = """\
 # Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.

@@ -24,8 +24,8 @@ from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._reading import SETTINGS, RecordedRun, spoken, tool_lines
-from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words, own_numbers, plain_series
+from llmsim_lab.run.recorded import existing_tape, run_on_tape
 from llmsim_lab.tape import RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape

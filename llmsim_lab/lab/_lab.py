@@ -51,17 +51,17 @@ from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, RecordedRun, RowState
 from llmsim_lab.run._registry import how_to_import
-from llmsim_lab.run._run import (
-    _live_client,
-    about,
-    anew,
-    read_into,
-    run_on_tape,
-    sole_player,
-    tell_settings,
-)
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
+from llmsim_lab.run.playing import sole_player
+from llmsim_lab.run.recorded import (
+    about,
+    anew,
+    live_client,
+    read_into,
+    run_on_tape,
+    tell_settings,
+)
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt
 
@@ -662,7 +662,7 @@ class Lab(AnyWidget):
         old = self._run(number)
         before = old.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
         config = type(old.config)(**merged(before, changes))
-        client = _live_client(old, self.llm_client)
+        client = live_client(old, self.llm_client)
         if client is None and config.needs_model and old.llm_client is not None:
             raise ConfigError(
                 "a restart is live; give it a model: Lab(..., llm_client=connect('auto'))"

@@ -20,8 +20,8 @@ from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._reading import RecordedRun
-from llmsim_lab.run._run import run_on_tape
 from llmsim_lab.run._turn import Series, own_numbers, turn_row
+from llmsim_lab.run.recorded import run_on_tape
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape import Tape
 

@@ -20,7 +20,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._ask import GIVEN
-from llmsim_lab.run._run import _live_client, unrecorded_fork
+from llmsim_lab.run.recorded import live_client, unrecorded_fork
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import Attempt
@@ -87,7 +87,7 @@ class PromptComparer(StudyBoard):
             raise ConfigError(
                 f"the run is on no tape: make it with one: {world}(..., tape='my.tape')"
             )
-        self._client = _live_client(source, llm_client)
+        self._client = live_client(source, llm_client)
         self.prompt, self._options = _prompt_of(source, prompt), more
         self._samples = whole_number("samples", samples, least=1, most=_MOST_SAMPLES)
         self._filling: dict[int, asyncio.Task[None]] = {}

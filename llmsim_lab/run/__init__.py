@@ -4,11 +4,12 @@ Derive a world of your own from ``Run[ItsState]``, its state from ``State``. The
 recorded run of any class again, show it, or continue it; ``Run`` has them as methods too.
 """
 
-from llmsim_lab.run._ask import Ask, Question
+from llmsim_lab.run._ask import Ask
 from llmsim_lab.run._config import StateChange, WorldConfig
-from llmsim_lab.run._run import Run, fork, load, replay, rerun, resume
+from llmsim_lab.run._question import Question
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Answer, Series, Turn
+from llmsim_lab.run.recorded import Run, fork, load, replay, rerun, resume
 
 __all__ = [
     "Answer",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import textwrap
 import time
 from collections import Counter
 from collections.abc import (
@@ -22,21 +21,15 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from functools import lru_cache, partial
-from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine, signature
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
+from inspect import CORO_CLOSED, CORO_CREATED, getcoroutinestate, isawaitable, signature
 from random import Random
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import ValidationError
-
 from llmsim_lab._util.jsontext import (
-    ALWAYS_FINITE,
     MOST_LEVELS,
     SCALARS,
-    all_finite,
     encode,
     is_too_deep,
     loads_strictly,
@@ -47,9 +40,7 @@ from llmsim_lab._util.text import (
     clip,
     closest,
     error_text,
-    faults,
     log_event,
-    text_of,
     whole_text,
 )
 from llmsim_lab._util.waiting import gather_all
@@ -63,269 +54,42 @@ from llmsim_lab.errors import (
 )
 from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.llm._choose import Decide, numeric
-from llmsim_lab.llm._client import checked_client
+from llmsim_lab.llm._choose import Decide
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.llm.bounds import (
-    EVERYTHING,
-    Allowed,
     Limits,
-    allowed_of,
-    fields_of,
-    json_number,
-    own_limits,
 )
 from llmsim_lab.llm.calls.recorded import until_cancelled
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._chance import random_reply
-from llmsim_lab.run._config import OnError, players_seed
-from llmsim_lab.run._kept import defined_again, reply_as_json
-from llmsim_lab.run._plain_prompts import PLAIN, has_slots, kind_of, plain_prompt
+from llmsim_lab.run._config import OnError
+from llmsim_lab.run._plain_prompts import has_slots, kind_of, plain_prompt
 from llmsim_lab.run._prompt_order import prompt_order
-from llmsim_lab.run._registry import file_of
+from llmsim_lab.run._question import (
+    Batch,
+    Question,
+    Source,
+    answer_by_code,
+    as_reply,
+    close_unawaited,
+    fallback_of,
+    options_of,
+    rule_of,
+)
+from llmsim_lab.run._run_prompts import dedented, is_file_name, prompt_for
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import DECISION_COLUMNS, Answer, as_confidence, as_reasoning
+from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.tape.recorder import Outside
-from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Rationale, Reply
+from llmsim_lab.types import CallRecord, Decision, Rationale, Reply
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
 
-Source = str | Path | Prompt | Callable[[str], str]
-"""A prompt as a question names it; a function of the player's name returns the text itself."""
-
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
-_MOST_VALUES = 101
-"""In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
-_MOST_PROMPTS = 64
 GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What the questions of one ``each`` have in common, and what is made of it once for all."""
-
-    reply: type[Decision]
-    prompt: Source
-    by: str
-    tag: str
-    limits: Limits | Callable[[str], Limits] | None
-    decide: Decide | None
-    fallback: Any
-    on_error: OnError | None
-    values: Mapping[str, Any]
-    turn: int
-    system: str = ""
-    name: str = ""
-    """What a prompt without slots is called: its kind of question, and its position in the turn."""
-    shared: Callable[[], Callable[[Mapping[str, Any]], Any]] = field(init=False)
-    """Fills in what all share, and returns what fills in the rest."""
-    own: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    """Functions of the name, by the slots of the prompt that they fill."""
-    rest: Callable[[Mapping[str, Any]], Any] | None = None
-    component: str = field(init=False)
-    known: dict[str, Allowed] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
-    fault: LabError | None = None
-    """What the world's own code raised: an error, whatever a player that met it made of it."""
-
-    @property
-    def place(self) -> str:
-        """Which question it is, for messages: ``turn 3, Gift (tag 'second')``."""
-        tag = f" (tag {self.tag!r})" if self.tag else ""
-        return f"turn {self.turn}, {self.reply.__name__}{tag}"
-
-    def of_world(self, name: str, function: Callable[[str], Any], player: str) -> Any:
-        """Return what a function that the world gave says for a player.
-
-        Args:
-            name: what it was given as, such as ``limits``.
-            function: takes the player's name.
-            player: the player's name.
-
-        Raises:
-            ConfigError: it raised, or is async.
-            LabError: it raised this itself.
-        """
-        try:
-            value = function(player)
-        except LabError as error:  # which says what is wrong, and may be of a class of its own
-            error.add_note(f"{self.place}: the function {name}= raised this for {player}.")
-            self.fault = error
-            raise
-        except Exception as error:
-            self.fault = ConfigError(
-                f"{self.place}: the function {name}= failed for {player}: {error_text(error)}"
-            )
-            raise self.fault from error
-        if isawaitable(value):
-            _close(value)
-            self.fault = ConfigError(
-                f"{self.place}: the function {name}= is async, and a question does not wait for "
-                f"it; await it before: found = await ..., {name}=lambda name: found[name]"
-            )
-            raise self.fault
-        return value
-
-    def text(self, player: str) -> Any:
-        """Return the prompt, filled for a player."""
-        # A batch holds no method of its own: it would be kept, and the run with it, until Python
-        # looks for garbage, and the run's tape could not be continued by another one.
-        if self.rest is None:
-            self.rest = self.shared()  # not before, since rules need no text
-        return self.rest({slot: self.of_world(slot, it, player) for slot, it in self.own.items()})
-
-    def allowed(self, player: str) -> Allowed:
-        """Return what a player may answer; equal limits are worked out once."""
-        if not callable(self.limits) and self.known:
-            return self.known["those of all"]
-        limits = self.limits
-        if callable(limits):
-            limits = self.of_world("limits", limits, player)
-        if not limits:
-            return EVERYTHING
-        if type(limits) is not dict and not isinstance(limits, Mapping):
-            way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
-            what = f"limits of {player} are {limits!r:.80}"
-            raise ConfigError(f"{what}; write what is allowed {way_out}")
-        for name, its in limits.items():
-            if isinstance(its, range) or hasattr(its, "tolist"):
-                limits = {**limits, name: list(its) if isinstance(its, range) else its.tolist()}
-        # As a text, since 1, 1.0 and True are equal.
-        key = repr(limits) if callable(self.limits) else "those of all"
-        if key not in self.known:
-            self.known[key] = allowed_of(player, self.reply, limits)
-        return self.known[key]
-
-
-class Question:
-    """What a rule is asked.
-
-    Attributes:
-        player: the one that is asked; with ``by=`` the one that the question is about.
-        reply: the class of the answer.
-        state: the state before the turn, as players read it.
-        run: the world's parameters, as ``question.run.factor``.
-        turn: the number of the turn that is being played.
-        tag: which of several questions of the turn, where the world says.
-        by: who answers, where that is not the player.
-    """
-
-    __slots__ = ("_allowed", "_ask", "_batch", "_decision", "_number", "_rng", "player")
-
-    def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
-        self._ask, self._batch, self.player, self._number = ask, batch, player, number
-        self._allowed = EVERYTHING if batch.limits is None else batch.allowed(player)
-        self._decision: Any = None
-        self._rng: Random | None = None
-
-    reply = property(lambda self: self._batch.reply)
-    state = property(lambda self: self._ask._state)
-    turn = property(lambda self: self._ask.turn)
-    run = property(lambda self: self._ask._run.config)
-    tag = property(lambda self: self._batch.tag)
-    by = property(lambda self: self._batch.by)
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """What the prompt was given besides; of functions of the name, what they return."""
-        values = dict(self._batch.values)
-        for name, value in values.items():
-            if callable(value):
-                values[name] = self._batch.of_world(name, value, self.player)
-        return values
-
-    @property
-    def limits(self) -> Mapping[str, tuple[Number, Number] | list[Any]]:
-        """What is allowed, by field: ``(lowest, highest)``, or a list of values.
-
-        The question's, or else the field's own.
-        """
-        chosen = {name: list(values) for name, values in self._allowed.choices.items()}
-        return {**own_limits(self._batch.reply), **self._allowed.ranges, **chosen}
-
-    @property
-    def rng(self) -> Random:
-        """Random numbers of this player's own, the same in a replay.
-
-        They follow from the run's seed and replicate: another sample has others.
-
-        Raises:
-            ConfigError: another task asks the player as well, so that they have no order.
-        """
-        if self._rng is None:
-            self._rng = self._random("rule")
-        return self._rng
-
-    def _random(self, what: str) -> Random:
-        if not self._number:
-            what = f"{self.player} is asked by two tasks and answers by chance"
-            way_out = "tell the questions apart: ask(..., tag='second')"
-            raise ConfigError(f"{what}: a replay may ask in another order; {way_out}")
-        kind = self._batch.tag or self._batch.by
-        name = f"{self.player}, {kind}" if kind else self.player
-        if self._number > 1:
-            name = f"{name}, question {self._number}"
-        seed = players_seed(self._ask._run.config)
-        return Random(f"{seed}/{self._ask.turn}/{what} of {name}")
-
-    @property
-    def prompt(self) -> str:
-        """The question as a model would be sent it."""
-        batch = self._batch
-        try:
-            text = self._ask._text(batch, self.player)
-        except PromptError as error:
-            batch.fault = PromptError(f"{batch.place}, to {self.player}: {error}")
-            raise batch.fault from error
-        if not isinstance(text, str):
-            batch.fault = ConfigError(
-                f"{batch.place}: the prompt to {self.player} is {text!r:.60}; a function of the "
-                "name returns the text: self.prompt(...).render(...)"
-            )
-            raise batch.fault
-        return text
-
-    async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
-        """Ask a model, as the run asks its own; for a player who prepares the prompt first.
-
-        Args:
-            client: the model.
-            prompt: the whole prompt, instead of the question's own.
-
-        Raises:
-            ConfigError: it is not a client.
-            LLMFailureException: the model failed to answer.
-        """
-        checked_client(client, "client", ("call_with_retry",))
-        return await self._sent(client, prompt or self.prompt)
-
-    def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:
-        allowed = self._allowed
-        ask: Callable[..., Coroutine[Any, Any, Any]] = client.call_with_retry
-        if self._rationale != "before":
-            ask = partial(ask, rationale=self._rationale)  # no client around another need know it
-        return ask(
-            prompt=prompt,
-            response_model=self._batch.reply,
-            choices=allowed.choices or None,
-            limits=allowed.ranges or None,
-            check=allowed.complaint,
-            site=self.site,
-        )
-
-    @property
-    def _rationale(self) -> Rationale:
-        """Where the answer has its reasoning; other classes than ``Reply`` have their own form."""
-        rationale: Rationale = self._ask._run.config.rationale
-        return rationale if issubclass(self._batch.reply, Reply) else "before"
-
-    @property
-    def site(self) -> CallSite:
-        """Where in the run it is asked."""
-        return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
 
 
 class _ToModel(NamedTuple):
@@ -348,11 +112,12 @@ class _GuardedRandom(Random):
     """
 
     def __init__(self, seed: str, name: str) -> None:
-        self._name, self._owner = name, None
+        self._name = name
+        self._owner: asyncio.Task[Any] | None = None
         super().__init__(seed)
 
     def _check(self) -> None:
-        task: Any = _current_task()
+        task = _current_task()
         self._owner = self._owner or task
         if task is None or self._owner is not task:
             what = f"{self._name} is used by two tasks or threads, whose order may change"
@@ -386,11 +151,11 @@ class Ask:
     configuration names; other values are given by keyword.
     """
 
-    def __init__(self, run: Any, state: Any, turn: int) -> None:
+    def __init__(self, run: AnyRun, state: Any, turn: int) -> None:
         self._run, self._state = run, state
         self.turn = turn
         """The number of the turn being played."""
-        self._asked: set[tuple[Any, ...]] = set()
+        self._asked: set[tuple[object, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, tuple[str, str]], tuple[object, int]] = {}
         self._positions: dict[tuple[str, str], int] = {}
@@ -399,7 +164,7 @@ class Ask:
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
-        self._open: list[tuple[Sequence[Any], Any]] = []
+        self._open: list[tuple[Sequence[str], Coroutine[Any, Any, Any]]] = []
         self._lost: tuple[str, Exception] | None = None
         """What from outside failed first, and its error."""
         self._over = False
@@ -457,7 +222,7 @@ class Ask:
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
-        batch = _Batch(
+        batch = Batch(
             reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
         )
         return self._asked_of(batch, [player], alone=True)
@@ -497,7 +262,7 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
-        batch = _Batch(
+        batch = Batch(
             reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
         )
         return self._asked_of(batch, names)
@@ -505,7 +270,7 @@ class Ask:
     def outside(
         self,
         what: str,
-        key: Any,
+        key: object,
         work: Callable[[], Awaitable[Any]],
         /,
         *,
@@ -613,7 +378,9 @@ class Ask:
         Raises:
             ConfigError: a question was not awaited, or its answer is still to come.
         """
-        if left := [names for names, asking in self._open if asking.cr_frame]:
+        if left := [
+            names for names, asking in self._open if getcoroutinestate(asking) != CORO_CLOSED
+        ]:
             self.check_awaited()
             self._over, whom = True, _first(left[0])
             what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
@@ -637,7 +404,7 @@ class Ask:
     # --- how it is done ----------------------------------------------------------------------
 
     def _asked_of(
-        self, batch: _Batch, names: Sequence[Any], *, alone: bool = False
+        self, batch: Batch, names: Sequence[str], *, alone: bool = False
     ) -> Coroutine[Any, Any, Any]:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
@@ -656,7 +423,7 @@ class Ask:
         self._open.append((names, asking))
         return asking
 
-    def _name_of(self, batch: _Batch, names: Sequence[Any]) -> str:
+    def _name_of(self, batch: Batch, names: Sequence[str]) -> str:
         """Return the name of a prompt without slots: of the second such question, ``gift@2``."""
         kind = kind_of(batch.reply, batch.tag)
         position = 1
@@ -667,11 +434,11 @@ class Ask:
         return kind if position == 1 else f"{kind}@{position}"
 
     async def _all(
-        self, batch: _Batch, names: Sequence[str], numbers: Sequence[int], alone: bool
+        self, batch: Batch, names: Sequence[str], numbers: Sequence[int], alone: bool
     ) -> Any:
         self._begin(batch, names)
         questions = list(map(partial(Question, self, batch), names, numbers))
-        awaited: list[Awaitable[Any]] = []
+        awaited: list[Awaitable[object]] = []
         try:
             work = self._work_for(batch, questions, awaited)
             only = work[0] if len(work) == 1 else None
@@ -685,12 +452,12 @@ class Ask:
                 await gather_all([self._done(one) for one in work])
         finally:
             for answer in awaited:
-                _close(answer)
+                close_unawaited(answer)
         self._answers += batch.answers
         return questions[0]._decision if alone else {it.player: it._decision for it in questions}
 
     def _work_for(
-        self, batch: _Batch, questions: Sequence[Question], awaited: list[Awaitable[Any]]
+        self, batch: Batch, questions: Sequence[Question], awaited: list[Awaitable[object]]
     ) -> list[_Work]:
         """Return what has to be waited for; what functions answer at once is taken.
 
@@ -701,7 +468,7 @@ class Ask:
         """
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
         work: list[_Work] = []
-        measured: dict[Any, list[Question]] = {}
+        measured: dict[tuple[object, ...], list[Question]] = {}
         sent: list[str] = []
         for question in questions:
             who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
@@ -733,7 +500,7 @@ class Ask:
             if batch.decide is None or isinstance(who.backend, Person):  # who gives one answer
                 work.append(_ToModel(who, question, text))
             else:
-                name, texts = _options(question)
+                name, texts = options_of(question)
                 key = (id(who), text, name, *texts.items())
                 if key not in measured:
                     those = measured[key] = []
@@ -742,7 +509,7 @@ class Ask:
         self._tell_of_order(batch, sent)
         return work
 
-    def _tell_of_order(self, batch: _Batch, sent: Sequence[str]) -> None:
+    def _tell_of_order(self, batch: Batch, sent: Sequence[str]) -> None:
         """Warn once a run of prompts that say too late what is the same for all.
 
         Args:
@@ -761,7 +528,7 @@ class Ask:
             run._order_told = True
             _warn("PROMPT_ORDER", words=order.advice, run=run.name, reason=order.advice)
 
-    def _begin(self, batch: _Batch, names: Sequence[Any]) -> None:
+    def _begin(self, batch: Batch, names: Sequence[str]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""
         reply, whom = batch.reply, names[0] if names else "no player"
         if self._over:
@@ -797,7 +564,7 @@ class Ask:
         elif edits is not None and edits.missing and names:
             self._text(batch, whom)  # a study has yet to see the prompt that it edits
 
-    def _prepare(self, batch: _Batch, whom: str) -> None:
+    def _prepare(self, batch: Batch, whom: str) -> None:
         """Have the prompt ready to be filled; what all share is filled in once.
 
         A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
@@ -811,7 +578,7 @@ class Ask:
         batch.own = own
         batch.shared = partial(prompt.sharing, shared)
 
-    def _text(self, batch: _Batch, player: str) -> Any:
+    def _text(self, batch: Batch, player: str) -> Any:
         """Return what a question says to a player; of a function's text, a fork's edit of it."""
         if not callable(batch.prompt):
             return batch.text(player)
@@ -833,7 +600,7 @@ class Ask:
         return prompt.sharing(shared)(values)
 
     def _values_of(
-        self, batch: _Batch, whom: str, prompt: Prompt | str, edited: bool
+        self, batch: Batch, whom: str, prompt: Prompt | str, edited: bool
     ) -> tuple[dict[str, Callable[[str], Any]], dict[str, Any]]:
         """Return what fills a prompt's slots: functions of the name, and what all share.
 
@@ -888,7 +655,7 @@ class Ask:
                 f"{error_text(error)}"
             ) from error
 
-    async def _waited(self, awaited: Awaitable[Any], question: Question) -> None:
+    async def _waited(self, awaited: Awaitable[object], question: Question) -> None:
         try:
             answer = await awaited
         except asyncio.CancelledError as error:
@@ -902,15 +669,15 @@ class Ask:
         else:
             self._take_answer(answer, question)
 
-    def _take_answer(self, answer: Any, question: Question) -> None:
+    def _take_answer(self, answer: object, question: Question) -> None:
         """Take an answer; one that no call says by itself is recorded."""
         batch = question._batch
         if batch.fault is not None:
             raise batch.fault
         try:
-            decision = _as_reply(answer, question, _rule_of)
+            decision = as_reply(answer, question, rule_of)
             # Of a player that asks a model by itself, the call says it.
-            record = _by_code(decision, question) if decision.call is None else None
+            record = answer_by_code(decision, question) if decision.call is None else None
         except ConfigError as fault:
             self._code_failed(fault, question)
         except Exception as error:  # noqa: BLE001 - what is odd about an answer is its class's code
@@ -933,12 +700,12 @@ class Ask:
             self._model_failed(error, question, stands_in=self._falls_back(question))
             return
         if self._falls_back(question):
-            fault = ConfigError(f"{_rule_of(question)} failed: {error_text(error)}")
+            fault = ConfigError(f"{rule_of(question)} failed: {error_text(error)}")
             self._code_failed(fault, question)
             return
         world = type(self._run).__name__
         raise ConfigError(
-            f"{_rule_of(question)} failed: {error_text(error)}; repair it, or let a stand-in "
+            f"{rule_of(question)} failed: {error_text(error)}; repair it, or let a stand-in "
             f"answer: {world}(..., on_error='fallback')"
         ) from error
 
@@ -993,9 +760,9 @@ class Ask:
             answer = batch.of_world("fallback", answer, name)
         if answer is None and batch.fallback is None:
             answer = random_reply(question, question._random("stand-in"))
-        question._decision = decision = _as_reply(answer, question, _fallback_of)
+        question._decision = decision = as_reply(answer, question, fallback_of)
         self._stood_in[question.by or name] += 1
-        record = _by_code(decision, question, f"stands in: {error}", calls=calls)
+        record = answer_by_code(decision, question, f"stands in: {error}", calls=calls)
         batch.answers.append(replace(record, status="fallback", confidence=None))
 
     async def _choose(
@@ -1032,7 +799,7 @@ class Ask:
             fields = {name: value} | ({"reasoning": why} if reasoned else {})
             question._decision = batch.reply.model_validate(fields)
             # Of several who were asked the same the first has the calls: none counts twice.
-            batch.answers.append(_by_code(question._decision, question, why, calls=calls))
+            batch.answers.append(answer_by_code(question._decision, question, why, calls=calls))
             calls = ()
 
 
@@ -1053,132 +820,13 @@ def _check_form(reply: type[Decision], whom: str, rationale: Rationale) -> None:
         )
 
 
-def _rule_of(question: Question) -> str:
-    """Return whose rule is asked what, for messages."""
-    by, player, place = question.by, question.player, question._batch.place
-    if by:
-        return f"{place}: the rule of {by}, about {player},"
-    return f"{place}: the rule of {player}"
-
-
-def _fallback_of(question: Question) -> str:
-    """Return for whom which question names a stand-in, for messages."""
-    return f"{question._batch.place}: fallback= of {question.player}"
-
-
-def _close(awaitable: Any) -> None:
-    """Close a coroutine that will not be awaited, of which Python would warn."""
-    if iscoroutine(awaitable):
-        awaitable.close()
-
-
-def _first(names: Sequence[Any]) -> str:
+def _first(names: Sequence[str]) -> str:
     return ", ".join(map(str, names[:3])) or "no player"
-
-
-def _by_code(
-    decision: Any, question: Question, reasoning: str = "", calls: tuple[CallRecord, ...] = ()
-) -> Answer:
-    """Return the record of a decision that no call says by itself.
-
-    Raises:
-        ConfigError: a record cannot hold it.
-    """
-    try:
-        given = _given(decision)
-    except ConfigError as error:
-        raise ConfigError(f"{_rule_of(question)} answered what cannot be kept: {error}") from error
-    return Answer(
-        player=question.player,
-        component=question._batch.component,
-        calls=calls,
-        reasoning=reasoning or as_reasoning(getattr(decision, "reasoning", "")),
-        confidence=as_confidence(getattr(decision, "confidence", None)),
-        given=given,
-    )
-
-
-def _given(decision: Any) -> dict[str, Any]:
-    """Return a decision's fields as JSON has them; a Decimal as a number, which a table adds up.
-
-    Raises:
-        ConfigError: JSON cannot hold one.
-    """
-    given = reply_as_json(decision)
-    values = decision.__dict__  # of the model itself it takes long
-    if Decimal in map(type, values.values()):
-        given |= {name: json_number(it) for name, it in values.items() if type(it) is Decimal}
-    return given
-
-
-def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str]) -> Any:
-    """Return an answer that code gave as the reply that was asked for, within its limits.
-
-    Args:
-        answer: what the code gave.
-        question: what it was asked.
-        whose: names the code in a message.
-
-    Raises:
-        ConfigError: it is not such a reply, or not within the limits.
-    """
-    reply = question.reply
-    if not isinstance(answer, reply):
-        if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
-            raise defined_again(reply.__name__, reply.__module__)
-        fields = reply.model_fields
-        needed, form = _needed_of(reply)
-        if answer is None:
-            raise ConfigError(f"{whose(question)} returned None; {form}")
-        if not isinstance(answer, Mapping) and len(needed) == 1:
-            answer = {needed[0]: answer}  # a number alone will do where only one is asked for
-        if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
-            raise ConfigError(
-                f"{whose(question)} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
-                f"which a {reply.__name__} has no field for; {form}"
-            )
-        try:
-            answer = reply.model_validate(answer)
-        except ValidationError as error:
-            raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
-    if not ALWAYS_FINITE.issuperset(map(type, answer.__dict__.values())):
-        _check_values(answer, question, whose)
-    if complaint := question._allowed.complaint(answer):
-        raise ConfigError(
-            f"{whose(question)} answered {reply.__name__}, {complaint}; question.limits has what "
-            "is allowed"
-        )
-    return answer
-
-
-@lru_cache(maxsize=1024)
-def _needed_of(reply: type[Decision]) -> tuple[list[str], str]:
-    """Return the fields that code has to give of a reply, and how it gives them, in words."""
-    fields = reply.model_fields
-    needed = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
-    given = ", ".join(f"{name}=..." for name in needed)
-    return needed, f"return {reply.__name__}({given})"
-
-
-def _check_values(answer: Any, question: Question, whose: Callable[[Question], str]) -> None:
-    """Raise ConfigError for values of a reply that no tape could hold."""
-    for name, value in answer:
-        if type(value) not in SCALARS and is_too_deep(value):
-            raise ConfigError(
-                f"{whose(question)} answered {name}= that is nested too deeply for a tape: more "
-                f"than {MOST_LEVELS} lists and dicts in one another"
-            )
-        if type(value) not in ALWAYS_FINITE and not all_finite(value):
-            raise ConfigError(
-                f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
-                "not finite; JSON, and so a tape, has none: answer another number, or None for no "
-                "number"
-            )
 
 
 async def from_outside(
     what: str,
-    key: Any,
+    key: object,
     work: Callable[[], Awaitable[Any]],
     *,
     once: bool = False,
@@ -1206,7 +854,7 @@ async def from_outside(
         record()
     began = time.monotonic()
     try:
-        came: Any = work()
+        came = work()
         result = _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
     except asyncio.CancelledError:
         record(stopped=True, seconds=time.monotonic() - began)
@@ -1219,7 +867,7 @@ async def from_outside(
     return result
 
 
-def _noting(player: Any, columns: Mapping[str, Any]) -> str:
+def _noting(player: object, columns: Mapping[str, object]) -> str:
     return f"ask.note({brief(player or columns, 80)})"
 
 
@@ -1230,7 +878,7 @@ def _stays(value: Any) -> bool:
     return value is None or (type(value) in SCALARS and -1e300 < value < 1e300)
 
 
-def _json_ready(what: str, value: Any) -> Any:
+def _json_ready(what: str, value: object) -> Any:
     """Return a value as a tape gives it back, with no half character in its texts."""
     if is_too_deep(value):
         raise ConfigError(
@@ -1241,113 +889,3 @@ def _json_ready(what: str, value: Any) -> Any:
         return loads_strictly(whole_text(encode(value)).encode())
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what}, {brief(value, 80)}, is not ready for JSON: {error}") from error
-
-
-# --- answers by probabilities --------------------------------------------------------------------
-
-
-def _options(question: Question) -> tuple[str, dict[Any, str]]:
-    """Return the field that is decided by probabilities, and its values, each with its text.
-
-    Raises:
-        ConfigError: that cannot be done.
-    """
-    how: Any = question._batch.decide
-    player, reply = question.player, question._batch.reply
-    if how not in get_args(Decide):
-        known = ", ".join(get_args(Decide))
-        raise ConfigError(f"decide={how!r:.40} of {player} must be one of {known}")
-    fields = [name for name in reply.model_fields if name not in Reply.model_fields]
-    if len(fields) != 1:
-        has = f"{reply.__name__} of {player} has {', '.join(fields) or 'nothing'}"
-        raise ConfigError(f"decide needs one thing to choose, and {has}; ask for each by itself")
-    [name] = fields
-    schema, its = fields_of(reply)[name], question.limits.get(name, [])
-    if schema.get("type") == "boolean":
-        return name, {True: "yes", False: "no"}
-    values: Sequence[Any] = its if isinstance(its, list) else ()
-    if isinstance(its, tuple) and schema.get("type") == "integer":
-        whole_numbers = range(int(its[0]), int(its[1]) + 1)
-        values = whole_numbers if len(whole_numbers) <= _MOST_VALUES else ()
-    if not values or (how == "expected" and not numeric(values)):
-        needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
-        what = f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}"
-        way_out = "annotate it as Literal or an enum, give bounds of whole numbers, or the values"
-        raise ConfigError(f"{what}: {way_out}: ask(..., limits={{{name!r}: [0, 0.25, 0.5]}})")
-    words = question._allowed.wording.get(name, {})
-    return name, {value: words[value] if value in words else text_of(value) for value in values}
-
-
-# --- prompts -------------------------------------------------------------------------------------
-
-
-def is_file_name(text: str) -> bool:
-    """Return True for a text that names a prompt's file: one word that ends in ``.md``."""
-    return text.endswith(".md") and len(text.split()) == 1
-
-
-@lru_cache(maxsize=256)
-def dedented(text: str) -> str:
-    """Return a text of source code without its indentation and blank ends."""
-    # The first line stands behind the quotes, the others where the source is indented to.
-    first, newline, rest = text.partition("\n")
-    return f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
-
-
-def prompt_for(
-    run: Any, source: Any, reply: type[Decision] | None, name: str = "", system: str = ""
-) -> tuple[Prompt | str, bool]:
-    """Return the prompt that a question names, or the one that a fork put in its place.
-
-    Args:
-        run: the run, which keeps its prompts by their places.
-        source: as ``ask`` takes it: a text, a file, or a prompt.
-        reply: what is asked for; a text's prompt is called after it.
-        name: what the prompt is called if it has no slots.
-        system: the system message, for a prompt that has none.
-
-    Returns:
-        The prompt, or a text without slots that was not edited; and whether it is another than the
-        source names.
-
-    Raises:
-        PromptError: the file cannot be read, a template is wrong, or there are two system messages.
-        ConfigError: it is not a prompt, or there are too many different ones.
-    """
-    # Two prompts of one text are equal, and yet have names of their own.
-    key = source, getattr(source, "name", ""), reply, system
-    try:
-        return run._sources[key]  # type: ignore[no-any-return]
-    except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
-        pass
-    prompt = source
-    if not isinstance(source, str | Path | Prompt):
-        what = f"{clip(repr(source), 60)} is not a prompt"
-        raise ConfigError(f"{what}; give a text, a file that ends in .md, or a Prompt")
-    if isinstance(source, Path) or (isinstance(source, str) and is_file_name(source)):
-        world = file_of(type(run))
-        prompt = Prompt.load(Path(source) if world is None else world.parent / source)
-    elif isinstance(source, str):
-        text = dedented(source)
-        if not has_slots(text):
-            return plain_prompt(run, text, name, system)
-        prompt = Prompt(text, name=kind_of(reply))
-    if prompt.system and system:
-        raise PromptError(
-            f"the prompt {prompt.name!r} has a system message, {clip(prompt.system, 40)!r}, and "
-            f"the question gives another one, system={clip(system, 40)!r}; leave out one of them"
-        )
-    if system:
-        prompt = Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.parent)
-    # A fork keeps its edited prompt at the place of the one that the source still names.
-    place = f"{prompt.name}#{prompt.digest[:8]}"
-    if place not in run._prompts:
-        templates = [known for known in run._prompts if PLAIN not in known]
-        if len(templates) >= _MOST_PROMPTS:  # each is in the manifest
-            what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
-            why = "a template is put together anew each time. Give what changes a slot"
-            raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
-        run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
-    used: Prompt = run._prompts[place]
-    run._sources[key] = found = used, used.digest != prompt.digest
-    return found

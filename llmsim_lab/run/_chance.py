@@ -28,6 +28,7 @@ from llmsim_lab.llm.bounds import (
     own_range,
     resolved,
 )
+from llmsim_lab.run._question import Question
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
 Schema = Mapping[str, Any]
@@ -44,7 +45,7 @@ _FORMED = {"enum", "const", "pattern", "format", "contentSchema"}
 """What a schema says of texts that not every text is."""
 
 
-def random_reply(question: Any, rng: Random) -> Decision:
+def random_reply(question: Question, rng: Random) -> Decision:
     """Return a reply drawn evenly from what is allowed.
 
     Args:
@@ -92,7 +93,7 @@ def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
     return ChatReply(text=json.dumps(reply, default=str))
 
 
-def _drawn_fields(question: Any, rng: Random) -> dict[str, Any]:
+def _drawn_fields(question: Question, rng: Random) -> dict[str, Any]:
     reply, allowed = question.reply, question._allowed
     fields, known = reply.model_fields, definitions_of(reply)
     drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}

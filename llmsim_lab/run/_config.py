@@ -223,6 +223,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
 
 def _check_names(cls: RunClass, base: RunClass) -> None:
     """Raise ConfigError for attributes without annotation whose names mean something else."""
+    annotated = {name for one in base.__mro__ for name in inspect.get_annotations(one)}
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
@@ -232,7 +233,7 @@ def _check_names(cls: RunClass, base: RunClass) -> None:
             wrong = isinstance(known, property) and not hasattr(type(value), "__set__")
         else:
             its = name in cls.config_type.model_fields or known is not None
-            wrong = its and name not in base.__annotations__
+            wrong = its and name not in annotated
         if wrong:
             form = f"{name}: {type(value).__name__} = {value!r:.60}"
             raise _taken(cls, name, f"a new default is annotated, {form}; or call it")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion
-from llmsim_lab.llm._scope import scoped
-from llmsim_lab.run._ask import Ask, Question
-from llmsim_lab.run._run import Run
-from llmsim_lab.tape.recorder import Rehearsal
+from llmsim_lab.run._question import Question
+from llmsim_lab.run.recorded import Run
 from llmsim_lab.types import ChatRequest
 
 
@@ -44,11 +38,12 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
     async def unanswered() -> None:
         raise LLMFailureException("connection_error")  # for which nothing ever stands in
 
-    def put(question: Question) -> Any:
-        who = here.seat(question.player, by=question.by, tag=question.tag)
-        person, allowed = getattr(who, "backend", None), question._allowed
+    def put(question: Question) -> Coroutine[Any, Any, None]:
+        who = run._player_for(question.by or question.player, question.tag)
+        person = getattr(who, "backend", None)
         if isinstance(person, Person):
-            asked = who.request_of(
+            allowed = question._allowed
+            request = who.request_of(
                 question.prompt,
                 question.reply,
                 allowed.choices or None,
@@ -56,24 +51,10 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
                 site=question.site,
                 rationale=question._rationale,
             )
-            found.append((person, asked))
+            found.append((person, request))
         return unanswered()
 
-    here, twin = copy.copy(run), copy.copy(run)  # which note prompts and seats
-    here._seats, twin._seats = type(run._seats)(), type(run._seats)()
-    twin._prompts, twin._sources, twin.players = {**run._prompts}, {}, {"*": put}
-    ask = Ask(twin, run._as_read(run.state), run.turn_number + 1)
-
-    async def begin() -> None:
-        # A turn that cannot be played says so when it is played; nothing is fetched from outside.
-        with suppress(Exception), scoped(recorder=Rehearsal()):
-            await asyncio.wait_for(twin.turn(run.state, ask), _FORESIGHT_S)
-
-    # A loop and a thread for itself, since this may be called on any loop.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, begin()).result()
-    with suppress(ConfigError):
-        ask.check_awaited()
+    run._rehearse(put, within_s=_FORESIGHT_S)
     return found
 
 

@@ -11,12 +11,12 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt, digest_of
+from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.types import Decision
 
 PLAIN = "#text"
@@ -63,7 +63,7 @@ class _SentAsItIs(Prompt):
         return render
 
 
-def plain_prompt(run: Any, text: str, name: str, system: str = "") -> tuple[Prompt | str, bool]:
+def plain_prompt(run: AnyRun, text: str, name: str, system: str = "") -> tuple[Prompt | str, bool]:
     """Return what is asked where code gives a text without slots, and whether it was edited.
 
     Args:
@@ -122,7 +122,7 @@ def _as_prompt(text: str, name: str, system: str) -> Prompt | None:
     return prompt
 
 
-def _tell_varied(run: Any, edited: Prompt, digest: str, place: str) -> None:
+def _tell_varied(run: AnyRun, edited: Prompt, digest: str, place: str) -> None:
     """Warn once where one text stands in for several, of which only one was edited."""
     is_same = edited.parent in (None, digest)
     if is_same or Prompt(edited.user).slots or place in run._varied or run._session.is_replay:

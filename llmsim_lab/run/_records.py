@@ -33,6 +33,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, PromptError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._kept import decoded, encoded, kept_values
 from llmsim_lab.run._registry import RunClass, class_of_manifest
@@ -49,7 +50,7 @@ _MOST_OF_A_SETTING = 60
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def tape_turn(run: Any, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
+def tape_turn(run: AnyRun, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
     """Return a turn as the tape takes it: its number, and its record and row as parts of a line.
 
     Args:
@@ -232,7 +233,7 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
 
 
-def clients_of(run: Any) -> dict[str, LLMClient]:
+def clients_of(run: AnyRun) -> dict[str, LLMClient]:
     """Return the clients that a run asks, by seat; the run's own model has the empty name.
 
     The client of a contract's class such as a validator is its ``llm_client``.
@@ -245,7 +246,7 @@ def clients_of(run: Any) -> dict[str, LLMClient]:
     return clients
 
 
-def settings_entries(run: Any) -> dict[str, Any]:
+def settings_entries(run: AnyRun) -> dict[str, Any]:
     """Return the settings of a run's clients as a manifest has them: ``llm``, and by seat."""
     entries: dict[str, Any] = {"llm": None}
     seats: dict[str, Any] = {}

@@ -17,6 +17,8 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
+from llmsim_lab.run._any_run import AnyRun
+from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Answer, Turn
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
@@ -67,11 +69,11 @@ class Session:
         """Return what holds the tape while the run plays."""
         return nullcontext()
 
-    async def begin(self, run: Any, turn: int) -> Sequence[Any]:
+    async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
         """Begin a turn; returns what is to be done from outside at its end."""
         return [item for item in run.planned if item.turn == turn]
 
-    def done(self, run: Any, turn: Turn, state: bytes) -> Turn:
+    def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape.
 
         Args:
@@ -81,7 +83,7 @@ class Session:
         """
         return turn
 
-    def changed(self, run: Any) -> None:
+    def changed(self, run: AnyRun) -> None:
         """Record that the latest turn, or what is planned, was changed from outside."""
 
     def failed(self, error: BaseException) -> None:
@@ -132,7 +134,7 @@ class Recording(Session):
         """Let others write to the run."""
         self.recorder.close()
 
-    async def begin(self, run: Any, turn: int) -> Sequence[Any]:
+    async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
         """Begin a turn on the tape; returns what the run has planned.
 
         Raises:
@@ -150,7 +152,7 @@ class Recording(Session):
         self.recorder.begin_turn(turn)
         return [item for item in run.planned if item.turn == turn]
 
-    async def _check_models(self, run: Any) -> None:
+    async def _check_models(self, run: AnyRun) -> None:
         """Write down which models answer; a resumed run must have the same."""
         for name, client in _records.clients_of(run).items():
             info = await client.model_info()
@@ -174,7 +176,7 @@ class Recording(Session):
                 more = {"players": {**others, name: mine}} if name else {"model": mine}
                 self.recorder.describe(more)
 
-    def _note_settings(self, run: Any, turn: int) -> None:
+    def _note_settings(self, run: AnyRun, turn: int) -> None:
         """Write down the settings of the clients, where they are not those of the turn before."""
         settings = {seat: client.config for seat, client in _records.clients_of(run).items()}
         if settings == self._settings:
@@ -193,7 +195,7 @@ class Recording(Session):
             earlier.append({"last_turn": last_turn, **before})
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
-    def done(self, run: Any, turn: Turn, state: bytes) -> Turn:
+    def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
         prompts: Mapping[str, Prompt] = run._prompts
         if len(prompts) != self._known_prompts:
@@ -204,7 +206,7 @@ class Recording(Session):
         self.recorder.commit_turn(*_records.tape_turn(run, turn, state))
         return turn
 
-    def changed(self, run: Any) -> None:
+    def changed(self, run: AnyRun) -> None:
         """Write the latest turn again."""
         self.recorder.replace_turn(*_records.tape_turn(run, run.turns[-1]))
 
@@ -252,7 +254,7 @@ class Replaying(Session):
                 self._seated[seat].llm_client = twin
         return self._seated[seat]
 
-    def _take_settings(self, run: Any, settings: dict[str, LLMConfig]) -> None:
+    def _take_settings(self, run: AnyRun, settings: dict[str, LLMConfig]) -> None:
         """Ask with these settings from now on."""
         if settings == self._settings:
             return
@@ -261,7 +263,7 @@ class Replaying(Session):
         if isinstance(run.llm_client, RecordedClient) and "" in settings:
             run.llm_client.ask_as(settings[""])
 
-    async def begin(self, run: Any, turn: int) -> Sequence[Any]:
+    async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
         """Return what was done from outside at the recorded turn."""
         if turn not in self._lines:
             raise TapeError(
@@ -274,7 +276,7 @@ class Replaying(Session):
             self._take_settings(run, _records.recorded_settings(self._manifest, turn))
         return _records.interventions_of(self._lines[turn]["record"], "interventions")
 
-    def done(self, run: Any, turn: Turn, state: bytes) -> Turn:
+    def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
         """Return the turn as recorded, with the time it took then.
 
         Raises:
@@ -302,7 +304,7 @@ class Replaying(Session):
         del self._lines[turn.number]
         return recorded
 
-    def changed(self, run: Any) -> None:
+    def changed(self, run: AnyRun) -> None:
         """Raise TapeError: a replay is what it was."""
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"

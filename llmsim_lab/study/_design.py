@@ -37,14 +37,9 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._plain_prompts import is_as_written
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import (
-    _listed,
-    _live_client,
-    _load,
-    checked_state,
-    tell_settings,
-)
 from llmsim_lab.run._session import Session
+from llmsim_lab.run.recorded import listed, live_client, recorded_run, tell_settings
+from llmsim_lab.run.world import checked_state
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
 
@@ -270,7 +265,7 @@ class World:
     def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
         level = self.level(arm, "interventions") or ()
-        items = [StateChange(**{"turn": turn, **it}) for it in _listed(level, turn)]
+        items = [StateChange(**{"turn": turn, **it}) for it in listed(level, turn)]
         return sorted(items, key=lambda item: item.turn)
 
     def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
@@ -346,8 +341,9 @@ class World:
             config = self.config(arm, {"replicate": draw}, recorded)
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, {"players": self.level(arm, "players")}, self.cls)
-        run.llm_client = _live_client(run, None)
+        given = {"players": self.level(arm, "players")}
+        run: AnyRun = recorded_run(tape, info, client, given, self.cls)
+        run.llm_client = live_client(run, None)
         run._session, run.planned = Session(), run.planned if self.again else ()
         if self.again and (state := self.level(arm, "state")) is not None:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))

@@ -34,8 +34,9 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run._records import llm_config_of
-from llmsim_lab.run._run import play_turns, record
 from llmsim_lab.run._session import load_turns
+from llmsim_lab.run.playing import play_turns
+from llmsim_lab.run.recorded import record
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape import RunInfo, Tape
 

@@ -44,7 +44,7 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
-from llmsim_lab.run._run import _load, about
+from llmsim_lab.run.recorded import about, recorded_run
 from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
 from llmsim_lab.study._design import (
     LAST,
@@ -681,7 +681,7 @@ class Study:
                 f"{sorted({sample for _, sample in job.runs_on(tape)})}"
             )
         given = {"players": self._world.level(self._arms[job.arm], "players")}
-        return _load(tape, info, None, given, self._world.cls)
+        return recorded_run(tape, info, None, given, self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.

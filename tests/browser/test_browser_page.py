@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from llmsim_lab._util.files import data_path
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.run._run import page as write
+from llmsim_lab.run.recorded import page as write
 
 VIEWS = ("overview", "turn", "calls", "compare", "compare&of=calls")
 MOST_BYTES, MOST_NODES = 3_000_000, 1_500

@@ -119,7 +119,7 @@ VERBS = """
     from typer.testing import CliRunner
     from llmsim_lab.cli._app import app
     from llmsim_lab.lab import Lab
-    from llmsim_lab.run._run import page
+    from llmsim_lab.run.recorded import page
     from llmsim_lab.tape import Tape, verify
     path = Path(sys.argv[1])
     def command(*arguments):

@@ -15,7 +15,7 @@ from llmsim_lab.cli._app import app
 from llmsim_lab.errors import LabError
 from llmsim_lab.lab import Lab, PromptViewer, RateChart
 from llmsim_lab.run import load
-from llmsim_lab.run._run import page
+from llmsim_lab.run.recorded import page
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import Tape
 

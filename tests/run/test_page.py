@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import load
 from llmsim_lab.run._page import module, write_page
-from llmsim_lab.run._run import page
+from llmsim_lab.run.recorded import page
 
 TAPES = [*sorted(data_path("tapes").glob("*.tape")), *sorted(data_path("templates").glob("*.tape"))]
 RECORDED = data_path("tapes/first_run.tape")

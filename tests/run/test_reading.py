@@ -13,8 +13,8 @@ from worlds import PublicGoods
 
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
-from llmsim_lab.run._run import about
 from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.recorded import about
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatReply
 

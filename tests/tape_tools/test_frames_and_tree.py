@@ -16,7 +16,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, resume
-from llmsim_lab.run._run import record, unrecorded_fork
+from llmsim_lab.run.recorded import record, unrecorded_fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._changes import indented
 

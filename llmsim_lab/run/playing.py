@@ -1,0 +1,336 @@
+"""Playing a world: its turns one by one, what is done to it from outside, and what it may cost.
+
+A turn is kept whole or not at all. The run's session (``run/_session.py``) records it or compares
+it; a budget stops it at its last whole turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.text import closest, error_text, log_event
+from llmsim_lab._util.waiting import explain, run_sync
+from llmsim_lab.errors import BudgetReached, ConfigError, LLMFailureException, TapeError
+from llmsim_lab.llm._scope import Budget, CallLog, Purse, scope, scoped
+from llmsim_lab.run._ask import Ask
+from llmsim_lab.run._config import StateChange
+from llmsim_lab.run._kept import kept_state
+from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run._terminal import ask_people_here
+from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state
+from llmsim_lab.tape._recorder import Known, Unrecorded
+from llmsim_lab.tape.recorder import Rehearsal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
+
+
+class PlayedWorld(BaseWorld[StateT]):
+    """A world that is played, turn by turn; see ``Run``."""
+
+    def listen(self, callback: Callable[[Turn], object]) -> Callable[[], object]:
+        """Register a callback for each turn played from now on, by a step or a run.
+
+        Args:
+            callback: called with the turn, on the loop that it was played on, when it is kept; what
+                it raises, the step raises.
+
+        Returns:
+            A function that removes the callback; harmless if called again.
+        """
+        return self._listeners.add(callback)
+
+    def intervene(
+        self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
+    ) -> StateChange:
+        """Change the state of a turn from outside, now or when the run gets there.
+
+        One planned for a turn that ``run()`` does not get to is kept, with a WARNING.
+
+        Args:
+            turn: the number of the state that is changed: the latest one, or one to come.
+            values: new values by name, ``{"coins.Ann": 5}``; the same as ``set=``.
+            more: ``note="a tax"``, why, for the record.
+
+        Raises:
+            ConfigError: the turn has passed or is being played, or a name or value is wrong.
+        """
+        item = StateChange(turn=turn, **more, **({} if values is None else {"set": values}))
+        now, latest, planned = self.turn_number, self.turns[-1], self.planned
+        place = len(self.turns) - 1
+        first = now + 2 if self._stepping else now
+        if item.turn < first:
+            what = f"turn {item.turn} has been played or is being played (the run is at turn {now})"
+            raise ConfigError(f"{what}; intervene at turn {first} or later")
+        # Done to the latest state on trial: what this run has no place for raises now.
+        state = checked_state(self, self.changed(latest.state, item.set), "changed returned")
+        if item.turn == now:
+            done = (*latest.interventions, item)
+            self.turns[place] = replace(latest, state=state, interventions=done)
+        else:
+            self.planned = [*planned, item]
+        try:
+            self._session.changed(self)
+        except BaseException as error:
+            # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
+            # has it: then it is undone there as well.
+            self.turns[place] = latest
+            self.planned = planned
+            if not isinstance(error, TapeError):
+                self._session.changed(self)
+            raise
+        end = now + self.config.turns
+        if self.config.turns and item.turn >= end:  # with 0 turns it is stepped by hand
+            reason = f"run() called now ends at turn {end}; what is set acts on the way to the next"
+            _warn("INTERVENTION_NOT_REACHED", planned=item, reason=reason)
+        return item
+
+    async def step(self) -> Turn:
+        """Play one turn and return its record.
+
+        Raises:
+            LLMFailureException: a model call failed; the run is where it was before.
+            TapeError: the turn came out differently from its recording.
+            ConfigError: a turn is being played already.
+        """
+        is_part = self._player is not None and self._player is scope().player
+        with nullcontext() if is_part else sole_player(self):
+            return await self._step()
+
+    async def _step(self) -> Turn:
+        if self._stepping:  # by a turn's own code
+            raise ConfigError("a step of this run is under way; wait for it before the next")
+        self._stepping = True
+        try:
+            with self._session.playing():
+                turn = await _next_turn(self)
+        except BaseException as error:  # also a cancellation: what was answered is kept either way
+            self._session.failed(error)
+            if isinstance(error, LLMFailureException | asyncio.CancelledError):
+                explain(error, _what_now(self))
+            elif isinstance(error, Exception) and not self._session.is_replay:
+                error.add_note(_what_now(self))
+            raise
+        finally:
+            self._stepping = False
+        if self._listeners:
+            self._listeners(turn)
+        return turn
+
+    async def arun(
+        self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
+    ) -> pd.DataFrame:
+        """Play turns and return the whole run as a frame, as ``to_frame`` does.
+
+        While it takes long, a line on the terminal or under the cell says what is waited for and
+        how much time is left; it is gone in the end. In files and pipes there is none.
+
+        Args:
+            turns: how many more; the configuration's number if not given.
+            budget: what may be spent on calls. When it is, the run stops at its last whole turn
+                and a WARNING says so; ``resume`` continues from there, and makes no call again
+                that was answered.
+            progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
+
+        Raises:
+            ConfigError: a negative number of turns; or the run is being played already, which then
+                continues as if nothing had happened.
+            LLMFailureException: a model call failed; the turns before it are kept.
+        """
+        with sole_player(self):
+            self._purse = Purse(budget) if budget is not None else None
+            try:
+                await _play(self, turns, progress=progress)
+            finally:
+                self._purse = None
+        return self.to_frame()
+
+    def run(
+        self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
+    ) -> pd.DataFrame:
+        """Do what ``arun`` does from plain code: in a script, or in a notebook cell.
+
+        In a plain script people are asked on the terminal.
+        """
+        ask_people_here(self)
+        try:
+            return run_sync(self.arun(turns, budget=budget, progress=progress))
+        except KeyboardInterrupt as error:
+            explain(error, _what_now(self))
+            raise
+
+
+@contextmanager
+def sole_player(run: PlayedWorld) -> Iterator[None]:
+    """Be what plays a run; steps inside are part of it.
+
+    Raises:
+        ConfigError: the run is being played already, here or by another task or thread; what plays
+            it does not notice.
+    """
+    player = object()
+    # Looked up and set at once: of two threads one gets it.
+    if vars(run).setdefault("_player", player) is not player:
+        raise ConfigError(
+            f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
+            "until that has ended, or stop it"
+        )
+    try:
+        with scoped(player=player):
+            yield
+    finally:
+        del vars(run)["_player"]
+
+
+async def play_turns(
+    run: PlayedWorld, turns: int | None = None, *, progress: bool = True, beyond_done: bool = False
+) -> None:
+    """Do what ``Run.arun`` does without making a frame, which needs pandas.
+
+    ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have been
+    stepped on by hand.
+    """
+    with sole_player(run):
+        await _play(run, turns, progress=progress, beyond_done=beyond_done)
+
+
+async def _play(
+    run: PlayedWorld, turns: int | None, *, progress: bool, beyond_done: bool = False
+) -> None:
+    wanted = run.config.turns if turns is None else turns
+    count, before = whole_number("turns", wanted, least=0), run.turn_number
+    with run._session.playing():
+        run._told_to_reach = last = before + count
+        outcome = "interrupted"  # also by Ctrl-C, or the task was cancelled
+        try:
+            line = progress_line("turn", number=before + 1, last=last, enabled=progress)
+            async with line as advance:
+                while run.turn_number < last and (beyond_done or not run.done(run.state)):
+                    if run._purse is not None:
+                        run._purse.check()
+                    turn = await run.step()
+                    advance(sum(len(call.history) for call in turn.calls))
+                    # Where nothing waits, as for rules: let others run too.
+                    await asyncio.sleep(0)
+            outcome = "done"
+        except BudgetReached as error:
+            outcome = f"stopped: {error}"
+            _warn("BUDGET_REACHED", run=run.name, turn=run.turn_number, reason=error)
+        except Exception as error:
+            outcome = f"failed: {error_text(error)}"
+            raise
+        finally:
+            # After a failure that failure is what has to be raised, not another of the tape's.
+            with nullcontext() if outcome == "done" else suppress(TapeError):
+                run._session.ended(outcome)
+    if run._stood_in and _is_live(run):
+        times = ", ".join(f"{who} {count}" for who, count in run._stood_in.most_common())
+        words = f"Run {run.name!r}: answers that are stand-ins: {times}; decisions() says why."
+        _warn("STAND_INS", words=words, run=run.name, turn=run.turn_number, players=times)
+    run._stood_in.clear()
+    # As where a name is misspelt; a budget may have stopped the run before.
+    never = [name for name in run.players if name != "*" and name not in run._seats]
+    if outcome == "done" and never and run._seats and _is_live(run):
+        reason = f"no question of this run named it{closest(never[0], run._seats)}"
+        _warn("PLAYER_NEVER_ASKED", run=run.config.name, player=never[0], reason=reason)
+
+
+async def _next_turn(run: PlayedWorld) -> Turn:
+    """Play one turn, and keep it."""
+    before, session = run.turns[-1], run._session
+    number = before.number + 1
+    if session.shared:
+        turn, *session.shared = session.shared
+        run.turns.append(turn)
+        return turn
+    planned = await session.begin(run, number)
+    if len(run.turns) == 1 and _is_live(run):
+        for doubt in run._doubts():
+            _warn("LINT", **doubt)
+    began, replicate = time.perf_counter(), run.config.replicate
+    sampling = None if replicate is None else (run.seed, replicate)
+    run._log = log = CallLog(run.name, number, run._purse, sampling=sampling)
+    ask = Ask(run, run._as_read(before.state), number)
+    # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
+    # this turn's log and recorder in the context variable that ``scoped`` sets.
+    session.memory = kept = {**session.memory}  # for the next try, should this one fail
+    recorder = session.recorder
+    if recorder is None:
+        recorder = Unrecorded(Known(answers=kept))
+    with scoped(recorder=recorder, log=log):
+        try:
+            after = await run.turn(before.state, ask)
+        except Exception:
+            ask.check_awaited()  # what was not waited for is often what the turn failed on
+            raise
+        parts = ask.close()
+        after = own_state(run, after)
+        calls = log.close()
+    # An agent may have caught the failed call and decided without an answer.
+    if run._purse is not None and run._purse.refusal is not None:
+        raise run._purse.refusal
+    for item in planned:
+        after = own_state(run, run.changed(after, item.set), "changed returned")
+    on_tape = session.tape is not None
+    kept_after = kept_state(after, run.state_type, calls, on_tape=on_tape)
+    parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
+    turn = Turn(number=number, state=kept_after.state, calls=calls, **parts)
+    if turn.became and not session.is_replay:
+        _check_noted(turn)
+    turn = session.done(run, turn, kept_after.json)
+    session.memory = {}
+    run.turns.append(turn)
+    run._log = None
+    run._stood_in += ask._stood_in
+    return turn
+
+
+async def rehearse(run: PlayedWorld, within_s: float) -> None:
+    """Begin a run's next turn, until it comes to what only a turn that counts may do.
+
+    Args:
+        run: made for it, with players that cost nothing.
+        within_s: how long it may take.
+    """
+    ask = Ask(run, run._as_read(run.state), run.turn_number + 1)
+    # A turn that cannot be played says so when it is played; nothing is fetched from outside.
+    with suppress(Exception), scoped(recorder=Rehearsal()):
+        await asyncio.wait_for(run.turn(run.state, ask), within_s)
+    with suppress(ConfigError):
+        ask.check_awaited()
+
+
+def _check_noted(turn: Turn) -> None:
+    """Raise ConfigError for a note on a player without a decision: no frame would have it."""
+    # Not by ``answers``, which take long to make.
+    players = {it.player for it in turn.by_code}
+    players |= {it.request.site.agent or "" for it in turn.calls if it.request.site}
+    if lost := [it for it, noted in turn.became.items() if noted and it not in players]:
+        what = f"ask.note({lost[0]!r}, ...): turn {turn.number} has no decision of {lost[0]}"
+        raise ConfigError(f"{what} (by= decides about a player); note it without a name")
+
+
+def _is_live(run: PlayedWorld) -> bool:
+    """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+    return not run._quiet and not run._session.is_replay
+
+
+def _what_now(run: PlayedWorld) -> str:
+    """Return which turn a run that was stopped is at, and how it continues."""
+    at, left = run.turn_number, max(1, run._told_to_reach - run.turn_number)
+    later = ""
+    if run.tape is not None and not run._session.is_replay:
+        later = f"; in another session, resume({str(run.tape.path)!r}, {run.run_id}, ...) does"
+    kept = f"Turn {at + 1} was not finished: the run is kept up to turn {at}"
+    return f"{kept}, and .run({left}) continues it{later}."

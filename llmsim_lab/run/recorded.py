@@ -1,0 +1,814 @@
+"""A run: a state, and a function that makes the next one by asking models.
+
+``Run`` is the base of all simulations; a world defines ``turn``. Tape, replay, forks, interventions
+and frames are the same for all. It is three modules: the world, playing it, and here recorded runs.
+
+What can be done with a recorded run of any class, each with one meaning: ``replay`` asks no model,
+``resume`` continues where a run stopped, ``rerun`` begins anew with fresh calls, ``fork`` shares a
+run's turns up to one and continues live, ``load`` only shows it. Which class plays the run, the
+tape says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+from typing_extensions import TypeVar
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.jsontext import as_mapping, plain
+from llmsim_lab._util.text import counted, error_text, log_event
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm._client import run_client
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._config import StateChange, WorldConfig, by_name
+from llmsim_lab.run._kept import config_as_json
+from llmsim_lab.run._page import write_page
+from llmsim_lab.run._plain_prompts import with_edits
+from llmsim_lab.run._question import Question
+from llmsim_lab.run._reading import Reading, RecordedRun
+from llmsim_lab.run._records import (
+    changed_settings,
+    check_manifest,
+    clients_of,
+    config_of,
+    entries_of,
+    llm_config_of,
+    planned_in,
+    prompts_of,
+    recorded_settings,
+    settings_entries,
+    tape_turn,
+)
+from llmsim_lab.run._registry import class_of_manifest, code_digests, is_shipped
+from llmsim_lab.run._session import RecordedClient, Recording, Replaying, Session, load_turns
+from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.playing import PlayedWorld, play_turns, rehearse
+from llmsim_lab.run.world import StateT, define
+from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._changes import PATIENCE
+from llmsim_lab.tape._lines import Verb
+from llmsim_lab.tape._prompts_read import prompts_read
+
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
+_version = cache(version)  # which reads a file, and a study has a thousand runs
+
+RunT = TypeVar("RunT", bound="Run")
+
+Tapes = Tape | str | Path
+Given = Mapping[str, Any]
+"""What a constructor takes by keyword."""
+
+
+class Run(PlayedWorld[StateT]):
+    """The base of all simulations; a world of one's own derives from ``Run[ItsState]``.
+
+    Its annotated fields are parameters, which are given by keyword, read from files and written on
+    tapes; its ``async def turn(self, state, ask)`` returns the next state. ``start`` and ``done``
+    may be defined as well, ``rule(self, question)``, which answers for players without a model, and
+    ``prediction``, what theory says, for charts.
+
+    What a turn leads to must follow from the turn before, the configuration's seed, what is done
+    from outside and the model's answers, and from nothing else: so write no clock, and no state of
+    your own that is not in the turns. Then replay, fork and resume come by themselves. A turn that
+    fails changes nothing: the turns before it stay, and ``step`` may be called again.
+
+    Args:
+        config: what to run; made of the parameters if not given.
+        llm_client: the model, where the configuration calls for one.
+        players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
+            a function of the ``Question``, a person (``Person``), another client; ``*``
+            stands for all others, and so does one alone: ``players="random"``.
+        state: the state to start from, instead of ``start()``.
+        tape: where to record the run: a tape, or a file that becomes or is one.
+        prompts: prompts instead of the world's own, as a recorded run names them.
+        parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``,
+            ``rationale``, ``on_error``.
+
+    Attributes:
+        kind: the name of its class on tapes, such as ``pot:PublicGoods``.
+        config_type: of its configuration, a pydantic model made of its parameters.
+        state_type: of its states, which the class names: ``Run[ItsState]``.
+        given: whether a player is something that no tape can hold, such as a function.
+        turns: the turns so far, oldest first; the first holds the state that the run started from.
+
+    Raises:
+        ConfigError: a parameter is unknown or wrong.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        define(cls, Run)
+
+    def __init__(
+        self,
+        config: WorldConfig | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        players: object = None,
+        state: StateT | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+        **parameters: Any,
+    ) -> None:
+        super().__init__(
+            config,
+            llm_client=llm_client,
+            players=players,
+            state=state,
+            prompts=prompts,
+            parameters=parameters,
+        )
+        for item in self.config.interventions:
+            self.intervene(item.turn, item.set, note=item.note)
+        if tape is not None:
+            record(self, tape)
+
+    @property
+    def code_digests(self) -> dict[str, str]:
+        """Digests of code that is not the package's and that the run depends on, by name."""
+        return {} if is_shipped(type(self)) else code_digests(type(self), Run)
+
+    def fork(
+        self,
+        turn: int | None = None,
+        *,
+        prompt: Prompt | Sequence[Prompt] = (),
+        intervene: Mapping[str, object] | Iterable[Mapping[str, object]] = (),
+        llm_client: LLMClient | None = None,
+        to: str | Path | None = None,
+    ) -> Self:
+        """Return a run that continues from one of this run's turns, with something changed.
+
+        The turns up to there are this run's, at no cost; those after are live. On a tape the fork
+        is a run of its own that knows where it came from. Where the tape is open for reading only
+        the fork lives in memory and is not recorded; a WARNING and its ``repr`` say so.
+
+        Args:
+            turn: the turn to continue from; the latest if not given.
+            prompt: an edited prompt, or several; each takes the place of the one that it was edited
+                from, else of those of its name.
+            intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
+                interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
+            llm_client: another model, or the same with other settings: all of them count; a
+                replay's fork needs one.
+            to: a new file to record on; what the fork comes from is copied to it, with its numbers.
+
+        Raises:
+            ConfigError: there is no such turn, or no part uses a prompt of that name.
+        """
+        latest = self.turn_number
+        at = latest if turn is None else whole_number("turn", turn, least=0, most=latest)
+        from_outside = listed(intervene, at)
+        prompts = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+        if not all(isinstance(item, Prompt) for item in prompts):
+            way_out = f"run.prompts[...].edit('...'), of {', '.join(self.prompts)}"
+            what = f"prompt={prompt!r:.60} is not an edited prompt"
+            raise ConfigError(f"{what}; edit one of the run's: {way_out}")
+        client = live_client(self, llm_client)
+        if llm_client is not None and self.llm_client is not None:
+            before = self.llm_client.config
+            if self.tape is not None:  # those of that turn, which a resume may have changed since
+                manifest = self.tape.run(self.run_id).manifest
+                before = recorded_settings(manifest, max(1, at)).get("", before)
+            tell_settings(before, llm_client.config, "the fork")
+        new = unrecorded_fork(self, at, client, prompts)
+        for values in from_outside:
+            new.intervene(**values)
+        # After the rest, which is wrong with a model as well.
+        if client is None and self.llm_client is not None and self.config.needs_model:
+            raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
+        if to is None:
+            return _beside(self, new, verb="fork", parent=self.run_id, fork_turn=at)
+        if self.tape is None:
+            raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
+        tape = self.tape.copy([self.tape.run(self.run_id).id], to, up_to=at)
+        return record(new, tape, verb="fork", parent=self.run_id, fork_turn=at)
+
+    def counterfactual(
+        self, players: object, *, llm_client: LLMClient | None = None, tape: Tapes | None = None
+    ) -> Self:
+        """Return this run from its first state on, not yet played, with other players in it.
+
+        Parameters, seed and prompts are the same, and what was set from outside so far is set
+        again, whether it was planned or not: what differs is who decides.
+
+        Args:
+            players: as the class takes them, beside those that the run has; one alone is for all.
+            llm_client: another model, for the seats that a model has.
+            tape: where to record it.
+
+        Example:
+            ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
+            the same shocks: ``by_rule.run()``.
+        """
+        others = by_name(players)
+        kept = self.players if isinstance(players, Mapping) else {}
+        said = self.config.players.items()
+        words = {it: word for it, word in said if it in kept and it not in others}
+        config = self.config.model_copy(update={"players": words})
+        given = {**_others_given(self), "players": {**kept, **others}}
+        done = [item for turn in self.turns[1:] for item in turn.interventions]
+        planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
+        if llm_client is not None and self.llm_client is not None:
+            tell_settings(self.llm_client.config, llm_client.config, "the counterfactual")
+        given |= {"llm_client": live_client(self, llm_client), "prompts": self.prompts}
+        new = _made(type(self), config, self.turns[:1], planned, given)
+        return new if tape is None else record(new, tape)
+
+    def _rehearse(self, player: Callable[[Question], object], *, within_s: float) -> None:
+        """Begin the next turn on trial, to see what it asks first; this run is not touched.
+
+        A turn that cannot be played says so when it is played.
+
+        Args:
+            player: answers everything that the turn asks.
+            within_s: how long the turn may take.
+        """
+        trial = unrecorded_fork(self, self.turn_number, self.llm_client)
+        trial.players = {"*": player}
+        # A loop and a thread for itself, since this may be called on any loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, rehearse(trial, within_s)).result()
+
+    @classmethod
+    def replay(
+        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: object
+    ) -> Self:
+        """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+        The code runs as it did; every call is answered from the tape, and every turn is compared
+        with the recorded one. What is returned equals the original run to the last bit.
+
+        Called on ``Run``, or as ``llmsim_lab.replay``, it plays a run of any class, whose name the
+        tape has; on a class of one's own, a run of that class. So do the three below.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            turns: the last turn to replay; the last recorded if not given.
+            given: what the run was given that no tape can hold, the same again: ``players={...}``.
+
+        Raises:
+            TapeMiss: a call differs from the recorded ones; the message shows how.
+            TapeError: a turn came out differently, or the tape cannot be read.
+        """
+        tape = _reading(tape)
+        info = tape.run(run)
+        wanted = info.turns if turns is None else turns
+        last = whole_number("turns", wanted, least=0, most=info.turns)
+        simulation = recorded_run(tape, info, None, given, cls, up_to=info.fork_turn or 0)
+        session: Session = simulation._session
+        # A fork's turns up to there are its parent's, which another run played: not again.
+        known = simulation.turns
+        simulation.turns, session.shared = known[: last + 1], known[last + 1 :]
+        try:
+            # Whatever ``done`` says: the recorded run may have been stepped on by hand.
+            run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
+        except TapeError as error:
+            if changed := _code_changes(info, simulation):
+                raise type(error)(f"{error}. Note that {changed}") from error
+            raise
+        return simulation
+
+    @classmethod
+    def load(cls, tape: Tapes, run: int | None = None, **given: object) -> Self:
+        """Return a recorded run to look at: its turns, frames and decisions; nothing is played.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            given: as for ``replay``.
+        """
+        tape = _reading(tape)
+        return recorded_run(tape, tape.run(run), None, given, cls)
+
+    @classmethod
+    def resume(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **given: object,
+    ) -> Self:
+        """Return a run ready to continue after its last whole turn, on the same tape.
+
+        Calls that the broken turn had been answered are not made again. ``run()`` plays as many
+        more turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what
+        is left.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model, which must be the recorded one. Its settings count, all of them;
+                a WARNING says which are not the recorded ones. What the broken turn had been
+                answered with others is asked again.
+            given: as for ``replay``.
+
+        Raises:
+            TapeError: another process is writing to the run, or the tape is read-only.
+        """
+        tape = existing_tape(tape)
+        info = tape.run(run)
+        simulation = recorded_run(tape, info, llm_client, given, cls, live=True)
+        if changed := _code_changes(info, simulation):
+            reason = f"{changed}, so the turns to come are played by other code than those before"
+            way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
+            _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
+        simulation._session = Recording(tape, info.id)
+        _tell_resumed(tape, info, simulation)
+        return simulation
+
+    @classmethod
+    def rerun(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        to: str | Path | None = None,
+        **given: object,
+    ) -> Self:
+        """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+        All calls will be fresh ones: another sample of the same run, beside it on the tape. What
+        was set from outside is set again.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model; its settings count, all of them.
+            to: as for ``fork``.
+            given: as for ``replay``.
+        """
+        tape = existing_tape(tape) if to is None else _reading(tape)
+        info = tape.run(run)
+        if to is not None:
+            tape = tape.copy([info.id], to)
+        simulation = recorded_run(tape, info, llm_client, given, cls, live=True).counterfactual({})
+        tell_recorded(recorded_settings(info.manifest), simulation, "the rerun")
+        if simulation.config.replicate is not None:
+            # Else a server that keeps to its seeds would give the same answers: not a sample.
+            used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
+            simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
+        return record(simulation, tape, verb="rerun", parent=info.id)
+
+    # --- what is shown of it -----------------------------------------------------------------
+
+    def page(self, path: str | Path) -> Path:
+        """Write the run as one HTML page for others, and return its path.
+
+        The page loads nothing, and is read in any browser: the runs with what each fork changed,
+        charts, turns, every call with its prompt and reply, decisions, the manifest; with search,
+        filters and comparison. Of a recorded run it has the whole family: the runs that it came
+        from and all that came from those.
+
+        Args:
+            path: the file, which ends in ``.html``; one that is there is replaced.
+
+        Raises:
+            ConfigError: the file cannot be written.
+            TapeError: the tape cannot be read.
+        """
+        if self.tape is not None:
+            return page(self.tape, path, run=self.run_id)
+        reading = Reading(self.name)
+        reading.add(about(self, 1), self)
+        return write_page(path, reading, start=1)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what defines the run, JSON-ready: what it takes to make the same one again.
+
+        Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
+        digests, ``model`` with its digest where it is known, and versions. One more says what came
+        of it: ``prompts_read``, how much of its prompts' tokens a server read anew, in words.
+        """
+        tape = self.tape
+        if tape is None:
+            manifest = new_manifest(self)
+            attempts = [*chain.from_iterable(call.history for call in self.calls)]
+        else:
+            manifest = plain(tape.run(self.run_id).manifest)
+            attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]
+        words = str(prompts_read(attempts))
+        if words:
+            manifest["prompts_read"] = words
+        return manifest
+
+    def close(self) -> None:
+        """Let others write to this run on its tape; the run can still be looked at."""
+        self._session.close()
+
+    def __repr__(self) -> str:
+        lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
+        return f"<{type(self).__name__} {self.config.name!r}: turn {self.turn_number}{lost}>"
+
+
+def record(
+    run: RunT,
+    tape: Tapes,
+    known: Mapping[str, object] | None = None,
+    *,
+    verb: Verb = "run",
+    parent: int | None = None,
+    fork_turn: int | None = None,
+) -> RunT:
+    """Begin a run on a tape, with its latest turn; returns the run.
+
+    Args:
+        run: the run.
+        tape: the tape, which has the turns before where the run is a fork.
+        known: parts of the manifest that are known already, or that a study adds: its runs share
+            the code, and where a class came from a notebook only the notebook knows it.
+        verb: how it came about; see ``Tape.add_run``.
+        parent: the number of the run that it came from.
+        fork_turn: the last turn that a fork shares with it.
+    """
+    # Before anything is written: what raises here leaves no run on the tape.
+    first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
+    tape = tape if isinstance(tape, Tape) else Tape(tape)
+    number = tape.add_run(
+        manifest, name=run.name, first=first, verb=verb, parent=parent, fork_turn=fork_turn
+    )
+    run._session = Recording(tape, number)
+    return run
+
+
+def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """Return what defines a run; which model answers is added when it is first asked."""
+    known = known or {}
+    return {
+        "kind": run.kind,
+        "package": _version("llmsim-lab"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "seed": run.config.seed,
+        "config": config_as_json(run.config),
+        "prompts": entries_of(run.prompts),
+        "code": known.get("code") or run.code_digests,
+        "given": ["players"] if run.given else [],
+        **({"given_players": run._given_players} if run.given else {}),
+        **settings_entries(run),
+        "model": None,
+        **known,
+    }
+
+
+def about(run: Run, number: int, **more: Any) -> RunInfo:
+    """Return what a tape would say of a run, if it were on one.
+
+    Args:
+        run: the run.
+        number: of the run.
+        more: other fields of it.
+    """
+    facts: dict[str, Any] = {"id": number, "name": run.name, "verb": "run", "started": ""}
+    facts |= {"turns": run.turn_number, "calls": sum(call.attempts for call in run.calls)}
+    return RunInfo(**{**facts, "manifest": new_manifest(run), **more})
+
+
+def anew(run: Run, config: WorldConfig, client: LLMClient | None) -> Run:
+    """Return a run that begins anew with another configuration, recorded on the same tape."""
+    new = type(run)(config, llm_client=client, prompts=run.prompts, **_others_given(run))
+    return _beside(run, new)
+
+
+def unrecorded_fork(
+    run: RunT, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()
+) -> RunT:
+    """Return a run that continues from one of a run's turns, on no tape; see ``Run.fork``."""
+    edited = with_edits(run.prompts, prompts)
+    given = {**_others_given(run), "llm_client": client, "prompts": edited}
+    planned = [item for item in run.planned if item.turn > at]
+    return _made(type(run), run.config, run.turns[: at + 1], planned, given)
+
+
+def _beside(
+    run: Run,
+    new: RunT,
+    *,
+    verb: Verb = "run",
+    parent: int | None = None,
+    fork_turn: int | None = None,
+) -> RunT:
+    """Begin a run on another's tape, as ``record`` does, where that may be written to."""
+    if run.tape is not None and not run.tape.read_only:
+        return record(new, run.tape, verb=verb, parent=parent, fork_turn=fork_turn)
+    new.unrecorded = run.unrecorded
+    if run.tape is not None:
+        new.unrecorded = f"the tape {run.tape.path} is open for reading only"
+        _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
+    return new
+
+
+def _others_given(run: Run) -> dict[str, Any]:
+    """Return what a run like this one has to be given again, which no configuration holds."""
+    return {name: getattr(run, name) for name in [*own_arguments(type(run)), "players"]}
+
+
+# --- recorded runs of any class -------------------------------------------------------------------
+
+_any: Any = Run  # of which class a tape's run is, no type checker knows
+replay, load, resume, rerun = _any.replay, _any.load, _any.resume, _any.rerun
+
+
+def fork(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turn: int | None = None,
+    prompt: Prompt | Sequence[Prompt] = (),
+    intervene: Mapping[str, object] | Iterable[Mapping[str, object]] = (),
+    llm_client: LLMClient | None = None,
+    to: str | Path | None = None,
+    **given: object,
+) -> Any:
+    """Return a new run that continues from a turn of a recorded one, with something changed.
+
+    The turns up to there come from the tape; those after are live and recorded beside them.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        turn: the turn to continue from; the run's last if not given.
+        prompt: see ``Run.fork``.
+        intervene: see ``Run.fork``.
+        llm_client: the model; its settings count, all of them.
+        to: a new file to record on; what the new run comes from is copied to it, with its numbers.
+        given: as for ``replay``.
+
+    Raises:
+        ConfigError: there is no such turn, or no part uses a prompt of that name.
+    """
+    tape = existing_tape(tape) if to is None else _reading(tape)
+    info = tape.run(run)
+    recorded = recorded_run(tape, info, llm_client, given, Run)
+    new = recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
+    # Those of the turn that it continues, which a resume may have changed since.
+    settings = recorded_settings(info.manifest, max(1, new.turn_number))
+    tell_recorded(settings, new, "the fork")
+    return new
+
+
+def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
+    """Write a tape's runs as one HTML page, as ``Run.page`` does; their classes need not be known.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        path: the file, which ends in ``.html``; one that is there is replaced.
+        run: only this run, those that it came from, and all that came from those; it is shown
+            first. All runs if not given.
+    """
+    tape = _reading(tape)
+    infos = tape.runs()
+    start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
+    if run is not None:
+        roots: dict[int | None, int] = {}
+        for info in infos:
+            roots[info.id] = roots.get(info.parent, info.id)
+        infos = [info for info in infos if roots[info.id] == roots[start.id]]
+    reading = Reading(tape.path.name)
+    read_into(reading, tape, infos)
+    return write_page(path, reading, start=start.id)
+
+
+def read_into(reading: Reading, tape: Tape, infos: Sequence[RunInfo]) -> None:
+    """Add recorded runs to a reading: of each what it played itself, since the rest is another's.
+
+    Args:
+        reading: the log.
+        tape: the tape.
+        infos: the runs, each after those that it came from.
+    """
+    allowance = tape.allowance()
+    for info in infos:
+        first = -math.inf if info.fork_turn is None else info.fork_turn
+        source = run_on_tape(tape, info, first)
+        calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
+        reading.add(info, source, changes=tape.changes(info.id, allowance), calls=calls)
+
+
+def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> Any:
+    """Return a recorded run; what every tape tells of it where its class is not known.
+
+    Args:
+        tape: the tape.
+        info: the run.
+        turns: the first and the last turn to read, with their calls; all if not given.
+    """
+    try:
+        run = recorded_run(tape, info, None, {}, Run, *turns)
+    except LabError:
+        return RecordedRun(tape, info, *turns)
+    why = _unreadable(run)
+    return RecordedRun(tape, info, *turns, why=why) if why else run
+
+
+def _unreadable(run: Run) -> str:
+    """Return why a run's class fails on what is recorded, in words; empty if it does not.
+
+    A state may be of the right types and still not be one that the class has.
+    """
+    try:
+        for turn in run.turns:
+            turn.columns()
+        for item in (run.series, run.prediction(), run.last_planned):
+            repr(item)
+    except Exception as error:  # noqa: BLE001 - a class's own code raises anything
+        return error_text(error)
+    return ""
+
+
+def recorded_run(
+    tape: Tape,
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    others: Given,
+    kind: type[RunT],
+    *read: float,
+    live: bool = False,
+    up_to: float = math.inf,
+) -> RunT:
+    """Return a run with a recorded one's configuration, prompts, settings and turns.
+
+    A ``live`` one is on no tape yet; any other is only to be looked at, or, from the turn ``up_to``
+    on, to be played again.
+    """
+    check_manifest(info, tape.path)
+    recorded = info.manifest["kind"]
+    cls: type[RunT] = kind
+    if kind is Run:  # which stands for the class that the tape names
+        cls = class_of_manifest(info.id, info.manifest)
+    if cls.kind != recorded:
+        what = f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}"
+        way_out = f"where class or file was renamed, write kind = {recorded!r} in {cls.__name__}"
+        raise TapeError(f"{what}; {way_out}")
+    given = {name: it for name, it in others.items() if it is not None}
+    taken = ("players", *own_arguments(cls))
+    if "kind" in given:
+        world = getattr(given["kind"], "__name__", cls.__name__)
+        raise ConfigError(
+            f"kind= is gone: call it on the class, replay as {world}.replay({str(tape.path)!r})"
+        )
+    if unknown := sorted(given.keys() - set(taken)):
+        raise ConfigError(
+            f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(taken)}; for "
+            f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
+        )
+    if info.manifest["given"] and "players" not in given:
+        seats = info.manifest.get("given_players", ())
+        again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."
+        raise ConfigError(
+            f"run {info.id} was given players of its own, which no tape can hold (functions, "
+            f"clients); pass the same again: players={{{again}}}"
+        )
+    lines = tape.turn_lines(info.id, *read)
+    records = [line["record"] for line in lines.values()]
+    turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
+    if not turns:
+        raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
+    given |= {"llm_client": _client_for(info, llm_client, live=live)}
+    given |= {"prompts": prompts_of(info.manifest)}
+    simulation = _made(cls, config_of(info, cls), turns, planned_in(records), given)
+    if not live:
+        # Where no turn is played again there is none to compare, only a tape to name.
+        simulation._session = Replaying(tape, info.id, lines if up_to < math.inf else {})
+    return simulation
+
+
+def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMClient | None:
+    """Return the given client, whose settings count.
+
+    Where none is given, one that stands for the recorded model, unless live calls are to come.
+    """
+    client = run_client(given)
+    if client is not None or live:
+        return client
+    recorded = llm_config_of(info.manifest)
+    return RecordedClient(recorded) if recorded else None
+
+
+def _made(
+    cls: type[RunT],
+    config: WorldConfig,
+    turns: Sequence[Turn],
+    planned: Sequence[StateChange],
+    given: Given,
+) -> RunT:
+    """Return a run with turns that were played, and of what no configuration holds; on no tape."""
+    # Interventions are not planned anew: the turns' records say which were, and which came in.
+    made = cls(config.model_copy(update={"interventions": ()}), state=turns[-1].state, **given)
+    # With the interventions again, as a manifest has them; with the players that were given.
+    made.config = made.config.model_copy(update={"interventions": config.interventions})
+    made.turns, made.planned = list(turns), planned
+    return made
+
+
+def own_arguments(cls: type[Run]) -> list[str]:
+    """Return what a class's constructor takes that no other run does, such as a chat's tools."""
+    common = inspect.signature(Run.__init__).parameters
+    return [name for name in inspect.signature(cls.__init__).parameters if name not in common]
+
+
+def _code_changes(info: RunInfo, simulation: Run) -> str:
+    """Return what of a run's own code is not as it was recorded; empty where nothing is."""
+    then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
+    changed = [name for name in now if then.get(name, now[name]) != now[name]]
+    what = f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+    return what if changed else ""
+
+
+def _reading(tape: Tapes) -> Tape:
+    return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+
+
+def existing_tape(tape: Tapes) -> Tape:
+    """Return a tape to write on; one that is not there is an error, not a new one.
+
+    Raises:
+        TapeError: there is no such file.
+    """
+    # Else a tape would be made at a misspelt name, only to be found without a run.
+    return tape if isinstance(tape, Tape) else Tape(Tape(tape, read_only=True).path)
+
+
+def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:
+    """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
+    client = run_client(given) or run.llm_client
+    return None if client is not None and isinstance(client, RecordedClient) else client
+
+
+def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
+    """Return interventions as a list.
+
+    Args:
+        intervene: a list of them, or new values by name in the state that the fork begins at.
+        turn: the one that the fork begins at.
+    """
+    if isinstance(intervene, Mapping):
+        return [{"turn": turn, "set": intervene}] if intervene else []
+    items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
+    if not all(isinstance(item, Mapping) for item in items):
+        forms = "new values by name, {'coins.Ann': 5}, or a list of interventions, each a dict"
+        way_out = "intervene=[{'turn': 3, 'set': {...}}]"
+        raise ConfigError(f"intervene={items!r:.120} must be {forms}: {way_out}")
+    return items
+
+
+def tell_settings(before: LLMConfig, after: LLMConfig, run: str, seat: str = "") -> None:
+    """Warn where a run is played with other settings than the one that it comes from.
+
+    Args:
+        before: the recorded ones.
+        after: those of the client that it was given.
+        run: what is played, in words, such as ``the fork``.
+        seat: whose client it is; empty for the run's own model.
+    """
+    if changed := changed_settings(before, after):
+        whose = f" for {seat}" if seat else ""
+        words = f"{run} is played with the given client's settings{whose}: {changed}"
+        _warn("SETTINGS_CHANGED", words=words, run=run, seat=seat or None, changed=changed)
+
+
+def tell_recorded(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> None:
+    """Do what ``tell_settings`` does for all clients of a run, whose recorded settings these are.
+
+    Args:
+        recorded: by seat.
+        run: the run.
+        words: what is played.
+    """
+    for seat, client in clients_of(run).items():
+        if seat in recorded:
+            tell_settings(recorded[seat], client.config, words, seat)
+
+
+def _tell_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
+    """Warn where a resumed run has other settings, and of answers that it cannot use then."""
+    recorded = recorded_settings(info.manifest)
+    tell_recorded(recorded, run, f"run {info.id} of {tape.path}")
+    turn = info.turns + 1
+    answered = tape.calls(info.id, turn=turn)
+    clients = clients_of(run)
+    asks_otherwise = any(
+        seat in clients and changed_settings(settings, clients[seat].config, leave_out=PATIENCE)
+        for seat, settings in recorded.items()
+    )
+    if answered and asks_otherwise:
+        answers = counted(len(answered), "answer")
+        words = f"turn {turn} was begun with the recorded settings ({answers}) and is asked anew"
+        _warn("ASKED_ANEW", words=words, run=info.id, turn=turn, answers=len(answered))

@@ -1,0 +1,534 @@
+"""What an author defines: a world's parameters, its state, its turn, and who answers in it.
+
+``BaseWorld`` is the part of every run that a class of one's own fills in. ``run/playing.py`` plays
+it, and ``run/recorded.py`` makes it ``Run``, which a tape can give back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args
+
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.frozen import FrozenDict
+from llmsim_lab._util.text import closest, faults, log_as_asked, log_event
+from llmsim_lab._util.waiting import Listeners
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
+from llmsim_lab.llm._client import run_client
+from llmsim_lab.llm._human import human_client
+from llmsim_lab.llm._scope import CallLog, Purse, scope
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._ask import Ask
+from llmsim_lab.run._config import (
+    Parameter,
+    PlayerWord,
+    StateChange,
+    WorldConfig,
+    by_name,
+    config_type_of,
+    state_type_of,
+)
+from llmsim_lab.run._kept import kept_config, kept_state
+from llmsim_lab.run._plain_prompts import PLAIN
+from llmsim_lab.run._records import changed_settings
+from llmsim_lab.run._registry import identity, register
+from llmsim_lab.run._run_prompts import prompt_for
+from llmsim_lab.run._session import Recording, Session
+from llmsim_lab.run._state import State, changed_at, values_in
+from llmsim_lab.run._turn import (
+    Series,
+    Turn,
+    decisions_frame,
+    own_numbers,
+    plain_series,
+    turn_row,
+)
+from llmsim_lab.types import CallRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
+
+StateT = TypeVar("StateT", default=Any)
+
+_SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
+"""What others may set of a run while it plays a turn."""
+
+
+class BaseWorld(Generic[StateT]):
+    """What an author defines of a run, and what it has been through; see ``Run``."""
+
+    kind: ClassVar[str] = ""
+    config_type: ClassVar[type[WorldConfig]] = WorldConfig
+    state_type: ClassVar[Any] = State
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
+    name = Parameter("name", "run")
+    seed = Parameter("seed", 0)
+    _player: object = None
+    """Set on a run while it is played."""
+
+    def __init__(
+        self,
+        config: WorldConfig | None,
+        *,
+        llm_client: LLMClient | None,
+        players: object,
+        state: StateT | None,
+        prompts: Mapping[str, Prompt] | None,
+        parameters: Mapping[str, object],
+    ) -> None:
+        self._prompts: dict[str, Prompt] = dict(prompts or {})
+        self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
+        self._edit: Any = None  # a study's, of what is first asked
+        self._text_edits = any(f"{PLAIN}:" in place for place in self._prompts)
+        self._varied: set[str] = set()  # places of prompts whose edit stands in for several texts
+        self._seats: dict[str, None] = {}
+        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
+        self._session = Session()
+        self._listeners = Listeners()
+        self._stepping = False  # while a turn is played: no second one, and no change under it
+        self._purse: Purse | None = None
+        self._told_to_reach = 0
+        self._compared: set[tuple[object, ...]] = set()  # questions whose prompts were compared
+        self._order_told = False  # whether their order was warned of
+        self._log: CallLog | None = None  # of the turn that is played, or that failed
+        self._stood_in = Counter[str]()  # how often a stand-in answered, by who did not
+        self.unrecorded = ""
+        """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        self.planned: Sequence[StateChange] = ()
+        """What was or is to be done from outside, as far as it was planned."""
+        players = {} if players is None else by_name(players)
+        configured = _configured(type(self), config, parameters, players)
+        self.config: Any = kept_config(configured, type(self).__name__)
+        log_as_asked()
+        self.llm_client = run_client(llm_client)
+        if state is None and self.llm_client is not None:  # else it comes from another run
+            _tell_unused(self.config, self.llm_client)
+        seated, self._given_players = _seated(self, players)
+        self.given = bool(self._given_players)
+        self.players: Mapping[str, Any] = FrozenDict(seated)
+        self.ready()
+        start = checked_state(self, self.start() if state is None else state, "starts from")
+        self.turns: list[Turn] = [Turn(number=0, state=start)]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:1] != "_" and is_parameter(type(self), name):
+            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
+            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
+        # A turn that remembers something outside the state would come out otherwise in a resume.
+        if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
+            if self._player is not scope().player:
+                raise ConfigError(
+                    f"{name} is set while a turn of {type(self).__name__} is played; wait until it "
+                    "has ended"
+                )
+            what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
+            way_out = f"make it a field of the state: return state.replace({name}=...)"
+            raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
+        if name == "config":
+            own = [it for it in type(value).model_fields if is_parameter(type(self), it)]
+            self.__dict__.update({it: getattr(value, it) for it in own})
+        super().__setattr__(name, value)
+
+    @classmethod
+    def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
+        """Return the parameters that a file means; by default its keys, ``kind`` left out."""
+        return file.values
+
+    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
+        """Return who answers a question: a client, a rule, or ``"random"``.
+
+        Who has a seat of that name; else of that kind of question; else of ``*``; else the model.
+
+        Args:
+            name: the player that the question names.
+            by: who answers in its place, if not the player itself.
+            tag: what kind of question it is.
+
+        Raises:
+            ConfigError: there is no player for it.
+        """
+        asked = by or name
+        self._seats[asked] = None
+        if tag and asked not in self.players:
+            self._seats[tag] = None
+        return self._player_for(asked, tag)
+
+    def _player_for(self, name: str, tag: str) -> Any:
+        """Do what ``seat`` does for who answers; which seats are asked is not noted."""
+        players = self.players
+        if name in players:
+            seat = name
+        elif tag in players:
+            seat = tag
+        else:
+            seat = "*"
+        who = players.get(seat, "model")
+        if who == "rule":
+            return getattr(self, "rule")  # noqa: B009 - a world need not have one
+        if who != "model":
+            return self._session.seated(seat, who)
+        if self.llm_client is None:
+            cls = type(self).__name__
+            seats = f" (there are players for {', '.join(players)})" if players else ""
+            raise ConfigError(
+                f"no one answers for {name}{seats}{closest(name, players)}: give the run a model, "
+                f"{cls}(llm_client=connect('auto')), or other players: "
+                f"{cls}(players={{'*': 'random'}})"
+            )
+        return self.llm_client
+
+    def prompt(self, source: str | Prompt) -> Prompt:
+        """Return a prompt for a text that code builds, or the one that a fork put in its place.
+
+        Args:
+            source: a prompt, or the name of one that comes with the package.
+
+        Raises:
+            PromptError: there is no prompt of that name.
+        """
+        if isinstance(source, str) and (source, "", None, "") not in self._sources:
+            # A recorded run keeps the prompts that it had, whatever the package's files say today.
+            kept = [it for place, it in self._prompts.items() if place.partition("#")[0] == source]
+            found = (kept[0], False) if kept else prompt_for(self, Prompt.load(source), None)
+            self._sources[source, "", None, ""] = found
+        return cast("Prompt", prompt_for(self, source, None)[0])
+
+    # --- what a class may do differently -----------------------------------------------------
+
+    @classmethod
+    def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+        """Return what sums up a whole run in a number, by name: a function of its frame each.
+
+        A study takes them by name as its outcomes, such as ``loss`` of economic runs. None by
+        default.
+        """
+        return {}
+
+    async def turn(self, state: StateT, ask: Ask) -> StateT:
+        """Return the state that comes next: what a world of one's own defines.
+
+        It may ask models, and draw from ``ask.rng``; all else must follow from the state and the
+        parameters.
+
+        Args:
+            state: the state before the turn.
+            ask: asks players: ``await ask("Ann", Gift, "...")``, ``await ask.each(...)``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no async def turn(self, state, ask)")
+
+    def ready(self) -> None:
+        """Make what follows from the parameters alone, in attributes that begin with ``_``.
+
+        It is called before ``start``; by default it does nothing.
+        """
+
+    def changed(self, state: StateT, values: Mapping[str, Any]) -> StateT:
+        """Return a state with values that are set from outside, such as ``{"coins.Ann": 5}``.
+
+        By default each sets what its name names. A world where more follows from it, or that knows
+        other names, says so here, and hands the rest on to this method.
+
+        Args:
+            state: the state.
+            values: by name.
+
+        Raises:
+            ConfigError: there is no such name, or a value is not one for it.
+        """
+        for name, value in values.items():
+            first = name.partition(".")[0]
+            is_value = name in values_in(cast("State", state))
+            of_every_run = first in WorldConfig.model_fields and not is_value
+            of_this_world = is_parameter(type(self), first)
+            if first not in self.state_type.model_fields and (of_every_run or of_this_world):
+                cls = type(self).__name__
+                raise ConfigError(
+                    f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
+                    f"run, {cls}({first}={value!r:.40}), or llmsim-lab run ... --set {name}=..., "
+                    "or let start() copy it into the state"
+                )
+        return cast("StateT", changed_at(cast("State", state), values))
+
+    def start(self) -> StateT:
+        """Return the state to start from; by default each field of the state has its own default.
+
+        Raises:
+            ConfigError: a field has none.
+        """
+        try:
+            return cast("StateT", self.state_type())
+        except ValidationError as error:
+            its = self.state_type.__name__
+            what = f"{type(self).__name__} does not know its first state: {faults(error)}"
+            way_out = f"give each field of {its} a default, or define def start(self) -> {its}"
+            raise ConfigError(f"{what}; {way_out}") from error
+
+    def _as_read(self, state: StateT) -> StateT:
+        """Return a state as players and prompts read it; a world may hide some of it."""
+        return state
+
+    def _doubts(self) -> Sequence[Mapping[str, str]]:
+        """Return what a WARNING says before the first turn is played, by field; by default none."""
+        return ()
+
+    def done(self, state: StateT) -> bool:
+        """Return True if the run is over before its last turn."""
+        return False
+
+    def prediction(self) -> Mapping[str, float]:
+        """Return what theory says of the parameters: a number for some columns of the frame.
+
+        Charts draw each as a dashed line beside the run, and show these columns first.
+        """
+        return {}
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        """The prompts in use, by their places; a world's own are known once they were asked.
+
+        One without slots is called after its kind of question, ``gift`` or the question's tag, and
+        the second such question to a player in a turn ``gift@2``; its text is the first that was
+        asked.
+
+        ``run.prompts |= {place: prompt}`` asks with another one, in a run that is on no tape yet,
+        or a replay; otherwise ``fork(prompt=)`` does.
+        """
+        return dict(self._prompts)
+
+    @prompts.setter
+    def prompts(self, prompts: Mapping[str, Prompt]) -> None:
+        if isinstance(self._session, Recording):  # a replay would ask with those on the tape
+            raise ConfigError("a run on a tape keeps its prompts; fork it: run.fork(prompt=...)")
+        self._prompts = dict(prompts)
+        self._text_edits = any(f"{PLAIN}:" in place for place in self._prompts)
+        self._sources.clear()
+
+    # --- what a run has been through ---------------------------------------------------------
+
+    @property
+    def state(self) -> StateT:
+        """The latest state."""
+        return cast("StateT", self.turns[-1].state)
+
+    @property
+    def turn_number(self) -> int:
+        """The latest turn's number; 0 before the first one is played."""
+        return self.turns[-1].number
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """Every model call so far, oldest first, by any client."""
+        return [call for turn in self.turns for call in turn.calls]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the run as a frame, one row a turn, the initial state first.
+
+        Columns: ``turn``; those of the state, and what the turn noted; ``calls``, the model calls;
+        ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
+        ``interventions``, in words.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(map(turn_row, self.turns))
+
+    def decisions(self) -> pd.DataFrame:
+        """Return the run's decisions as a frame, one row each: what was said, what became of it.
+
+        Columns: ``run``, its number on the tape; ``seed``; ``period``, where turns have one;
+        ``turn``; ``player``; ``component``; the fields of the replies, each under its own name, or
+        as ``reply_NAME`` where that is taken; ``reasoning``; ``confidence``; what the turn noted
+        became of it; ``status``; ``interventions`` of the turn, in words;
+        ``attempts``; ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together;
+        ``seconds``; ``model``.
+
+        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model. So it is
+        where ``decide=`` took an answer from its probabilities: the calls that measured them have
+        no rows, and are in ``calls``.
+        """
+        return decisions_frame(self, run=self.run_id, seed=self.config.seed)
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of ``to_frame()`` that can be charted, the most telling first."""
+        return plain_series(name for turn in self.turns for name in own_numbers(turn.columns()))
+
+    @property
+    def last_planned(self) -> int:
+        """The turn that the run is to reach, by its configuration or as ``run`` was told.
+
+        It is the latest turn where more were played, or where the run is over before.
+        """
+        if self.done(self.state):
+            return self.turn_number
+        configured: int = self.config.turns
+        return max(self.turn_number, self._told_to_reach, configured)
+
+    @property
+    def tape(self) -> Tape | None:
+        """The tape that the run is recorded on or replayed from, if any."""
+        return self._session.tape
+
+    @property
+    def run_id(self) -> int | None:
+        """The run's number on its tape."""
+        return self._session.number
+
+
+def _configured(
+    cls: type[BaseWorld],
+    config: WorldConfig | None,
+    parameters: Mapping[str, object],
+    players: Mapping[str, object],
+) -> WorldConfig:
+    """Return the configuration that parameters make, or a given one with them."""
+    # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
+    words = {name: who for name, who in players.items() if isinstance(who, str)}
+    words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
+    for name, word in words.items():
+        if word not in get_args(PlayerWord):
+            said = f"players={word!r}" if name == "*" else f"players={{{name!r}: {word!r}}}"
+            known = get_args(PlayerWord)
+            raise ConfigError(
+                f"{cls.__name__}: {said} is not a player{closest(word, known)}; a word is one of "
+                f"{', '.join(known)}"
+            )
+    values: dict[str, Any] = dict(parameters)
+    fields = cls.config_type.model_fields
+    unknown = [name for name in values if name not in {*fields, *cls.config_type.gone}]
+    if unknown:
+        own = [name for name in fields if name not in WorldConfig.model_fields]
+        raise ConfigError(
+            f"{cls.__name__} has no parameter {unknown[0]!r}{closest(unknown[0], fields)}; it "
+            f"takes {', '.join([*own, *WorldConfig.model_fields])}, and state, players, tape and "
+            "llm_client"
+        )
+    if config is not None:
+        if not isinstance(config, cls.config_type):
+            what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
+            form = f"{cls.__name__}(seed=1, players={{'*': ...}})"
+            raise ConfigError(f"{what}; give parameters by keyword: {form}")
+        if not values and not words:
+            return config
+        values = {name: getattr(config, name) for name in cls.config_type.model_fields} | values
+    if words:
+        values["players"] = {**values.get("players", {}), **words}
+    return cls.config_type(**values)
+
+
+def _seated(run: BaseWorld, players: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return who answers for whom, and the seats of those that a tape cannot hold."""
+    seated: dict[str, Any] = {}
+    given: list[str] = []
+    for name, who in {**run.config.players, **players}.items():
+        who = Person() if who == "person" else who
+        if hasattr(who, "chat") and not isinstance(who, Person | type):
+            who = LLMClient(run.llm_client.config if run.llm_client else LLMConfig(), who)
+        seated[name] = human_client(who) if isinstance(who, Person) else who
+        is_client = hasattr(seated[name], "call_with_retry") and not isinstance(who, type)
+        if is_client:
+            run_client(seated[name], f"players[{name!r}]")
+        answers = isinstance(who, str) or callable(who) or is_client
+        if not answers or isinstance(who, type):
+            known = "'model', 'rule', 'random', a function of the question, a Person() or a client"
+            raise ConfigError(f"players[{name!r}] is {who!r:.60}; a player is {known}")
+        backend = getattr(seated[name], "backend", None)
+        # A person's answers are all on the tape.
+        if not (isinstance(who, str) or isinstance(backend, Person)):
+            given.append(name)
+    if "rule" in seated.values() and getattr(run, "rule", None) is None:
+        way_out = "define def rule(self, question) -> YourReply(...) in it, or let chance answer"
+        raise ConfigError(f"{type(run).__name__} has no rule; {way_out}: 'random'")
+    return seated, given
+
+
+def _tell_unused(config: WorldConfig, client: LLMClient) -> None:
+    """Warn of settings that a configuration says and the client that was given does not have."""
+    said = config.llm.model_fields_set if "llm" in config.model_fields_set else set[str]()
+    values = {name: getattr(config.llm, name) for name in said}
+    changed = changed_settings(client.config.model_copy(update=values), client.config)
+    if changed:
+        words = (
+            f"llm= does not count beside llm_client=, whose own settings do: {changed}. A client "
+            "with these: connect(..., config=run.config.llm)"
+        )
+        _warn("SETTINGS_NOT_USED", words=words, changed=changed)
+
+
+def checked_state(run: BaseWorld[StateT], state: object, verb: str = "turn returned") -> StateT:
+    """Return what a turn led to, or what a run starts from, as a tape gives it back.
+
+    Raises:
+        ConfigError: it is not a state of this run, or a tape would lose something of it.
+    """
+    calls = run.turns[-1].calls if hasattr(run, "turns") else ()
+    state = own_state(run, state, verb)
+    return cast("StateT", kept_state(state, run.state_type, calls).state)
+
+
+def own_state(run: BaseWorld[StateT], state: object, verb: str = "turn returned") -> StateT:
+    """Return a state if it is one of this run.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    name, wanted = type(run).__name__, run.state_type.__name__
+    if isinstance(state, run.state_type):
+        return cast("StateT", state)
+    way_out = f"it must be a {wanted}: return state.replace(...)"
+    if type(state).__name__ == wanted:  # as after a second run of its notebook cell
+        way_out = f"{wanted} was defined again since {name} was made. Define {name} again as well"
+        way_out += " (run its cell, or import it again), and make a new run of it"
+    raise ConfigError(f"{name} {verb} {state!r:.60}; {way_out}")
+
+
+def is_parameter(cls: type[BaseWorld], name: str) -> bool:
+    """Return True of a parameter that no subclass has put something else in the place of."""
+    return isinstance(inspect.getattr_static(cls, name, None), Parameter)
+
+
+def _check_world(cls: type[BaseWorld]) -> None:
+    """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
+    if not inspect.iscoroutinefunction(cls.turn):
+        what = f"{cls.__name__}.turn is a plain function, which cannot wait for answers"
+        raise ConfigError(f"{what}; write async def turn(self, state, ask)")
+    state = cls.state_type
+    if not (isinstance(state, type) and issubclass(state, State)) or state is State:
+        named = getattr(state, "__name__", state)
+        way_out = f"derive class Pot(State), and name it: class {cls.__name__}(Run[Pot])"
+        raise ConfigError(f"{cls.__name__} has the state {named}; {way_out}")
+
+
+def define(cls: type[BaseWorld], base: type[BaseWorld]) -> None:
+    """Complete a class that was just made: its state, its configuration, its name on tapes.
+
+    Args:
+        cls: the class.
+        base: ``Run``, whose names no parameter may have.
+
+    Raises:
+        ConfigError: a parameter, the turn or the state cannot be one.
+    """
+    if "state_type" not in cls.__dict__ and (named := state_type_of(cls, base)) is not None:
+        cls.state_type = named
+    if "config_type" not in cls.__dict__:
+        cls.config_type = config_type_of(cls, base)
+    # With its parameter left open it is a base of worlds, which knows no state yet.
+    if cls.turn is not base.turn and not cls.__parameters__:  # type: ignore[attr-defined]
+        _check_world(cls)
+        if "kind" not in cls.__dict__:
+            cls.kind = identity(cls)
+    if "kind" in cls.__dict__:
+        register(cls.kind, cls)

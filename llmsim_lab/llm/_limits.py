@@ -9,9 +9,9 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.text import estimate_prompt_tokens, roughly
 from llmsim_lab.errors import BackendError
@@ -304,14 +304,17 @@ class Sent:
         return BackendError(message, reason="timeout", retry=True)
 
 
-@dataclass(slots=True, order=True)
-class _Queued:
-    """A request that waits to be sent, in the order in which requests are."""
+class _Queued(NamedTuple):
+    """A request that waits to be sent, in the order in which requests are.
+
+    A named tuple, since a queue compares its requests often.
+    """
 
     round: int
     texts: tuple[str, ...]
     number: int
-    is_next: asyncio.Future[None] = field(compare=False)
+    """No other has it, so what follows is never compared."""
+    is_next: asyncio.Future[None]
 
 
 class Lane:

@@ -305,7 +305,8 @@ function CallHead({ store, call, tried, settings }) {
       call.n != null && [onTurn ? `turn ${call.n}` : plain(`turn ${call.n}`, toTurn), " · "],
       facts(
         reading.runs.size > 1 && `run ${call.run}`, call.replicate && `sample ${call.replicate}`,
-        settings.model, tried.read != null && `prompt ${plural(tried.read, "token")}${readAnew(tried)}`,
+        settings.model,
+        tried.read != null && `prompt ${plural(tried.read, "token")}${readAnew(tried)}`,
         tried.written != null && `${figure(tried.written)} written`,
         tried.cut && "cut at its length limit",
         tried.cut_fields && `${tried.cut_fields.join(", ")} cut at the limit of texts`,

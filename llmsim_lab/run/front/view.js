@@ -482,7 +482,8 @@ function Decisions({ store, run, n, turn, brief }) {
 
 /** What a player decided, or, after it, what else a part of the world made of that. */
 function Decision({ store, made, own, id }) {
-  const call = made.calls?.at(-1), first = made === own, reasoning = store.reading.text(made.reasoning);
+  const call = made.calls?.at(-1), first = made === own;
+  const reasoning = store.reading.text(made.reasoning);
   const told = first ? {} : { ...own.answer, ...own.became };
   const news = (fields) => Object.entries(fields ?? {}).filter(([name, value]) => (
     value != null && JSON.stringify(value) !== JSON.stringify(told[name])));

@@ -15,7 +15,7 @@ from functools import partial, reduce
 from random import Random
 from typing import Any
 
-from llmsim_lab._util.text import clip, counted, estimate_tokens
+from llmsim_lab._util.text import clip, counted, error_text, estimate_tokens, log_event
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._scope import scoped
@@ -204,7 +204,11 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
             if not has_asked:
                 raise
             # What is known by then stands: chance may lead where no model would.
-            _log.info("lint ends before turn %d: %s", run.turn_number + 1, error)
+            words = (
+                f"Turn {run.turn_number + 1} failed when chance answered, and lint looked no "
+                f"further: {error_text(error)}"
+            )
+            log_event(_log, logging.WARNING, "LINT_ENDED", words=words, detail=words)
             break
     return [_judged(by_place) for by_place in asked.values()]
 

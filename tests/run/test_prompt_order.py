@@ -13,6 +13,7 @@ from builders import make_client, played
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Reply, Run, State, data_path
 from llmsim_lab.cli import main
+from llmsim_lab.run._prompt_order import prompt_orders
 from llmsim_lab.types import ChatReply, ChatRequest
 
 RULES = (
@@ -161,3 +162,21 @@ SHIPPED = [*data_path("templates").glob("*.py"), *data_path("scenarios").glob("*
 def test_lint_finds_nothing_in_what_is_shipped(lint: Any, file: Path) -> None:
     status, said = lint(file)
     assert (status, said.count("turn ") > 0) == (0, True)
+
+
+def test_lint_says_in_which_turn_a_world_failed_and_keeps_what_it_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Empty(State):
+        pass
+
+    class Late(Run[Empty]):
+        async def turn(self, state: Empty, ask: Ask) -> Empty:
+            await ask.each(["Ann", "Bob"], Reply, "You are {{ name }} in turn {{ turn }}. Why?")
+            if ask.turn == 2:
+                raise KeyError("Ann")
+            return state
+
+    orders = prompt_orders(Late, Late.config_type())
+    assert [order.prompts for order in orders] == [2]
+    assert "Turn 2 failed when chance answered, and lint looked no further: KeyError" in caplog.text

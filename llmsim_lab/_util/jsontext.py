@@ -12,14 +12,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import TapeError
+
+JSON: TypeAlias = JsonValue
+"""A value of JSON: texts, numbers, truth values, None, and lists and dicts of these.
+
+For what is read, or made anew: a function that only reads a value, from anywhere, takes ``object``,
+since a ``dict[str, str]`` is not a ``dict[str, JSON]`` to a type checker.
+"""
+JSONObject: TypeAlias = dict[str, JSON]
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON schema, or a part of one: what its members hold depends on their names."""
 
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"\\(?<!\\\\)((?:\\\\)*)u[dD][89a-fA-F][0-9a-fA-F]{2}")

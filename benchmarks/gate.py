@@ -28,7 +28,8 @@ from llmsim_lab import data_path, load
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state, response_of
 from llmsim_lab.economy._macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD
 from llmsim_lab.economy._response import PolicyResponse
-from llmsim_lab.simulation._gate import (
+from llmsim_lab.simulation.demonstration import FAR
+from llmsim_lab.simulation.gate import (
     DRAWS,
     GATE_MOVES_BP,
     NAMED,
@@ -37,7 +38,6 @@ from llmsim_lab.simulation._gate import (
     room_at,
     situations,
 )
-from llmsim_lab.study._demo import FAR
 
 __all__ = ["FULL", "PLAYERS", "QUICK", "Plan", "main", "measure", "pool"]
 

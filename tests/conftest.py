@@ -25,7 +25,7 @@ from fake_ollama import FakeOllama
 from ollama_rules import refusal
 
 if TYPE_CHECKING:
-    from llmsim_lab.study import Demonstration
+    from llmsim_lab.simulation import Demonstration
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
@@ -325,7 +325,7 @@ def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session")
 def shipped() -> Demonstration:
     """The recording that is shipped, replayed beside the rules."""
-    from llmsim_lab.study import Demonstration  # most folders' tests do without it
+    from llmsim_lab.simulation import Demonstration  # most folders' tests do without it
 
     return Demonstration.read()
 

@@ -20,8 +20,8 @@ from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, conne
 from llmsim_lab.errors import EconomyError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run, fork, resume
-from llmsim_lab.simulation._gate import GATE_MOVES_BP
-from llmsim_lab.study._demo import OIL_TURN, demo_runs
+from llmsim_lab.simulation.demonstration import OIL_TURN, demo_runs
+from llmsim_lab.simulation.gate import GATE_MOVES_BP
 from llmsim_lab.tape._lines import RunInfo
 
 START = "2000Q2"

@@ -15,7 +15,7 @@ from llmsim_lab._util.text import counted
 from llmsim_lab.cli._output import open_folder, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
-from llmsim_lab.study import Demonstration
+from llmsim_lab.simulation import Demonstration
 
 _NEXT = (
     "For a model that responds: get a larger one ('ollama pull llama3.1:8b'), see if it passes the "

@@ -23,8 +23,8 @@ from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.backend import runtime_installed
 from llmsim_lab.llm._ollama import look, parse_host
-from llmsim_lab.simulation._gate import kept_economics_cards
-from llmsim_lab.study import economics_card
+from llmsim_lab.simulation import economics_card
+from llmsim_lab.simulation.gate import kept_economics_cards
 
 model_app = typer.Typer(help="List and fetch embedded models.", no_args_is_help=True)
 

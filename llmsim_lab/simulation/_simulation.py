@@ -58,8 +58,8 @@ from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
-from llmsim_lab.simulation._gate import EconomicsCard, card_of
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
+from llmsim_lab.simulation.gate import EconomicsCard, card_of
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import verdict_prompts
 

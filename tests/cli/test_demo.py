@@ -10,7 +10,7 @@ from cli_kit import Run, succeeds
 from fake_ollama import FakeOllama
 
 from llmsim_lab.llm import Tape, _connect
-from llmsim_lab.study import Demonstration
+from llmsim_lab.simulation import Demonstration
 
 LETTERS = FakeOllama.tokens([dict.fromkeys("ABCDEFG", -1.95)])
 """Any of the seven moves, whatever the economy does."""

@@ -18,8 +18,9 @@ from llmsim_lab.engines import EconLLMEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import Lab
 from llmsim_lab.llm import LLMConfig, ScriptedBackend
+from llmsim_lab.simulation import economics_card
 from llmsim_lab.statechart import Reasoner
-from llmsim_lab.study import Study, economics_card
+from llmsim_lab.study import Study
 from llmsim_lab.validators import EconLLMValidator
 
 

@@ -25,10 +25,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("llm",),
     ("models",),
     ("run", "economy"),
-    ("agents", "validators", "engines"),
+    ("agents", "validators", "engines", "study"),
     ("simulation", "context", "statechart"),
     ("assistant",),
-    ("study",),
     ("lab",),
     ("cli",),
 )

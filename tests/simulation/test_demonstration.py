@@ -17,10 +17,9 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.run import Question, load
-from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._gate import GATE_MOVES_BP
-from llmsim_lab.study import Demonstration
-from llmsim_lab.study._demo import INERTIA, OIL_TURN, PLAYERS, RULE, World, demo_runs
+from llmsim_lab.simulation import Demonstration, Simulation
+from llmsim_lab.simulation.demonstration import INERTIA, OIL_TURN, PLAYERS, RULE, World, demo_runs
+from llmsim_lab.simulation.gate import GATE_MOVES_BP
 from llmsim_lab.types import ChatReply
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llmsim_lab.lab.figures import demo_figure
-from llmsim_lab.study import Demonstration
-from llmsim_lab.study._demo import effect_in_short
+from llmsim_lab.simulation import Demonstration
+from llmsim_lab.simulation.demonstration import effect_in_short
 
 
 def test_the_picture_says_the_verdict_and_names_every_player_in_full(

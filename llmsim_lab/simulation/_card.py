@@ -9,8 +9,8 @@ from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy._macro import Rule, TaylorRule
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._client import run_client
-from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._gate import GATE_MOVES_BP, EconomicsCard, Told
+from llmsim_lab.simulation._simulation import Simulation
+from llmsim_lab.simulation.gate import GATE_MOVES_BP, EconomicsCard, Told
 
 
 def economics_card(

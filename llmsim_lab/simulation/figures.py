@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
 from llmsim_lab.economy import load_us_macro
-from llmsim_lab.study._demo import (
+from llmsim_lab.simulation.demonstration import (
     INERTIA,
     OIL_TURN,
     RULE,

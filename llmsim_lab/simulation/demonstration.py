@@ -23,8 +23,8 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._choose import by_letters, orders_of
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._gate import rest_at
+from llmsim_lab.simulation._simulation import Simulation
+from llmsim_lab.simulation.gate import rest_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class Demonstration:
             is more than ``FAR`` points away, which no move on offer comes near.
 
     Example:
-        >>> from llmsim_lab.study import Demonstration
+        >>> from llmsim_lab.simulation import Demonstration
         >>> found = Demonstration.read()
         >>> print(found.verdict)
     """

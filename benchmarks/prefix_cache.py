@@ -32,7 +32,7 @@ import psutil
 from llmsim_lab import Ask, Reply, Run, State, connect
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._embedded import child, weights
-from llmsim_lab.tape._prompts_read import PromptsRead
+from llmsim_lab.tape.prompts_read import PromptsRead
 from llmsim_lab.types import Attempt
 
 PLAYERS = ("Ann", "Bob", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")

@@ -17,7 +17,7 @@ from worlds import Pot, PublicGoods
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._reading import Reading, RowState
 from llmsim_lab.run._turn import Series, Turn
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = ["HOSTILE", "Log", "PageData", "add_odd_run", "hostile_game", "long_run"]

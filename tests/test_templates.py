@@ -13,7 +13,7 @@ import pytest
 from llmsim_lab import Question
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
-from llmsim_lab.tape._prompts_read import prompts_read
+from llmsim_lab.tape.prompts_read import prompts_read
 
 TEMPLATES = data_path("templates")
 WORLDS = {

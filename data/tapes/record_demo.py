@@ -22,7 +22,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run, fork, resume
 from llmsim_lab.simulation.demonstration import OIL_TURN, demo_runs
 from llmsim_lab.simulation.gate import GATE_MOVES_BP
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo
 
 START = "2000Q2"
 """Inflation and output gap are above their steady state there, unemployment and a real rate that

@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._prompts_read import prompts_read
+from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, CallRecord, Status
 
 if TYPE_CHECKING:

@@ -21,17 +21,16 @@ from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
-from llmsim_lab.prompts._prompt import word_diff
+from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._reading import SETTINGS, RecordedRun, spoken, tool_lines
 from llmsim_lab.run._turn import outside_in_words, own_numbers, plain_series
 from llmsim_lab.run.recorded import existing_tape, run_on_tape
-from llmsim_lab.tape import RecordedCall, RunInfo, digest
+from llmsim_lab.tape import Finding, RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
-from llmsim_lab.tape._changes import differences, edited_prompts
-from llmsim_lab.tape._prompts_read import PromptsRead
-from llmsim_lab.tape._verify import Finding
+from llmsim_lab.tape.changes import differences, edited_prompts
+from llmsim_lab.tape.prompts_read import PromptsRead
 from llmsim_lab.types import Status
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)

@@ -18,8 +18,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import ANY, Variable, Variables, humanise
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 
 CORE = "context builder"
 """The source of sections that are not a module's."""

@@ -19,7 +19,7 @@ from llmsim_lab.context._variables import Scalar
 from llmsim_lab.context._world import ENGINE, OUTSIDE, GameEngine, apply_deterministic_updates
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._state import COMMON_COLUMNS
 

@@ -23,7 +23,7 @@ from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import among, error_text
 from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
-from llmsim_lab.prompts._prompt import digest_of
+from llmsim_lab.prompts.prompt import digest_of
 
 _RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "build_agent_context": ((str, NoneType), "a text or None"),

@@ -16,8 +16,7 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.lab._lab import Lab, prompts_by_name, turn_of
 from llmsim_lab.lab._study_board import StudyBoard
 from llmsim_lab.llm import LLMClient, ScriptedBackend
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._ask import GIVEN
 from llmsim_lab.run.recorded import live_client, unrecorded_fork

@@ -16,7 +16,7 @@ from llmsim_lab.lab._picture import is_number
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.run._reading import Reading, spoken
 from llmsim_lab.run._turn import Turn, plain_series, told_of
-from llmsim_lab.tape._changes import indented
+from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
 _MOST_FACTS = 12

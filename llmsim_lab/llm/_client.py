@@ -40,7 +40,7 @@ from llmsim_lab.llm.bounds import json_number, narrowed
 from llmsim_lab.llm.calls.context import CallContext, Outcome
 from llmsim_lab.llm.calls.faults import fault_of
 from llmsim_lab.llm.calls.pipeline import pipeline
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.types import (
     CallRecord,
     CallSite,

@@ -20,8 +20,7 @@ from pydantic import Field, model_validator
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, BudgetReached, ConfigError
 from llmsim_lab.llm._seeds import seed_from
-from llmsim_lab.tape._recorder import Unrecorded
-from llmsim_lab.tape.recorder import Recorder
+from llmsim_lab.tape.recorder import Recorder, Unrecorded
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest
 
 _MAX_TEXT_CHARS = 2_000

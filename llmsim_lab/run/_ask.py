@@ -60,8 +60,7 @@ from llmsim_lab.llm.bounds import (
     Limits,
 )
 from llmsim_lab.llm.calls.recorded import until_cancelled
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError

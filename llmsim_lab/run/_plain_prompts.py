@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt, digest_of
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts.prompt import digest_of
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.types import Decision
 

@@ -19,9 +19,9 @@ from llmsim_lab._util.text import clip, counted, error_text, estimate_tokens, lo
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run._chance import chance_reply
-from llmsim_lab.tape._prompts_read import shared_start
+from llmsim_lab.tape.prompts_read import shared_start
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
 from llmsim_lab.tape import RunInfo, Tape
-from llmsim_lab.tape._prompts_read import Anew, PromptsRead
+from llmsim_lab.tape.prompts_read import Anew, PromptsRead
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 Record = dict[str, Any]

@@ -39,7 +39,7 @@ from llmsim_lab.run._kept import decoded, encoded, kept_values
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape import RunInfo
-from llmsim_lab.tape._changes import differences
+from llmsim_lab.tape.changes import differences
 from llmsim_lab.types import Attempt, CallRecord, Places
 
 # Made once: an adapter takes milliseconds to make.

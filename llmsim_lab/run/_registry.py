@@ -23,7 +23,7 @@ from typing import Any
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.prompts._prompt import digest_of
+from llmsim_lab.prompts.prompt import digest_of
 
 ENTRY_POINTS = "llmsim_lab.simulations"
 """The group of entry points: a ``kind``, and where its class is."""

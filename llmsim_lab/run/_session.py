@@ -21,8 +21,7 @@ from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Answer, Turn
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.tape.recorder import Recorder
+from llmsim_lab.tape.recorder import LiveRecorder, Recorder, ReplayRecorder
 
 
 class RecordedClient(LLMClient):

@@ -27,8 +27,7 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state
-from llmsim_lab.tape._recorder import Known, Unrecorded
-from llmsim_lab.tape.recorder import Rehearsal
+from llmsim_lab.tape.recorder import Known, Rehearsal, Unrecorded
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -59,9 +59,9 @@ from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.playing import PlayedWorld, play_turns, rehearse
 from llmsim_lab.run.world import StateT, define
 from llmsim_lab.tape import RunInfo
-from llmsim_lab.tape._changes import PATIENCE
-from llmsim_lab.tape._lines import Verb
-from llmsim_lab.tape._prompts_read import prompts_read
+from llmsim_lab.tape.changes import PATIENCE
+from llmsim_lab.tape.lines import Verb
+from llmsim_lab.tape.prompts_read import prompts_read
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _version = cache(version)  # which reads a file, and a study has a thousand runs

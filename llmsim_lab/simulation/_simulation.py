@@ -52,8 +52,7 @@ from llmsim_lab.models import (
     StateUpdateDecision,
     ValidationDecision,
 )
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series

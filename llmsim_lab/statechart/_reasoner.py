@@ -29,8 +29,7 @@ from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._client import checked_client
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState

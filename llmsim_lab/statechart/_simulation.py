@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
 from llmsim_lab.run._config import players_seed
 from llmsim_lab.statechart._agent import Post, interested

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent
 from llmsim_lab.statechart._reasoner import draw, format_context
 from llmsim_lab.types import Decision

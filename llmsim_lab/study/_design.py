@@ -41,7 +41,7 @@ from llmsim_lab.run._session import Session
 from llmsim_lab.run.recorded import listed, live_client, recorded_run, tell_settings
 from llmsim_lab.run.world import checked_state
 from llmsim_lab.tape import RunInfo
-from llmsim_lab.tape._changes import PATIENCE
+from llmsim_lab.tape.changes import PATIENCE
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._changes import Allowance, Done, done_in
 from llmsim_lab.tape._journal import MAX_KEPT, Journal, Place, weight_of
-from llmsim_lab.tape._lines import Manifest, RunInfo, read_line, reading_run
+from llmsim_lab.tape.changes import Allowance, Done, done_in
+from llmsim_lab.tape.lines import Manifest, RunInfo, read_line, reading_run
 
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 _UNCHANGED = re.compile(rb'"turn":\d+,"seconds":[^,]+,"interventions":\[\],"planned":\[')

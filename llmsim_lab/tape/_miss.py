@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from llmsim_lab._util.jsontext import differing
 from llmsim_lab._util.text import clip, few
-from llmsim_lab.prompts._prompt import word_diff
-from llmsim_lab.tape._lines import settings_of
+from llmsim_lab.prompts.prompt import word_diff
+from llmsim_lab.tape.lines import settings_of
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 _MAX_DIFF, _MOST = 2_000, 6

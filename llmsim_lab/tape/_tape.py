@@ -15,7 +15,9 @@ from llmsim_lab._util.jsontext import checked
 from llmsim_lab._util.tables import columns_of, frame_of, is_reasonable
 from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._changes import (
+from llmsim_lab.tape._family import Family, Part
+from llmsim_lab.tape._journal import journal_at
+from llmsim_lab.tape.changes import (
     Allowance,
     CostsTooMuch,
     changes_of,
@@ -23,9 +25,7 @@ from llmsim_lab.tape._changes import (
     interventions_alone,
     run_line,
 )
-from llmsim_lab.tape._family import Family, Part
-from llmsim_lab.tape._journal import journal_at
-from llmsim_lab.tape._lines import (
+from llmsim_lab.tape.lines import (
     RecordedCall,
     RunInfo,
     Verb,
@@ -33,7 +33,7 @@ from llmsim_lab.tape._lines import (
     read_line,
     run_body,
 )
-from llmsim_lab.tape._prompts_read import Anew, PromptsRead
+from llmsim_lab.tape.prompts_read import Anew, PromptsRead
 
 if TYPE_CHECKING:
     import pandas as pd

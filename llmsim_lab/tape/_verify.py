@@ -15,8 +15,8 @@ from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import Index, fact_in
-from llmsim_lab.tape._lines import parsed_settings, read_line
 from llmsim_lab.tape._tape import Tape
+from llmsim_lab.tape.lines import parsed_settings, read_line
 
 _MAX_FINDINGS = 1_000
 

@@ -1,13 +1,40 @@
-"""What a call asks of a run's recording, whatever it is: a tape, a replay, nothing, a rehearsal."""
+"""Recording one run, and answering from what is recorded of it.
+
+``Recorder`` is what a call asks, whatever the run is recorded on. It has four implementers:
+
+- ``Unrecorded``: the run is on no tape, or there is no run;
+- ``LiveRecorder``: writes to a tape, and answers what the unfinished turn has already asked;
+- ``ReplayRecorder``: answers from a tape, and has nothing else;
+- ``Rehearsal``: the turn is only looked at.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, NamedTuple, Protocol
 
-from llmsim_lab.errors import LabError
+from llmsim_lab._util.jsontext import dumps, loads, plain
+from llmsim_lab._util.text import clip, counted, now
+from llmsim_lab.errors import LabError, LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.types import Attempt, ChatRequest
+from llmsim_lab.tape.lines import RecordedCall, call_body, member, members, run_body, what_is_asked
+from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
+
+Place = tuple[Any, int]
+"""What is asked, and which of equal ones it is."""
+
+
+class _Key(NamedTuple):
+    """Where what becomes of a request is kept, and the parts of its line."""
+
+    place: Place
+    settings: str
+    messages: tuple[Message, ...]
 
 
 @dataclass(slots=True)
@@ -98,6 +125,96 @@ class Recorder(Protocol):
         ...
 
 
+class Known:
+    """A turn's calls, and what came from outside, by what was asked and which of equal ones it was.
+
+    So repeats are samples of their own. They are counted in the order in which they are asked,
+    whatever the order of the answers, and a second attempt has its first one's count.
+    """
+
+    def __init__(
+        self,
+        calls: Iterable[RecordedCall] = (),
+        outside: Iterable[Mapping[str, Any]] = (),
+        answers: dict[Place, Any] | None = None,
+    ) -> None:
+        self._asked: dict[Any, Iterator[int]] = {}
+        self.answers: dict[Place, Any] = {} if answers is None else answers
+        self._nth: dict[int | None, int] = {}
+        """By number of an attempt, which of equal ones it was."""
+        for call in calls:
+            self.keep((what_is_asked(call.attempt.request)[0], call.nth), call.attempt)
+        for line in outside:
+            self.keep_outside(line)
+
+    def next(self, asked: Any, first: Attempt | None = None) -> tuple[Place, Any]:
+        """Return the place of what is asked now, and what became of it; None if it is not known.
+
+        Args:
+            asked: what is asked.
+            first: the call's first attempt, if this is its second.
+        """
+        if first is not None:
+            place = asked, self._nth.get(first.number, 0)
+        else:
+            # Each is one step, also where agents ask in threads.
+            place = asked, next(self._asked.setdefault(asked, count()))
+        return place, self.answers.get(place)
+
+    def keep(self, place: Place, attempt: Attempt) -> None:
+        """Note what became of a request."""
+        self.answers[place] = attempt
+        self._nth[attempt.number] = place[1]
+
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what is known of something from outside, now that it is wanted."""
+        place, known = self.next((what, dumps(plain(key))))
+        return known or Outside(place[1])
+
+    def keep_outside(self, line: Mapping[str, Any]) -> None:
+        """Note what a line says of something from outside; a later one of the same counts."""
+        found = Outside(
+            line.get("nth", 0),
+            is_done=True,
+            result=line.get("result"),
+            stopped=line.get("stopped", "result" not in line),
+            seconds=line.get("seconds", 0.0),
+        )
+        self.answers[(line["what"], dumps(line["key"])), found.nth] = found
+
+
+class Unrecorded:
+    """What stands where a recorder would for a run on no tape, and for calls of plain code.
+
+    Args:
+        memory: what became of things from outside that may not be done twice; None for plain code,
+            which remembers nothing.
+    """
+
+    tape: Tape | None = None
+    is_replay = False
+
+    def __init__(self, memory: Known | None = None) -> None:
+        self._memory = memory
+
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+        """Return that the request is to be made."""
+        return Entry(request)
+
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
+        """Keep nothing."""
+
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what is remembered of this, or that it is to be done."""
+        memory = self._memory or Known()
+        return memory.find_outside(what, key)
+
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+        """Remember what may not be done twice."""
+        if self._memory is not None and outcome.get("once"):
+            self._memory.keep_outside(plain({"what": what, "key": key, "nth": nth, **outcome}))
+
+
 class NotRehearsed(LabError):  # noqa: N818 - not a fault: a turn is only looked at
     """A rehearsal came to something that only a turn that counts may do."""
 
@@ -123,3 +240,305 @@ class Rehearsal:
     def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
         """Raise NotRehearsed: nothing was done."""
         raise NotRehearsed(f"a rehearsal does nothing outside ({what})")
+
+
+class _AtTurn:
+    """What records or answers the calls of a turn, and so knows which turn it is.
+
+    Args:
+        tape: the tape.
+        run: the run's number there.
+    """
+
+    tape: Tape
+    is_replay = False
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        self.tape, self.run = tape, run
+        self._turn, self._known = 0, Known()
+
+    def _read_turn(self, run: int, turn: int) -> list[RecordedCall]:
+        """Note what the tape has of a turn that a run played itself; returns its calls."""
+        calls = self.tape.calls(run, turn=turn)
+        self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
+        return calls
+
+    def _at_turn(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the turn that is being played."""
+        site, turn = request.site, self._turn
+        if site is not None and site.turn == turn:
+            return request
+        # Its sources name turns relative to the one that it was made for.
+        origin = request.origin if site is None or site.turn is None else None
+        site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
+        return replace(request, site=site, origin=origin)
+
+
+class LiveRecorder(_AtTurn):
+    """Records a run's calls and turns; answers calls that the unfinished turn has already made.
+
+    Args:
+        tape: the tape.
+        run: the run, which must not have another writer.
+
+    Attributes:
+        gone: why this one writes no more, in words; empty while it may.
+
+    Raises:
+        TapeError: the tape has another writer, or is read-only.
+    """
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        super().__init__(tape, run)
+        self._journal = journal = tape.journal
+        self._is_under_way = False
+        """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
+        self.gone = ""
+        with journal.lock:  # another thread may want the same run
+            if (other := journal.recorders.get(run)) is not None and not other.gone:
+                what = f"run {run} on {tape.path} is recorded by another simulation of this process"
+                raise TapeError(f"{what}; continue with that one, or close() it first")
+            self.restart_turn()  # what had failed when the run stopped is asked again
+            journal.recorders[run] = self
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the tape's writer, as while the run plays.
+
+        Raises:
+            TapeError: another process writes to the tape, or has continued this run.
+        """
+        with self.tape.writing():
+            if self.gone:
+                raise self._error(self.gone)
+            yield
+
+    def _held(self) -> AbstractContextManager[Any]:
+        """Return what makes lines possible: the journal's lock and no more while a run plays."""
+        return self._journal.lock if self._journal.writers and not self.gone else self.writing()
+
+    def _error(self, what: str) -> TapeError:
+        path = str(self.tape.path)
+        way_out = f"resume({path!r}, {self.run}) continues what is there"
+        return TapeError(f"run {self.run} on {path} {what}; {way_out}")
+
+    def begin_turn(self, turn: int) -> None:
+        """Begin a turn, again if it was interrupted.
+
+        Raises:
+            TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
+                run.
+        """
+        if self._is_under_way:
+            self.restart_turn()
+        self._is_under_way = True
+        self._check_next(turn)
+
+    def _check_next(self, turn: int) -> None:
+        if turn in self._journal.index.turns[self.run]:
+            what = f"has turn {turn} already, written just before an interruption"
+            raise self._error(f"{what}: nothing is lost; close() this simulation")
+
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+        """Return what the unfinished turn has recorded of a request, or that it is to be made."""
+        request = self._at_turn(request)
+        asked, settings, messages = what_is_asked(request)
+        place, known = self._known.next(asked, first)
+        return Entry(request, known, _Key(place, settings, messages))
+
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
+        """Write an answered or failed request to the tape; it gets its number there.
+
+        Raises:
+            TapeError: the disk is full or fails, or the answer holds what JSON cannot.
+        """
+        key: _Key = entry.key
+        journal = self._journal
+        site = attempt.request.site
+        turn = site.turn if site else None
+        with journal.lock, self._held():  # agents may ask in threads
+            try:
+                body = call_body(attempt, key.place[1], journal.intern, key.settings, key.messages)
+            except ValueError as error:
+                raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
+            attempt.number = journal.append(self.run, "call", body, turn=turn)
+            self._known.keep(key.place, attempt)
+
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what the unfinished turn has recorded of this, or that it is to be done."""
+        return self._known.find_outside(what, key)
+
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+        """Record what came from outside: a tool's answer, a file, a clock.
+
+        Of what must never be done twice, first ``once=True`` alone, and then what became of it: if
+        it was cut off in between, it counts as done.
+
+        Args:
+            what: what kind of thing.
+            key: which one, as JSON.
+            nth: which of equal ones, as ``find_outside`` said.
+            outcome: ``result``, as JSON; ``once`` if it must never be done again; ``stopped`` if it
+                was broken off, with the ``seconds`` until then if its caller waited no longer.
+
+        Raises:
+            TapeError: it holds what JSON cannot; the disk is full or fails.
+        """
+        try:
+            body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
+        except ValueError as error:
+            raise TapeError(f"what {what} gave cannot be kept: {error}") from error
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
+            self._known.keep_outside(loads(body))  # as a replay will have it
+
+    def restart_turn(self, error: BaseException | None = None) -> None:
+        """Begin the turn again, after it failed.
+
+        Answered calls will be answered from the tape. Calls that failed for good will be made
+        again; their attempts stay on the tape, marked.
+
+        Args:
+            error: why the turn failed; where a model's invalid answers were the reason, the calls
+                of that component will be made again as well.
+        """
+        with self.writing():
+            self._read_turn(self.run, self.tape.run(self.run).turns + 1)
+            self._forget_failed(_failure_in(error))
+
+    def _forget_failed(self, failure: LLMFailureException | None) -> None:
+        """Mark the calls that got no answer, and those whose answers made the turn fail."""
+        answers = self._known.answers
+        attempts = {place: it for place, it in answers.items() if isinstance(it, Attempt)}
+        failed: set[int | None] = set()
+        for attempt in attempts.values():
+            if _failed_for_good(attempt, failure):
+                failed.add(attempt.number)
+                if attempt.reason != "cancelled":  # else the first one's answer still counts
+                    failed.add(attempt.first)
+        forgotten = {place: it.number for place, it in attempts.items() if it.number in failed}
+        if forgotten:
+            for place in forgotten:
+                del answers[place]
+            numbers = members(calls=sorted(forgotten.values()))
+            self._journal.append(self.run, "forget", numbers, turn=self._turn)
+
+    def commit_turn(self, turn: int, body: bytes) -> None:
+        """Write a whole turn.
+
+        Args:
+            turn: its number.
+            body: the other members of its line: its record, and its row of the run's frame.
+
+        Raises:
+            TapeError: the disk is full or fails, or the tape is another file by now.
+        """
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, "turn", body, turn=turn)
+        self._turn, self._known = turn + 1, Known()
+        self._is_under_way = False
+
+    def replace_turn(self, turn: int, body: bytes) -> None:
+        """Write the latest turn again, after it was changed from outside.
+
+        Raises:
+            TapeError: the disk is full or fails, or the tape has a later turn.
+        """
+        with self.writing():
+            self._check_next(turn + 1)
+            self._journal.append(self.run, "turn", body, turn=turn)
+
+    def describe(self, more: Mapping[str, Any]) -> None:
+        """Write the run's manifest again, with what was not known at its start."""
+        manifest = {**self.tape.run(self.run).manifest, **more}
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, "set", run_body(manifest, self._journal.intern))
+
+    def end(self, outcome: str | None) -> None:
+        """Record how the run ended; None if it continues, by this process."""
+        kind, body = "set", members(process=os.getpid())
+        if outcome is not None:
+            kind, body = "end", members(ended=now(), outcome=outcome)
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, kind, body)
+
+    def close(self) -> None:
+        """Let another writer have the run."""
+        self.gone = "was closed by this simulation, or pruned"
+
+
+def _failure_in(error: BaseException | None) -> LLMFailureException | None:
+    """Return the model failure that an error is, or comes from."""
+    while error is not None and not isinstance(error, LLMFailureException):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:
+    """Return True if a call, of which this is the last attempt, is to be made again."""
+    # A first attempt that may be tried again is not yet the end of its call.
+    if last.reason is None or (last.request.attempt == 1 and last.retry):
+        return False
+    if last.reply is None:
+        return True
+    # Invalid answers only. Its agent may have used a default; then the turn failed for another
+    # reason, and the default has to stay.
+    site = last.request.site
+    return failure is not None and failure.component in (None, site and site.component)
+
+
+class ReplayRecorder(_AtTurn):
+    """Answers from the tape only; a request that is not there is a ``TapeMiss``.
+
+    Args:
+        tape: the tape.
+        run: the run to replay, with the turns that it shares with its parents.
+    """
+
+    is_replay = True
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        super().__init__(tape, run)
+        self._by_number = dict[int, Attempt]()
+
+    def begin_turn(self, turn: int) -> None:
+        """Read the calls of a turn."""
+        # A fork's first turns are recorded with the runs it comes from.
+        player = self.tape.player(self.run, turn)
+        self._by_number = {call.id: call.attempt for call in self._read_turn(player, turn)}
+
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+        """Return what became of a request.
+
+        Raises:
+            TapeMiss: it was never made; the message shows how it differs from the nearest one.
+        """
+        request = self._at_turn(request)
+        _, known = self._known.next(what_is_asked(request)[0], first)
+        if known is None:
+            raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
+        return Entry(request, known)
+
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
+        """Keep nothing: it is on the tape."""
+
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what came from outside.
+
+        Raises:
+            TapeMiss: it is not on the tape.
+        """
+        found = self._known.find_outside(what, key)
+        if not found.is_done:
+            named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
+            wanted = f"{named}, asked {counted(found.nth + 1, 'time')}"
+            missing = f"run {self.run} has nothing recorded for {wanted}"
+            raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
+        return found
+
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+        """Keep nothing: it is on the tape."""
+
+    def attempt(self, number: int) -> Attempt:
+        """Return a recorded attempt by its number; this turn's without reading the file."""
+        return self._by_number.get(number) or self.tape.call(number).attempt

@@ -10,7 +10,7 @@ from fake_ollama import FakeOllama
 
 from llmsim_lab import Tape
 from llmsim_lab.study import Study
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo
 
 REPO = Path(__file__).parents[2]
 PLAN = """\

@@ -21,7 +21,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
 HOSTILE = "\x1b[2J$x^{ [bold]taxes up\u202e"

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmsim_lab.context import AgentContextBuilder, BehaviorModule, ComposedModules
 from llmsim_lab.context._variables import Variables
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import RenderedPrompt
 
 
 def make_variables(**kinds: dict[str, dict[str, Any]]) -> Variables:

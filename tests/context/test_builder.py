@@ -4,7 +4,7 @@ import pytest
 from context_kit import build, make_module, make_variables
 
 from llmsim_lab.context._builder import Briefing
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import RenderedPrompt
 
 SECTIONS = ["SITUATION", "YOUR CURRENT STATE", "WHAT OTHERS DID", "WEATHER"]
 STABLE = ["YOUR DECISION", "RESPONSE FORMAT"]

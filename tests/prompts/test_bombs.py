@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from llmsim_lab.errors import PromptError
-from llmsim_lab.prompts import Prompt, _language
+from llmsim_lab.prompts import Prompt, language
 
 SIZES = (500, 3_000, 60_000)
 MANY = 10**9
@@ -135,7 +135,7 @@ def values() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count as always, to a tenth: what is not counted has no end, however few are allowed."""
-    monkeypatch.setattr(_language, "MAX_STEPS", _language.MAX_STEPS // 10)
+    monkeypatch.setattr(language, "MAX_STEPS", language.MAX_STEPS // 10)
 
 
 def bombs() -> Iterator[tuple[str, str]]:
@@ -163,12 +163,12 @@ def filled(text: str, values: dict[str, Any]) -> str:
 def test_what_all_share_is_bounded_as_a_whole() -> None:
     loop, shared = (
         "{% for x in xs %}{% endfor %}{{ name }}",
-        {"xs": range(_language.MAX_STEPS // 3)},
+        {"xs": range(language.MAX_STEPS // 3)},
     )
     Prompt(loop).sharing(shared)({"name": "Ann"})
     with pytest.raises(PromptError, match="more than 20,000 steps"):
         Prompt(loop * 4).sharing(shared)
-    text, shared = "{{ xs }}{{ name }}", {"xs": "x" * (_language.MAX_OUTPUT // 3)}
+    text, shared = "{{ xs }}{{ name }}", {"xs": "x" * (language.MAX_OUTPUT // 3)}
     with pytest.raises(PromptError, match="longer than 1,000,000 characters"):
         Prompt(text * 4).sharing(shared)
 

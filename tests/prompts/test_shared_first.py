@@ -12,7 +12,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._prompts_read import PromptsRead, prompts_read
+from llmsim_lab.tape.prompts_read import PromptsRead, prompts_read
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from llmsim_lab._spans import MAX_SPANS, MAX_WORDS, Origin, Provenance, Span
 from llmsim_lab.errors import TapeError
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
 ADVICE = Prompt(

@@ -12,7 +12,7 @@ from builders import make_client, played
 from llmsim_lab import Ask, Prompt, Reply, Run, State, fork, replay
 from llmsim_lab.errors import LabError
 from llmsim_lab.study import Study
-from llmsim_lab.tape._prompts_read import prompts_read
+from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import ChatRequest
 
 REPLY = {"reasoning": "r", "amount": 1, "confidence": 1}

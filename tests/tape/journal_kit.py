@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab.tape import Tape, verify
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = ["LATE", "MANIFEST", "add_run", "ask", "begun", "findings", "hear", "lines_of"]

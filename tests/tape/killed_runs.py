@@ -29,8 +29,7 @@ from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
-from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.tape.recorder import Entry
+from llmsim_lab.tape.recorder import Entry, LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
 
 LONGEST_LIFE_S = 0.25

@@ -19,7 +19,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._journal import MAX_LINE, Journal
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import LiveRecorder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from llmsim_lab.tape._prompts_read import prompts_read
+from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 SHARED = "Everybody decides at the same time. "

@@ -30,7 +30,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import Question, load, replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import LiveRecorder
 from llmsim_lab.types import ChatRequest
 
 

@@ -17,7 +17,7 @@ from tape_text import sealed
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape import Tape, repair, verify
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import LiveRecorder
 
 
 @pytest.fixture

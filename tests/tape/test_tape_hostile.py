@@ -20,7 +20,7 @@ from journal_kit import lines_of, run_program
 from tape_text import sealed
 
 from llmsim_lab.errors import LabError, TapeError
-from llmsim_lab.prompts._prompt import digest_of
+from llmsim_lab.prompts.prompt import digest_of
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.tape import Tape, _journal, verify
 

@@ -15,10 +15,9 @@ from worlds import Pot
 from llmsim_lab import Ask, Run
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.tape import _lines
-from llmsim_lab.tape._lines import what_is_asked
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.tape.recorder import Entry
+from llmsim_lab.tape import lines
+from llmsim_lab.tape.lines import what_is_asked
+from llmsim_lab.tape.recorder import Entry, LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
 REPEATS = 30
@@ -123,7 +122,7 @@ def test_options_and_arguments_of_tools_are_compared_as_text() -> None:
 def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_lines, "_MAX_KNOWN", 3)
+    monkeypatch.setattr(lines, "_MAX_KNOWN", 3)
     seeds = [replace(REQUEST, options={"seed": seed}) for seed in range(99)]
     assert len({what_is_asked(request)[0] for request in seeds}) == 99
 

@@ -11,8 +11,7 @@ from journal_kit import MANIFEST, ask, begun, findings, record
 
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import Tape
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.tape.recorder import Outside
+from llmsim_lab.tape.recorder import LiveRecorder, Outside, ReplayRecorder
 from llmsim_lab.types import ChatReply, ToolCall
 
 

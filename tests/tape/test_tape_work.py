@@ -15,9 +15,9 @@ from tape_kit import make_recorded
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import replay
-from llmsim_lab.tape import _recorder
-from llmsim_lab.tape._lines import read_line
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape import recorder as recorders
+from llmsim_lab.tape.lines import read_line
+from llmsim_lab.tape.recorder import LiveRecorder
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
 
@@ -118,7 +118,7 @@ def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
 ) -> None:
     tape = recorder.tape
     ask(recorder, "a", **LATE)
-    owner = tape.journal if met == "append" else _recorder
+    owner = tape.journal if met == "append" else recorders
     interrupted(monkeypatch, owner, met)
     with pytest.raises(KeyboardInterrupt):
         recorder.commit_turn(*record(1))

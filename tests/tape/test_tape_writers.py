@@ -18,7 +18,7 @@ from journal_kit import add_run, findings, hear, make_small, program, run_progra
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run import replay, resume
 from llmsim_lab.tape import Tape
-from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import LiveRecorder
 from llmsim_lab.types import ChatRequest
 
 
@@ -31,7 +31,7 @@ def small(tmp_path: Path) -> Path:
 
 HOLD = """
     from llmsim_lab.tape import Tape
-    from llmsim_lab.tape._recorder import LiveRecorder
+    from llmsim_lab.tape.recorder import LiveRecorder
     with Tape(sys.argv[1]) as tape, tape.writing():
         recorder = LiveRecorder(tape, 1)
         recorder.end(None)

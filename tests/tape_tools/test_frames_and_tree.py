@@ -18,7 +18,7 @@ from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.run.recorded import record, unrecorded_fork
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape._changes import indented
+from llmsim_lab.tape.changes import indented
 
 
 def record_family(path: Path, *, name: str = "economy") -> Path:

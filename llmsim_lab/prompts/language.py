@@ -7,7 +7,7 @@ such as a tape's, takes neither long nor much memory, and reads nothing but the 
 that it is given.
 What nests too deeply ends in Python's own limits, in this module's words.
 
-Only this module imports Jinja2; ``_prompt`` imports it when the first prompt is made.
+Only this module imports Jinja2; ``prompt`` imports it when the first prompt is made.
 """
 
 from __future__ import annotations

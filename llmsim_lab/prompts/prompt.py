@@ -3,7 +3,7 @@
 A prompt file is Markdown: an optional first paragraph about the prompt, then the headings
 ``## System`` and ``## User``, each followed by a template. What a run never changes belongs under
 ``## System``, which servers read once and keep; what changes each turn belongs under ``## User``.
-Templates are written in a small part of Jinja2's language (see ``_language``): an untrusted prompt
+Templates are written in a small part of Jinja2's language (see ``language``): an untrusted prompt
 file can print the values of its slots, and takes neither long nor much memory.
 """
 
@@ -74,7 +74,7 @@ class Prompt:
             raise PromptError(f"prompt {name!r} has an empty user message; give it some text")
         self.name, self.system, self.user, self.parent = name, system, user, parent
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
-        from llmsim_lab.prompts._language import template_of
+        from llmsim_lab.prompts.language import template_of
 
         self._templates = [
             template_of(text, name, role) for role, text in zip(ROLES, (system, user), strict=True)

@@ -15,8 +15,8 @@ from typing import Any
 from llmsim_lab._util.jsontext import as_mapping, differing, dumps
 from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
-from llmsim_lab.prompts._prompt import word_diff
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.prompts.prompt import word_diff
+from llmsim_lab.tape.lines import RunInfo
 
 _MAX_TEXT = 60
 _MAX_CHANGE = 160

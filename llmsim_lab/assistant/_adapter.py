@@ -71,10 +71,12 @@ class OllamaAdapter:
 
     Args:
         client: the model.
+        site: where in a run its calls are made.
     """
 
-    def __init__(self, client: LLMClient) -> None:
+    def __init__(self, client: LLMClient, *, site: CallSite = _SITE) -> None:
         self.client: LLMClient = checked_client(client, "client", ("converse", "config"))
+        self.site = site
 
     async def generate(
         self,
@@ -113,7 +115,6 @@ class OllamaAdapter:
         tools: Sequence[ToolDeclaration] = (),
         *,
         options: Mapping[str, Any] | None = None,
-        site: CallSite = _SITE,
         responds: bool = False,
     ) -> LLMResponse:
         """Do what ``generate`` does, with the client's own options and errors.
@@ -122,7 +123,6 @@ class OllamaAdapter:
             messages: oldest first.
             tools: those the model may want called.
             options: sampling options instead of the configured ones, by Ollama's names.
-            site: where this call stands on a tape.
             responds: whether the model is offered ``respond`` too.
 
         Raises:
@@ -135,7 +135,7 @@ class OllamaAdapter:
             read = partial(_read, as_json="schema" in how)
             check = partial(_complaint, read)  # what it returns goes back to the model
             reply, _ = await self.client.converse(
-                talk, options=options, site=site, check=check, **how
+                talk, options=options, site=self.site, check=check, **how
             )
             return read(reply)
 
@@ -143,13 +143,13 @@ class OllamaAdapter:
         # A run on a tape finds out by itself, so that its replay does too.
         asker = self.client if recorder.tape is None else recorder
         agents = _without_tools.setdefault(asker, set())
-        if not tools or site.agent not in agents:
+        if not tools or self.site.agent not in agents:
             try:
                 return await converse(tools=_wired(tools, responds=responds))
             except LLMFailureException as failure:
                 if not (tools and _NO_TOOLS.search(failure.detail)):
                     raise
-            agents.add(site.agent)
+            agents.add(self.site.agent)
             log_event(logger, logging.INFO, "tools_unsupported", model=self.client.config.model)
         functions = [tool["function"] for tool in _wired(tools, responds=True)]
         explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)))

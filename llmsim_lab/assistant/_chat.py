@@ -21,7 +21,6 @@ from llmsim_lab.assistant._toolbox import in_words, json_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
-    DecisionType,
     Message,
     PendingAction,
     Said,
@@ -29,10 +28,11 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
-from llmsim_lab.llm import LLMConfig, Person
+from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Ask, Run, State
+from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.types import CallSite
 
 _MAX_CHARS = 4_000
 
@@ -138,34 +138,43 @@ class Chat(Run[ChatState]):
         """Answer the message in the inbox."""
         if not state.inbox:
             raise ConfigError(f"turn {ask.turn} has no message; send(message) sends one")
-        who = self.seat("assistant")
-        settings = who.config if isinstance(who, LLMAgentEngine) else self.engine
-        if hasattr(who, "call_with_retry") and not isinstance(who.backend, Person):
-            worded = self.prompt(self._prompt).render(message=state.inbox)
-            adapter = OllamaAdapter(who)
-            engine = LLMAgentEngine(
-                adapter,
-                self.tools,
-                worded.system,
-                config=self.engine,
-                call_timeout_s=_call_timeout_s(self.engine, who.config),
-            )
-            context = context_of(self.config, state)
-            if state.pending is None:  # else code reads it
-                context = context.model_copy(update={"message": worded.user})
-            decision = await engine.process_message(context)
-        else:
-            said = await ask("assistant", Said, lambda _: self._sheet(state))
-            decision = said._decision or AgentDecision(
-                decision_type=DecisionType.RESPOND_ONLY, response_text=said.text
-            )
-        decision = _kept(decision, state.pending, ask.turn)
-        answer = Message(role="assistant", content=decision.text)
-        messages = (*state.said, Message(role="user", content=state.inbox), answer)
+        said = await ask.converse(
+            "assistant", Said, lambda _: self._sheet(state), by_model=self._by_model
+        )
+        decision = _kept(said.decision, state.pending, ask.turn)
         for line in _exchange_text(state.inbox, decision).splitlines():
             ask.note(text=line)
+        return self._answered(state, decision)
+
+    async def _by_model(self, question: Question, client: LLMClient) -> Said:
+        """Return what a model decides, with the tools and the conversation's settings."""
+        state: ChatState = question.state
+        worded = self.prompt(self._prompt).render(message=state.inbox)
+        engine = LLMAgentEngine(
+            # Its calls are the conversation's own: no agent is named besides the seat.
+            OllamaAdapter(client, site=CallSite(component=question.player, turn=question.turn)),
+            self.tools,
+            worded.system,
+            config=self.engine,
+            call_timeout_s=_call_timeout_s(self.engine, client.config),
+        )
+        context = context_of(self.config, state)
+        if state.pending is None:  # else code reads it
+            context = context.model_copy(update={"message": worded.user})
+        return Said.by(await engine.process_message(context))
+
+    def _answered(self, state: ChatState, decision: AgentDecision) -> ChatState:
+        """Return the conversation after a decision, with as much of it as the next one is shown."""
+        player = self.seat("assistant")
+        settings = player.config if isinstance(player, LLMAgentEngine) else self.engine
+        messages = (
+            *state.said,
+            Message(role="user", content=state.inbox),
+            Message(role="assistant", content=decision.text),
+        )
+        first = max(0, len(messages) - settings.include_history_messages)
         return ChatState(
-            said=messages[max(0, len(messages) - settings.include_history_messages) :],
+            said=messages[first:],
             pending=decision.pending_action,
             message=state.inbox,
             decision=decision,

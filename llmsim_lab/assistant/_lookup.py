@@ -56,7 +56,7 @@ class ToolLookup:
             ConfigError: the tools are set up wrong.
             Exception: whatever else the tools' executor raises when it starts.
         """
-        adapter = OllamaAdapter(client)
+        adapter = OllamaAdapter(client, site=site)
         with scoped(asker=site.agent):  # agents of one run may have different tools
             toolbox = await Toolbox.of(self.tools)
         if not toolbox.declarations:
@@ -67,7 +67,7 @@ class ToolLookup:
         messages.append(LLMMessage("user", opening.user))
         findings: list[str] = []
         for _ in range(self.max_lookups):
-            response = await adapter.ask(messages, toolbox.declarations, site=site)
+            response = await adapter.ask(messages, toolbox.declarations)
             calls = tuple(response.function_calls or ())
             if not calls:
                 break

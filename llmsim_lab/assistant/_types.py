@@ -152,7 +152,7 @@ class AgentDecision(Value):
 
 
 class Said(Reply):
-    """What the assistant says, where no model sits in its seat.
+    """What the assistant says to the user.
 
     Attributes:
         text: what the user reads.
@@ -160,7 +160,13 @@ class Said(Reply):
 
     text: str
     _decision: AgentDecision | None = PrivateAttr(default=None)
-    """What was decided, where an engine sits there."""
+
+    @property
+    def decision(self) -> AgentDecision:
+        """What was decided: all of it where an engine did, else to respond with the text."""
+        if self._decision is not None:
+            return self._decision
+        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text=self.text)
 
     @classmethod
     def by(cls, decision: AgentDecision) -> Said:

@@ -68,6 +68,7 @@ from llmsim_lab.run._plain_prompts import has_slots, kind_of, plain_prompt
 from llmsim_lab.run._prompt_order import prompt_order
 from llmsim_lab.run._question import (
     Batch,
+    ByModel,
     Question,
     Source,
     answer_by_code,
@@ -265,6 +266,34 @@ class Ask:
             reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
         )
         return self._asked_of(batch, names)
+
+    def converse(
+        self,
+        player: str,
+        reply: type[ReplyT],
+        prompt: Callable[[str], str],
+        /,
+        *,
+        by_model: ByModel[ReplyT],
+    ) -> Coroutine[Any, Any, ReplyT]:
+        """Ask a player who may take several calls to answer, as with tools; await it.
+
+        For worlds of this package: people, rules and functions are asked as by ``ask(...)``. Who
+        has the seat is decided here in any case.
+
+        Args:
+            player: its name.
+            reply: see ``__call__``.
+            prompt: what people are shown and functions are given; a model is not sent it.
+            by_model: how a model answers: of the question, and of the client in the player's seat.
+
+        Raises:
+            ConfigError: see ``__call__``.
+            LLMFailureException: ``by_model`` raised it.
+        """
+        batch = Batch(reply, prompt, "", "", None, None, None, None, {}, self.turn)
+        batch.by_model = by_model
+        return self._asked_of(batch, [player], alone=True)
 
     def outside(
         self,
@@ -487,6 +516,10 @@ class Ask:
                 else:
                     self._take_answer(answer, question)
                 continue
+            is_person = isinstance(getattr(who, "backend", None), Person)
+            if batch.by_model is not None and not is_person:
+                work.append(partial(self._conversed, batch.by_model, who, question))
+                continue
             text = question.prompt
             same = (question.player, batch.tag, batch.by, batch.reply, text)
             if same in self._asked:
@@ -496,7 +529,7 @@ class Ask:
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
             if not isinstance(getattr(who, "backend", None), Person | ScriptedBackend):
                 sent.append(text)
-            if batch.decide is None or isinstance(who.backend, Person):  # who gives one answer
+            if batch.decide is None or is_person:  # who gives one answer
                 work.append(_ToModel(who, question, text))
             else:
                 name, texts = options_of(question)
@@ -638,6 +671,14 @@ class Ask:
                 work.question._decision = await work.question._sent(work.client, work.text)
         else:
             await work()
+
+    async def _conversed(
+        self, by_model: ByModel[Decision], client: LLMClient, question: Question
+    ) -> None:
+        """Wait for a model that answers by a conversation."""
+        with self._answering(question):
+            # The tape has its calls and no answer besides: a replay works it out from them again.
+            question._decision = await by_model(question, client)
 
     @contextmanager
     def _answering(self, question: Question) -> Iterator[None]:

@@ -5,14 +5,14 @@ A rule is handed the ``Question``; what it answers is read and checked here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache, partial
 from inspect import isawaitable, iscoroutine
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -90,6 +90,8 @@ class Batch:
     allowed_to_all: Allowed | None = None
     allowed_by_limits: dict[str, Allowed] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
+    by_model: ByModel[Decision] | None = None
+    """How a model answers by a conversation, where it is not sent the prompt in one call."""
     fault: LabError | None = None
     """What the world's own code raised: an error, whatever a player that met it made of it."""
 
@@ -323,6 +325,11 @@ class Question:
     def site(self) -> CallSite:
         """Where in the run it is asked."""
         return CallSite(component=self._batch.component, agent=self.player, turn=self._batch.turn)
+
+
+ReplyT = TypeVar("ReplyT", bound=Decision)
+ByModel = Callable[[Question, LLMClient], Awaitable[ReplyT]]
+"""How a model answers by a conversation: of the question, and of the client in the seat."""
 
 
 def rule_of(question: Question) -> str:

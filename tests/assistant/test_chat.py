@@ -14,7 +14,7 @@ from llmsim_lab.assistant._types import AgentEngineConfig, ToolCall
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm._scope import scope
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.types import CallSite, ChatRequest
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"
 
@@ -118,6 +118,18 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
     assert question.request.prompt.startswith("Be kind.\n\nUser: Hi")
     person.answer(question, {"reasoning": "", "text": "Hello, Ann.", "confidence": 1})
     assert (await sending).text == "Hello, Ann."
+
+
+async def test_a_model_in_the_seat_is_asked_where_and_when_the_turn_asks() -> None:
+    chat = Chat(
+        user_id="ann",
+        constitution="Be kind.",
+        llm_client=make_client("I am not asked."),
+        players={"assistant": make_client(["One.", "Two."])},
+    )
+    assert [(await chat.send(message)).text for message in ("a", "b")] == ["One.", "Two."]
+    sites = [call.request.site for call in chat.calls]
+    assert sites == [CallSite(component="assistant", turn=turn) for turn in (1, 2)]
 
 
 # As text

@@ -19,7 +19,7 @@ from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._turn import Answer, Series, Turn, told_of
+from llmsim_lab.run._turn import Answer, Series, Turn, with_outcomes
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, CallRecord, Status
@@ -86,7 +86,7 @@ def _say_decisions(turns: Sequence[Turn]) -> None:
     """Print what was decided in some turns, and why."""
     said = []
     for turn in turns:
-        for answer, became in told_of(turn):
+        for answer, became in with_outcomes(turn):
             who = f"{turn.number} {answer.player or answer.component}"
             rejected = "REJECTED: " if became.get("accepted") is False else ""
             said.append(clip(f"{who}: {rejected}{decision_in_words(answer)}", _LONGEST_DECISION))

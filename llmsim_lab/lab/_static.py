@@ -15,7 +15,7 @@ from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.lab._picture import is_number
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.run._reading import Reading, spoken
-from llmsim_lab.run._turn import Turn, plain_series, told_of
+from llmsim_lab.run._turn import Turn, plain_series, with_outcomes
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
@@ -66,7 +66,7 @@ def _change(before: Any, now: Any) -> str:
 
 def _decided(turn: Turn) -> Iterator[tuple[str, str, str, str]]:
     """Yield the first decisions of a turn: who, how it was made, what, and why."""
-    for answer, became in told_of(turn)[:_MOST_DECISIONS]:
+    for answer, became in with_outcomes(turn)[:_MOST_DECISIONS]:
         fields = answer.fields or became
         words = printable(", ".join(f"{name} {_value(it)}" for name, it in fields.items()))
         how = answer.status if answer.calls else "no model"

@@ -80,7 +80,7 @@ from llmsim_lab.run._question import (
 )
 from llmsim_lab.run._run_prompts import dedented, is_file_name, prompt_for
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
+from llmsim_lab.run._turn import DECISION_COLUMNS, Answer, Columns
 from llmsim_lab.tape.recorder import Outside
 from llmsim_lab.types import CallRecord, Decision, Rationale, Reply
 
@@ -162,8 +162,9 @@ class Ask:
         self._answers: list[Answer] = []
         self._stood_in = Counter[str]()
         self._noted: dict[str, Any] = {}
-        self._became: dict[str, dict[str, Any]] = {}
+        self._became: dict[tuple[str, str], Columns] = {}
         self._story: list[str] = []
+        self._led_to = ""
         self._open: list[tuple[Sequence[str], Coroutine[Any, Any, Any]]] = []
         self._lost: tuple[str, Exception] | None = None
         """What from outside failed first, and its error."""
@@ -339,13 +340,25 @@ class Ask:
             self._lost = self._lost or (what, error)
             raise
 
-    def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
-        """Record what became of a player's decisions, or of the turn.
+    def note(
+        self,
+        player: str = "",
+        /,
+        *,
+        component: str = "",
+        text: str = "",
+        led_to: str = "",
+        **columns: Any,
+    ) -> None:
+        """Record what became of a player's decision, or of the turn.
 
         Args:
-            player: whose decisions, of which the turn has to have one; without a name, the turn's.
+            player: whose decision, of which the turn has to have one; without a name, the turn's.
+            component: which of the player's decisions, as ``decisions()`` calls it: a question's
+                ``by`` or ``tag``, else ``player``. Its first row of the turn if not given.
             text: a line of the turn's story.
-            columns: by name: of the player's rows in ``decisions()``, or of the turn's in
+            led_to: the turn's result in words, for where no table shows it; the last one counts.
+            columns: by name: of the decision's row in ``decisions()``, or of the turn's in
                 ``to_frame()``. Numbers, texts, truth values, None, and lists and dicts of them.
 
         Raises:
@@ -354,9 +367,18 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"{_noting(player, columns)}: turn {self.turn} is over")
-        if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
-            way_out = "ask.note('Ann', text='...', accepted=True)"
-            raise ConfigError(f"{_noting(player, columns)} notes nothing: {way_out}")
+        texts = (player, component, text, led_to)
+        has_texts = all(isinstance(it, str) for it in texts)
+        if not has_texts or not (text or led_to or columns):
+            raise ConfigError(
+                f"{_noting(player, columns)} notes nothing: ask.note('Ann', text='...', "
+                "accepted=True)"
+            )
+        if component and not (player and columns):
+            raise ConfigError(
+                f"component={component!r:.40} says to which decision of a player columns belong: "
+                f"ask.note('Ann', component={component!r:.40}, accepted=True)"
+            )
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
@@ -364,7 +386,12 @@ class Ask:
             columns = _json_ready(_noting(player, columns), columns)
         if text:
             self._story.append(whole_text(text))
-        (self._became.setdefault(player, {}) if player else self._noted).update(columns)
+        if led_to:
+            self._led_to = whole_text(led_to)
+        if not player:
+            self._noted.update(columns)
+        elif columns:
+            self._became.setdefault((player, component), {}).update(columns)
 
     @property
     def rng(self) -> Random:
@@ -426,8 +453,13 @@ class Ask:
             self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         except ValueError as error:  # of a number of more digits than Python writes
             raise ConfigError(f"turn {self.turn}: an answer cannot be kept: {error}") from error
-        noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
-        return {"by_code": tuple(self._answers), **noted}
+        return {
+            "by_code": tuple(self._answers),
+            "noted": self._noted,
+            "became": self._became,
+            "story": tuple(self._story),
+            "led_to": self._led_to,
+        }
 
     # --- how it is done ----------------------------------------------------------------------
 

@@ -24,7 +24,15 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
+from llmsim_lab.run._turn import (
+    Series,
+    Turn,
+    outside_in_words,
+    own_numbers,
+    plain_series,
+    result_in_words,
+    with_outcomes,
+)
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -267,7 +275,7 @@ class Reading:
             columns += new
             known_columns |= dict.fromkeys(new)
             self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
-        decided = told_of(turn)
+        decided = with_outcomes(turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
         numbers = {id(call): self._number(source, call.history) for call in behind}
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
@@ -284,7 +292,7 @@ class Reading:
             # A comparison of prompts names the calls of the run that it asks again.
             if self.calls.get(k, {}).get("run", run) == run:
                 calls.append(self._call(k, run, turn.number, call.history, status))
-        words = [self.keep_text(it) for it in _words(source, turn)] if turn.number else []
+        words = [self.keep_text(text) for text in _words(source, turn, columns)]
         row_now = plain([row.get(name) for name in columns])
         told: Record = {"run": run, "n": turn.number, "row": row_now, "words": words}
         told |= {"done": [str(it) for it in turn.interventions], "seconds": round(turn.seconds, 2)}
@@ -416,14 +424,24 @@ def _key_of(attempt: Attempt) -> int:
     return attempt.number or -id(attempt)
 
 
-def _words(source: Any, turn: Turn) -> list[str]:
-    """Return a turn's story, and what came to it from outside, as its tape has that."""
-    tape, lines = getattr(source, "tape", None), []
+def _words(source: Any, turn: Turn, columns: Sequence[str]) -> list[str]:
+    """Return a turn's story, and what came to it from outside, as its tape has that.
+
+    What it led to stands in a table beside it: that is left out, also of recordings which have it
+    as a line of their story.
+    """
+    if turn.number == 0:
+        return []
+    starts = [result_in_words(f"{name} ") for name in columns]
+    starts += [result_in_words(f"{name.replace('_', ' ')} ") for name in columns]
+    story = [line for line in turn.story if not line.startswith(tuple(starts))]
+    outside = []
+    tape = getattr(source, "tape", None)
     if tape is not None:
-        own, at = source.run_id, turn.number
         # A fork's first turns are its parent's.
-        lines = tape.outside(tape.player(own, at), at)
-    return [*map(str, turn.in_words()), *outside_in_words(lines)]
+        player = tape.player(source.run_id, turn.number)
+        outside = tape.outside(player, turn.number)
+    return [*story, *outside_in_words(outside)]
 
 
 def _series(item: Series) -> Record:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
@@ -106,6 +106,8 @@ def _rest_of_record(turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str
     values |= {"interventions": turn.interventions, "planned": tuple(planned)}
     values |= {"by_code": turn.by_code, "noted": turn.noted}
     values |= {"became": turn.became, "story": turn.story}
+    if turn.led_to:  # a turn without one is written as before there were any
+        values["led_to"] = turn.led_to
     try:
         record: dict[str, Any] = _rest().dump_python(
             values, mode="json", by_alias=True, context=Places(turn.calls)
@@ -123,6 +125,7 @@ def _rest() -> TypeAdapter[Any]:
     items: dict[str, Any] = {"turn": int, "seconds": float}
     items |= dict.fromkeys(("interventions", "planned"), tuple[StateChange, ...])
     items |= {name: hints[name] for name in ("by_code", "noted", "became", "story")}
+    items["led_to"] = NotRequired[str]
     record: Any = TypedDict("Record", items)  # type: ignore[misc]
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 

@@ -20,7 +20,7 @@ from llmsim_lab.run import _records
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import Answer, Turn
+from llmsim_lab.run._turn import Answer, Turn, notes_by_player, result_in_words
 from llmsim_lab.tape.recorder import LiveRecorder, Recorder, ReplayRecorder
 
 
@@ -284,6 +284,7 @@ class Replaying(Session):
         cls, line = type(run), self._lines[turn.number]
         recorded: Turn = _records.decode_turn(cls, line["record"], self.recorder.attempt)
         now = replace(turn, seconds=recorded.seconds, by_code=_with_words_of(recorded, turn))
+        now = _with_notes_of(recorded, now)
         there = line["row"]
         # Columns that the recording lacks are a newer version's or code's; its own are what counts.
         row = {name: it for name, it in _records.row_on_tape(cls, now).items() if name in there}
@@ -320,6 +321,22 @@ def _with_words_of(recorded: Turn, turn: Turn) -> tuple[Answer, ...]:
         if then.status == now.status == "fallback" and not now.calls:
             answers[place] = replace(now, reasoning=then.reasoning)
     return tuple(answers)
+
+
+def _with_notes_of(recorded: Turn, turn: Turn) -> Turn:
+    """Return a turn with its notes in the form of its recording.
+
+    Recordings from before notes named components have them by player, and what a turn led to is a
+    line of their story.
+    """
+    if not any(component for _, component in recorded.became):
+        turn = replace(turn, became=notes_by_player(turn.became))
+    line = result_in_words(turn.led_to)
+    if turn.led_to and not recorded.led_to and line in recorded.story:
+        without_line = tuple(text for text in recorded.story if text != line)
+        if turn.story == without_line:
+            turn = replace(turn, story=recorded.story, led_to="")
+    return turn
 
 
 def load_turns(

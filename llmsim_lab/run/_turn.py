@@ -8,7 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PlainSerializer,
+    TypeAdapter,
+)
 
 from llmsim_lab._util.jsontext import as_mapping, dumps
 from llmsim_lab._util.tables import plain_frame
@@ -68,9 +75,63 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     return said
 
 
-def told_of(turn: Turn) -> list[tuple[Answer, Mapping[str, Any]]]:
-    """Return a turn's decisions, each with what became of it, by column."""
-    return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
+Columns = dict[str, Any]
+"""What was noted of a decision, by column; JSON-ready."""
+
+
+def _notes_by_decision(recorded: object) -> object:
+    """Return notes by player and component; recordings have those that name none by player."""
+    if isinstance(recorded, Mapping):
+        return {(player, ""): columns for player, columns in recorded.items()}
+    if not isinstance(recorded, list):
+        return recorded
+    notes: dict[tuple[object, object], object] = {}
+    for note in recorded:
+        if not isinstance(note, Mapping) or note.keys() != {"player", "component", "columns"}:
+            raise ValueError("a note has a player, a component and columns")
+        notes[note["player"], note["component"]] = note["columns"]
+    return notes
+
+
+def _recorded_notes(notes: Mapping[tuple[str, str], Columns]) -> object:
+    """Return notes as a recording has them; see ``_notes_by_decision``."""
+    if not any(component for _, component in notes):
+        return {player: columns for (player, _), columns in notes.items()}
+    return [
+        {"player": player, "component": component, "columns": columns}
+        for (player, component), columns in notes.items()
+    ]
+
+
+Notes = Annotated[
+    dict[tuple[str, str], Columns],
+    BeforeValidator(_notes_by_decision),
+    PlainSerializer(_recorded_notes),
+]
+"""What became of decisions: columns by player and component; without one, of the first."""
+
+
+def notes_by_player(notes: Mapping[tuple[str, str], Columns]) -> dict[tuple[str, str], Columns]:
+    """Return notes as they were recorded before they named components."""
+    merged: dict[tuple[str, str], Columns] = {}
+    for (player, _), columns in notes.items():
+        merged.setdefault((player, ""), {}).update(columns)
+    return merged
+
+
+def with_outcomes(turn: Turn) -> list[tuple[Answer, Columns]]:
+    """Return a turn's decisions, each with what became of it, by column.
+
+    A column stands on one row: that of the decision which the note names by player and component,
+    of several the first.
+    """
+    rows: list[tuple[Answer, Columns]] = [(answer, {}) for answer in turn.answers]
+    for (player, component), noted in turn.became.items():
+        for answer, columns in rows:
+            if answer.player == player and component in ("", answer.component):
+                columns.update(noted)
+                break
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +187,9 @@ class Turn:
         calls: every model call of the turn, in the order in which the first answers came.
         by_code: the answers that no call says by itself: of rules, choices, and what stands in.
         noted: columns that it noted of itself.
-        became: by player, what it noted of its decisions.
+        became: what it noted of decisions, by player and component; see ``Ask.note``.
         story: what it noted in words.
+        led_to: the figures that it noted as its result, in words.
     """
 
     number: int
@@ -137,8 +199,9 @@ class Turn:
     calls: tuple[CallRecord, ...] = field(default=(), repr=False)
     by_code: tuple[Answer, ...] = ()
     noted: dict[str, Any] = field(default_factory=dict)
-    became: dict[str, dict[str, Any]] = field(default_factory=dict)
+    became: Notes = field(default_factory=dict)
     story: tuple[str, ...] = ()
+    led_to: str = ""
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -201,9 +264,18 @@ class Turn:
         return {**columns, **self.noted}
 
     def in_words(self) -> Sequence[str]:
-        """Return the turn's story; where it noted none, its columns, as lines of text."""
+        """Return the turn's story and what it led to; by default, its columns in one line."""
+        if self.led_to:
+            return (*self.story, result_in_words(self.led_to))
+        if self.story:
+            return self.story
         columns = [f"{name} {value}" for name, value in self.columns().items()]
-        return self.story or [f"it led to: {', '.join(columns)}"]
+        return (result_in_words(", ".join(columns)),)
+
+
+def result_in_words(figures: str) -> str:
+    """Return the line of text that says what a turn led to."""
+    return f"it led to: {figures}"
 
 
 # --- a run's frames ------------------------------------------------------------------------------
@@ -287,7 +359,7 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
             "turn": turn.number,
             "interventions": _interventions_in_words(turn),
         }
-        for answer, became in told_of(turn):
+        for answer, became in with_outcomes(turn):
             taken = DECISION_COLUMNS | became.keys()
             fields: dict[str, Any] = {}
             for name, value in answer.fields.items():

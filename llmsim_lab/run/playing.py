@@ -311,13 +311,26 @@ async def rehearse(run: PlayedWorld, within_s: float) -> None:
 
 
 def _check_noted(turn: Turn) -> None:
-    """Raise ConfigError for a note on a player without a decision: no frame would have it."""
+    """Raise ConfigError for a note on no decision of the turn: no frame would have it."""
     # Not by ``answers``, which take long to make.
-    players = {it.player for it in turn.by_code}
-    players |= {it.request.site.agent or "" for it in turn.calls if it.request.site}
-    if lost := [it for it, noted in turn.became.items() if noted and it not in players]:
-        what = f"ask.note({lost[0]!r}, ...): turn {turn.number} has no decision of {lost[0]}"
-        raise ConfigError(f"{what} (by= decides about a player); note it without a name")
+    components: dict[str, set[str]] = {}
+    for answer in turn.by_code:
+        components.setdefault(answer.player, set()).add(answer.component)
+    for call in turn.calls:
+        if call.request.site is not None:
+            site = call.request.site
+            components.setdefault(site.agent or "", set()).add(site.component)
+    for player, component in turn.became:
+        if player not in components:
+            raise ConfigError(
+                f"ask.note({player!r}, ...): turn {turn.number} has no decision of {player} "
+                "(by= decides about a player); note it without a name"
+            )
+        if component and component not in components[player]:
+            raise ConfigError(
+                f"ask.note({player!r}, component={component!r}, ...): in turn {turn.number} "
+                f"{player} decided as {', '.join(sorted(components[player]))}"
+            )
 
 
 def _is_live(run: PlayedWorld) -> bool:

@@ -332,12 +332,13 @@ class Simulation(Run[Economy]):
         after = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
         figures = ("interest_rate", "inflation", "unemployment", "output_gap")
         led_to = ", ".join(f"{it.replace('_', ' ')} {getattr(after, it):.2f}" for it in figures)
-        ask.note(text=f"it led to: {led_to}", actions=len(decisions), accepted=len(accepted))
+        ask.note(led_to=led_to, actions=len(decisions), accepted=len(accepted))
         for name, made in decisions.items():
             verdict = "accepted" if name in accepted else "REJECTED"
             ask.note(text=f"{name} proposed ({verdict}): {made.action}")
         for name in {**became, **decisions}:  # first those whose actions count
-            ask.note(name, **became.get(name, {}), accepted=name in accepted)
+            outcome = {**became.get(name, {}), "accepted": name in accepted}
+            ask.note(name, component="agent", **outcome)
         period = next_quarter(state.period) if state.period else None
         new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
         error = GAP_NOISE_PERSISTENCE * state.gap_error + new

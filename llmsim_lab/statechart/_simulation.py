@@ -111,7 +111,7 @@ class SocialSimulation(Run[SocialState]):
         chosen = {name: AgentState(choice.next_state) for name, choice in choices.items()}
         made, likes, written = make_moves(due, chosen, state.next_post, self.seed)
         for name, target in chosen.items():
-            ask.note(name, moved_to=target.value)
+            ask.note(name, component="reasoner", moved_to=target.value)
         drafts = {draft[0].name: draft for draft in written}
         texts = await ask.each(
             [name for name, (_, post, _) in drafts.items() if post.kind != "reshare"],

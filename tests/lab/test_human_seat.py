@@ -221,7 +221,7 @@ async def test_a_person_may_judge_what_others_propose() -> None:
     async with seated(table_of(players=players, validator="asked")) as visitor:
         assert visitor.now["asks"] == []  # it is not known before the turn
         await visitor.seat.take_turn(is_valid=False, reasoning="It is too much.", confidence=0.5)
-        assert visitor.seat.simulation.turns[1].became["Aland"]["accepted"] is False
+        assert visitor.seat.simulation.turns[1].became["Aland", "agent"]["accepted"] is False
         assert "Aland (ok): is_valid False; rate 9.67%" in visitor.seat.static_text()
 
 

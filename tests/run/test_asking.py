@@ -252,6 +252,21 @@ def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(path: P
     assert_replays(run, path)
 
 
+def test_what_became_of_a_decision_stands_on_the_row_of_its_component(path: Path) -> None:
+    noting = asking(
+        lambda ask: ask.each(NAMES, Gift, "Give.", tag="first"),
+        lambda ask: ask.each(NAMES, Gift, "Give again.", tag="second"),
+        lambda ask: ask.note("Bob", component="second", kept=2, led_to="Bob kept 2."),
+        lambda ask: ask.note("Ann", kept=1),
+    )
+    run = noting(players="rule", tape=path)
+    run.run(1)
+    kept = run.decisions().set_index(["player", "component"])["kept"].dropna()
+    assert kept.to_dict() == {("Ann", "first"): 1, ("Bob", "second"): 2}
+    assert run.turns[1].in_words() == ("it led to: Bob kept 2.",)
+    assert_replays(run, path)
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
@@ -445,6 +460,14 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         asks[0].note(rain=3)
     with pytest.raises(ConfigError, match="turn 1 has no decision of Bob"):
         asking(lambda ask: ask.note("Bob", luck=3))(players="rule").run(1)
+    judged = asking(
+        lambda ask: ask("Bob", Gift, "Give."),
+        lambda ask: ask.note("Bob", component="judge", luck=3),
+    )
+    with pytest.raises(ConfigError, match=r"component='judge'.*in turn 1 Bob decided as player"):
+        judged(players="rule").run(1)
+    with pytest.raises(ConfigError, match="component='judge' says to which decision"):
+        asking(lambda ask: ask.note(component="judge", luck=3))(players="rule").run(1)
 
     async def leaving(run: Run[Village], state: Village, ask: Ask) -> None:
         asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006

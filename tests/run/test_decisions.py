@@ -32,6 +32,8 @@ def test_a_loaded_run_has_its_decisions(name: str, columns: set[str], tmp_path: 
     assert len(frame) == sum(len(turn.answers) for turn in run.turns) > 0
     assert set(frame.run) == {1}
     assert all(frame[column].notna().any() for column in columns)
+    for noted in columns & {"accepted", "new_rate", "moved_to"}:  # recorded by player alone
+        assert not frame.dropna(subset=[noted]).duplicated(["turn", "player"]).any()
     frame.to_parquet(tmp_path / "x.parquet")
     assert len(pd.read_parquet(tmp_path / "x.parquet")) == len(frame)
 

@@ -83,9 +83,10 @@ def test_members_are_asked_then_the_validator_then_the_engine_and_the_frames_say
         ["engine", "Aland"],
     ]
     applied = rows.query("component == 'engine'").iloc[0]
-    assert applied["new_interest_rate"] == applied["new_rate"] == frame["interest_rate"].iloc[-1]
     agents = rows.query("component == 'agent'").set_index("player")
+    assert applied["new_interest_rate"] == agents["new_rate"]["Aland"] == frame.interest_rate[1]
     assert agents["accepted"].to_dict() == {"Aland": True, "Borduria": False}
+    assert rows["accepted"].sum() == 1  # each outcome stands on one row
     assert agents["action"].unique().tolist() == ["Raise the interest rate by 0.25"]
 
 
@@ -201,7 +202,7 @@ def test_what_is_outside_the_domain_twice_changes_nothing_and_is_not_judged() ->
         assert rates(world) == [4, 4]
         [answer] = [it for it in world.turns[1].answers if it.component == "agent"]
         assert (answer.status, len(answer.calls)) == ("fallback", calls)
-        assert "proposed (REJECTED)" in world.turns[1].story[1]
+        assert "proposed (REJECTED)" in world.turns[1].story[0]
     assert [it.site.component for it in requests_of(client) if it.site] == ["agent", "agent"]
 
 
@@ -218,7 +219,7 @@ def test_a_function_is_the_validator_and_what_it_rejects_moves_nothing() -> None
     assert world.to_frame()[["actions", "accepted"]].iloc[-1].tolist() == [3, 1]
     rows = world.decisions().set_index(["component", "player"])
     assert not rows.loc[("agent", "Bo"), "accepted"]
-    assert rows.loc[("validator", "Ann"), "vote_bp"] == 50
+    assert rows.loc[("agent", "Ann"), "vote_bp"] == 50
     verdicts["Ann"] = False
     assert rates(world)[-1] == 4.5
     assert world.turns[2].story[0] == "No vote counts, so the rate stays at 4.5%."

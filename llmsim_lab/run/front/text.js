@@ -43,16 +43,11 @@ export function figure(value) {
   return JSON.stringify(value);
 }
 
-const RESULT = "it led to: ", LONG_NUMBER = /(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?(?!\.?\w)/g;
+const LONG_NUMBER = /(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?(?!\.?\w)/g;
 
-/** A turn in words, the result last; one that lists columns is left out: a table shows them. */
-export function storyOf(texts, columns) {
-  const lists = columns.flatMap((name) => [name, name.replaceAll("_", " ")])
-    .map((name) => `${RESULT}${name} `);
-  return texts.filter((text) => text && !lists.some((start) => text.startsWith(start)))
-    .sort((a, b) => a.startsWith(RESULT) - b.startsWith(RESULT))
-    .map((text) => text.replace(LONG_NUMBER, (it) => figure(Number(it))));
-}
+/** A turn in words, its long numbers as figures. */
+export const storyOf = (texts) => texts.filter(Boolean)
+  .map((text) => text.replace(LONG_NUMBER, (number) => figure(Number(number))));
 
 /** Facts in a line, without those that are missing. */
 export const facts = (...all) => all.flat().filter(Boolean).join(" · ");

@@ -408,8 +408,8 @@ function Turn({ store, run, n, turn }) {
   if (!turn) return soft("No turn has been played yet.");
   const { reading, at, ui } = store, calls = reading.callsOf(run, n);
   const call = chosenCall(turn, calls, reading.calls.get(at.call));
-  const told = store.keep("story", [turn], () => storyOf(
-    turn.words.map((number) => reading.text(number)), reading.runs.get(turn.run).columns));
+  const told = store.keep("story", [turn], () => (
+    storyOf(turn.words.map((number) => reading.text(number)))));
   const story = (text, index) => h(Passage, { key: index, store, most: LONG_TELLING,
     id: `story ${run.id} ${n} ${index}`, text: titled(text) });
   return [

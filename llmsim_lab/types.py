@@ -38,7 +38,7 @@ from pydantic_core import CoreSchema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import fields_html
-from llmsim_lab._util.jsontext import schemas_in
+from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llmsim_lab._util.jsontext import schemas_in
+from llmsim_lab._util.schemas import schemas_in
 
 Duration = Annotated[str, Field(pattern=r"^[+-]?((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+$")]
 Number = float | None

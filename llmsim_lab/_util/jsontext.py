@@ -284,17 +284,3 @@ def differing(
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one: a tape may hold anything."""
     return value if isinstance(value, Mapping) else {}
-
-
-def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield a schema and all within it, outer ones first; each may be changed when it comes."""
-    if not isinstance(schema, dict):
-        return
-    yield schema
-    inner = [schema.get("items"), schema.get("additionalProperties")]
-    for key in ("properties", "$defs"):
-        inner += schema.get(key, {}).values()
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        inner += schema.get(key, ())
-    for one in inner:
-        yield from schemas_in(one)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._human import field_fault, resolved, schema_words, typed_value
+from llmsim_lab.llm.fields import field_fault, field_of, field_words, typed_value
 
 Field = dict[str, Any]
 
@@ -36,7 +36,7 @@ def fields_of(
         values: what it holds now.
         labels: words for names.
     """
-    made = _made((), schema, values, schema.get("$defs", {}), "")
+    made = _made((), schema, values, schema, "")
     fields = list(islice(made, MOST_FIELDS))
     for field in fields:
         name = field["place"][-1]
@@ -51,10 +51,10 @@ def _made(
     place: tuple[str, ...],
     schema: Mapping[str, Any],
     value: Any,
-    known: Mapping[str, Any],
+    root: Mapping[str, Any],
     words: str,
 ) -> Iterator[Field]:
-    part = {**resolved(schema, known)}
+    part = field_of(schema, root)
     given = value if isinstance(value, Mapping) else {}
     inner = dict(part.get("properties", {}))
     if value is None and place:
@@ -69,9 +69,9 @@ def _made(
         if place or name not in _NOT_HERE:
             # What says how to write a mapping says nothing of a number in it.
             told = about.get(name) or ("" if about or place == ("set",) else words)
-            yield from _made((*place, name), schema_of_it, given.get(name), known, told)
+            yield from _made((*place, name), schema_of_it, given.get(name), root, told)
     if place and not inner and _fits(part, value):
-        limits = schema_words(part)
+        limits = field_words(part)
         # A class's own description is no field's.
         help_ = words or ("" if about else part.get("description", ""))
         shown = {name: it for name, it in part.items() if name not in ("description", "$defs")}

@@ -524,6 +524,6 @@ def _schema_of(
                 f"choices or limits name {field!r}, which {response_model.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
-        fields[alias] = narrowed(fields[alias], schema.get("$defs", {}), limits)
+        fields[alias] = narrowed(fields[alias], schema, limits)
     shared: Mapping[str, Any] = frozen(schema)
     return shared

@@ -16,13 +16,12 @@ from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from random import Random
-from typing import Any
 
+from llmsim_lab._util.jsontext import JSON, JSONObject, Schema
 from llmsim_lab._util.patterns import text_like
+from llmsim_lab._util.schemas import alternatives, resolved
 from llmsim_lab._util.text import text_of
 from llmsim_lab.types import one_sentence
-
-Schema = Mapping[str, Any]
 
 _SCALARS = {
     "integer": "a whole number",
@@ -83,10 +82,18 @@ def _told(schema: str) -> str:
 
 def field_names(schema: Schema) -> set[str]:
     """Return the names that a reply's fields may have; empty where the schema names none."""
-    return set(_Form(schema).names(schema))
+    return set(_names_in(schema, schema))
 
 
-def bounds_of(schema: Schema) -> str:
+def _names_in(part: Schema, root: Schema) -> Iterator[str]:
+    """Yield the names of an object's fields, of all alternatives."""
+    part = resolved(part, root)
+    yield from part.get("properties", ())
+    for alternative in part.get("anyOf", part.get("oneOf", ())):
+        yield from _names_in(alternative, root)
+
+
+def bounds_words(schema: Schema) -> str:
     """Return the bounds of a number or a text in words, such as ``from 0 to 20``; may be empty."""
     if "minimum" in schema and "maximum" in schema:
         return f"from {text_of(schema['minimum'])} to {text_of(schema['maximum'])}"
@@ -110,20 +117,13 @@ class _Form:
     def text(self) -> str:
         first, *below = self._described(self._schema, "the whole reply", "")
         heading = f"Reply with JSON and nothing else: {first}"
-        if "properties" in self._resolved(self._schema):
+        if "properties" in resolved(self._schema, self._schema):
             heading = "Reply with one JSON object and nothing else. Its fields, in this order:"
         lines = [heading, *below]
         with suppress(_NoExample):
             example = _json(self._example(self._schema, ()))
             lines += ["An example of this form, with made-up values:", example]
         return "\n".join(lines)
-
-    def names(self, part: Schema) -> Iterator[str]:
-        """Yield the names of an object's fields, of all alternatives."""
-        part = self._resolved(part)
-        yield from part.get("properties", ())
-        for alternative in part.get("anyOf", part.get("oneOf", ())):
-            yield from self.names(alternative)
 
     # --- in words ---------------------------------------------------------------------------------
 
@@ -135,10 +135,10 @@ class _Form:
             place: where it stands, in words.
             indent: of the lines below.
         """
-        part = self._resolved(part)
-        if choices := part.get("enum"):
-            one_of = "one of " if len(choices) > 1 else ""
-            return [f"{one_of}{', '.join(map(_json, choices))}"]
+        part = resolved(part, self._schema)
+        if part.get("enum"):
+            one_of = "one of " if len(part["enum"]) > 1 else ""
+            return [f"{one_of}{', '.join(map(_json, part['enum']))}"]
         kind = part.get("type")
         if isinstance(kind, str) and kind in _SCALARS:
             return [_scalar_words(kind, part)]
@@ -149,8 +149,9 @@ class _Form:
         self._earlier.append((form, place))
         if "properties" in part:
             return self._described_object(part, indent)
-        if alternatives := _alternatives(part):
-            lines = self._described_alternatives(alternatives, place, indent)
+        forms = alternatives(part, self._schema)
+        if forms:
+            lines = self._described_alternatives(forms, place, indent)
         elif kind == "array":
             lines = self._described_list(part, place, indent)
         elif kind == "object":
@@ -164,26 +165,28 @@ class _Form:
         lines = ["an object with these fields, in this order:"]
         for name, field in part["properties"].items():
             first, *below = self._described(field, _json(name), f"{indent}  ")
-            notes = [] if name in part.get("required", ()) else ["may be left out"]
+            notes: list[str] = []
+            if name not in part.get("required", ()):
+                notes.append("may be left out")
             for words in (field.get("title", ""), field.get("description", "")):
                 note = " ".join(str(words).split()).rstrip(".")
                 # Titles that are made of the name say nothing more.
                 if note and note.lower().replace(" ", "_") != name.lower():
                     notes.append(note)
-            if examples := field.get("examples"):
-                notes.append(f"for example {' or '.join(map(_json, examples))}")
+            if field.get("examples"):
+                notes.append(f"for example {' or '.join(map(_json, field['examples']))}")
             about = f" ({'; '.join(notes)})" if notes else ""
             lines += [f"{indent}- {_json(name)}{about}: {first}", *below]
         return lines
 
     def _described_alternatives(
-        self, alternatives: Sequence[Schema], place: str, indent: str
+        self, forms: Sequence[Schema], place: str, indent: str
     ) -> list[str]:
-        forms = [self._described(form, place, f"{indent}  ") for form in alternatives]
-        if all(len(form) == 1 for form in forms):
-            return [" or ".join(first for [first] in forms)]
+        described = [self._described(form, place, f"{indent}  ") for form in forms]
+        if all(len(lines) == 1 for lines in described):
+            return [" or ".join(first for [first] in described)]
         lines = ["one of these:"]
-        for first, *below in forms:
+        for first, *below in described:
             lines += [f"{indent}- {first}", *below]
         return lines
 
@@ -197,9 +200,9 @@ class _Form:
         return [f"an object{count}, each name {names}, each value {first}", *below]
 
     def _described_list(self, part: Schema, place: str, indent: str) -> list[str]:
-        if places := part.get("prefixItems"):
-            lines = [f"a list of {len(places)}, in this order:"]
-            for number, item in enumerate(places, 1):
+        if part.get("prefixItems"):
+            lines = [f"a list of {len(part['prefixItems'])}, in this order:"]
+            for number, item in enumerate(part["prefixItems"], 1):
                 where = f"item {number} of {place}"
                 first, *below = self._described(item, where, f"{indent}  ")
                 lines += [f"{indent}- {first}", *below]
@@ -211,7 +214,7 @@ class _Form:
 
     # --- an example -------------------------------------------------------------------------------
 
-    def _example(self, part: Schema | bool, inside: tuple[Schema, ...]) -> Any:
+    def _example(self, part: Schema | bool, inside: tuple[Schema, ...]) -> JSON:
         """Return a small value that fits a schema.
 
         Args:
@@ -221,21 +224,23 @@ class _Form:
         Raises:
             _NoExample: none could be made.
         """
-        part = self._resolved(part)
+        part = resolved(part, self._schema)
         if part in inside:
             raise _NoExample
         inside = (*inside, part)
         if part.get("enum"):
+            choices: list[JSON] = part["enum"]
             # From the middle: the first and the last one of an order are extremes.
-            return part["enum"][len(part["enum"]) // 2]
+            return choices[len(choices) // 2]
         if "properties" in part:
             return self._example_object(part, inside)
-        if alternatives := _alternatives(part):
-            if all("properties" in self._resolved(form) for form in alternatives):
+        forms = alternatives(part, self._schema)
+        if forms:
+            if all("properties" in form for form in forms):
                 # An assistant's last tool is the one that answers in words: a model that copies
                 # the example must not do anything.
-                alternatives = [*reversed(alternatives)]
-            return self._first_example(alternatives, inside)
+                forms.reverse()
+            return self._first_example(forms, inside)
         match part.get("type"):
             case "integer" | "number":
                 return _example_number(part)
@@ -251,13 +256,13 @@ class _Form:
                 return None
         return _TEXT
 
-    def _first_example(self, parts: Iterable[Schema], inside: tuple[Schema, ...]) -> Any:
+    def _first_example(self, parts: Iterable[Schema], inside: tuple[Schema, ...]) -> JSON:
         for part in parts:
             with suppress(_NoExample):
                 return self._example(part, inside)
         raise _NoExample
 
-    def _example_object(self, part: Schema, inside: tuple[Schema, ...]) -> dict[str, Any]:
+    def _example_object(self, part: Schema, inside: tuple[Schema, ...]) -> JSONObject:
         fields: Mapping[str, Schema] = part["properties"]
         required = [name for name in fields if name in part.get("required", ())]
         if required:
@@ -268,7 +273,7 @@ class _Form:
                 return {name: self._example(field, inside)}
         return {}
 
-    def _example_mapping(self, part: Schema, inside: tuple[Schema, ...]) -> dict[str, Any]:
+    def _example_mapping(self, part: Schema, inside: tuple[Schema, ...]) -> JSONObject:
         keys, values = _entries(part)
         if values is False:
             return {}
@@ -276,13 +281,13 @@ class _Form:
         count = min(max(fewest, 1), part.get("maxProperties", math.inf))
         try:
             names = self._different(keys, count, inside)
-            return {name: self._example(values, inside) for name in names}
+            return {str(name): self._example(values, inside) for name in names}
         except _NoExample:
             if fewest:
                 raise
             return {}
 
-    def _example_list(self, part: Schema, inside: tuple[Schema, ...]) -> list[Any]:
+    def _example_list(self, part: Schema, inside: tuple[Schema, ...]) -> list[JSON]:
         first = [self._example(item, inside) for item in part.get("prefixItems", ())]
         fewest = part.get("minItems", 0)
         count = min(max(fewest, 1), part.get("maxItems", math.inf)) - len(first)
@@ -298,9 +303,9 @@ class _Form:
                 raise
             return first
 
-    def _different(self, part: Schema, count: int, inside: tuple[Schema, ...]) -> list[Any]:
+    def _different(self, part: Schema, count: int, inside: tuple[Schema, ...]) -> list[JSON]:
         """Return several values that fit a schema and differ."""
-        part = self._resolved(part)
+        part = resolved(part, self._schema)
         example = self._example(part, inside)
         values = [example]
         if "enum" in part:
@@ -314,59 +319,31 @@ class _Form:
         return list(values[:count])
 
     def _example_text(self, part: Schema, inside: tuple[Schema, ...]) -> str:
-        shortest, longest = part.get("minLength", 0), part.get("maxLength", math.inf)
+        shortest = part.get("minLength", 0)
+        longest = part.get("maxLength", math.inf)
         default = FORMATS.get(part.get("format", ""), _TEXT)
         if "contentSchema" in part:
             default = _json(self._example(part["contentSchema"], inside))
         elif len(default) > longest:
             default = default[:longest]
-        candidates: list[Any] = [*part.get("examples", ()), default.ljust(shortest, ".")]
+        candidates: list[JSON] = [*part.get("examples", ())]
+        candidates.append(default.ljust(shortest, "."))
         candidates.append(f"{default}.")  # a sentence
         if "pattern" in part:
             with suppress(ValueError):
                 for draw in range(_DRAWS):
                     text = text_like(part["pattern"], Random(draw), shortest=shortest)
                     candidates.append(text)
-        for text in candidates:
-            fits = isinstance(text, str) and shortest <= len(text) <= longest
-            if fits and _matches(part.get("pattern"), text):
-                return str(text)
+        for candidate in candidates:
+            if not isinstance(candidate, str) or not shortest <= len(candidate) <= longest:
+                continue
+            if _matches(part.get("pattern"), candidate):
+                return candidate
         raise _NoExample
 
-    # --- schemas ----------------------------------------------------------------------------------
 
-    def _resolved(self, part: Any) -> Schema:
-        """Return a part of the schema with its references followed, and a constant as a choice."""
-        if not isinstance(part, Mapping):  # true and false are schemas too
-            return {}
-        followed: list[str] = []
-        while isinstance(reference := part.get("$ref"), str) and reference not in followed:
-            followed.append(reference)
-            beside = {key: value for key, value in part.items() if key != "$ref"}
-            part = {**self._target(reference), **beside}
-        for demand in part.get("allOf", ()):
-            part = {**self._resolved(demand), **part}
-        return {**part, "enum": [part["const"]]} if "const" in part else part
-
-    def _target(self, reference: str) -> Schema:
-        found: Any = self._schema
-        for step in reference.removeprefix("#").strip("/").split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
-
-
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _alternatives(part: Schema) -> Sequence[Schema]:
-    """Return the schemas of which a value fits one; empty if there is just this one."""
-    kinds = part.get("type")
-    if isinstance(kinds, list):
-        return [{**part, "type": kind} for kind in kinds]
-    alternatives: Sequence[Schema] = part.get("anyOf") or part.get("oneOf") or ()
-    return alternatives
 
 
 def _entries(part: Schema) -> tuple[Schema, Schema | bool]:
@@ -380,7 +357,7 @@ def _scalar_words(kind: str, part: Schema) -> str:
     sample = FORMATS.get(part.get("format", ""))
     if sample:
         return f"a text in the form of {sample}"
-    words = [_SCALARS[kind], bounds_of(part)]
+    words = [_SCALARS[kind], bounds_words(part)]
     if "multipleOf" in part:
         words.append(f"in steps of {text_of(part['multipleOf'])}")
     if part.get("minLength", 0) > 1:
@@ -393,9 +370,12 @@ def _scalar_words(kind: str, part: Schema) -> str:
 
 def _count_words(part: Schema, key: str, noun: str) -> str:
     """Return in words how many a list or a mapping has, with a blank first; may be empty."""
-    fewest, most = part.get(f"min{key}", 0), part.get(f"max{key}")
+    fewest = part.get(f"min{key}", 0)
+    most = part.get(f"max{key}")
+    if fewest == most == 1:
+        return f" of 1 {noun.removesuffix('s')}"
     if fewest == most:
-        return f" of {fewest} {noun.removesuffix('s') if fewest == 1 else noun}"
+        return f" of {fewest} {noun}"
     if most is not None:
         return f" of {fewest} to {most} {noun}"
     return f" of {fewest} or more {noun}" if fewest else ""
@@ -415,7 +395,7 @@ def _example_number(part: Schema) -> float:
         _NoExample: none is within them.
     """
     is_whole = part["type"] == "integer"
-    step = Fraction(str(part.get("multipleOf", 1 if is_whole else 0)))
+    step = Fraction(str(part.get("multipleOf", int(is_whole))))
     # As fractions: 0.3 is a multiple of 0.1, which it is not as a float.
     bounds = {
         key: Fraction(str(part[key])) for key in _BOUNDS if key != "maxLength" and key in part
@@ -441,6 +421,8 @@ def _example_number(part: Schema) -> float:
             and number > bounds.get("exclusiveMinimum", number - 1)
             and number < bounds.get("exclusiveMaximum", number + 1)
         )
-        if is_within and (number.denominator == 1 or not is_whole):
-            return int(number) if number.denominator == 1 else float(number)
+        if is_within and number.denominator == 1:
+            return int(number)
+        if is_within and not is_whole:
+            return float(number)
     raise _NoExample

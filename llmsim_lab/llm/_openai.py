@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from llmsim_lab._util.frozen import thawed
-from llmsim_lab._util.jsontext import schemas_in
+from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._access import (

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache, partial
+from functools import lru_cache
 from numbers import Integral, Real
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import core_schema
 
 from llmsim_lab._util.checks import plain_number
-from llmsim_lab._util.jsontext import SCALARS, all_finite
+from llmsim_lab._util.jsontext import JSON, SCALARS, Schema, all_finite
+from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved, values_of
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
@@ -27,10 +29,7 @@ from llmsim_lab.types import Decision, Number, Reply, SchemaMaker, aliases_of, r
 
 Limits = Mapping[str, Any]
 """By field: ``(lowest, highest)``, a list of the values allowed, or a dict of values and words."""
-Schema = Mapping[str, Any]
 
-_NUMBERS = ("integer", "number")
-"""The types that a JSON schema has for numbers."""
 _BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
 _RULES = _BOUNDS | frozenset(
     (
@@ -58,14 +57,14 @@ class Allowed(NamedTuple):
     choices: dict[str, tuple[Any, ...]]
     ranges: dict[str, tuple[Number, Number]]
     wording: dict[str, Mapping[Any, str]]
-    values: dict[str, tuple[Any, ...]]
+    values: dict[str, tuple[object, ...]]
 
     @property
     def words(self) -> Mapping[str, str]:
         """What each field must be."""
         return allowed_words(self.choices, self.ranges)
 
-    def complaint(self, decision: Any) -> str | None:
+    def complaint(self, decision: object) -> str | None:
         """Return what is wrong with a reply's content, in words; None if nothing is."""
         for name, (lowest, highest) in self.ranges.items():
             value = getattr(decision, name)
@@ -74,10 +73,8 @@ class Allowed(NamedTuple):
                 return f"{name} must be {self.words[name]}, and it is {text_of(value)}"
         for name, values in self.values.items():
             value = plain_value(getattr(decision, name))
-            if value in values or (value is None and name == "confidence"):
-                continue
-            numbers = filter(is_number, values if is_number(value) else ())
-            if not any(math.isclose(value, number, abs_tol=_CLOSE) for number in numbers):
+            may_be_missing = value is None and name == "confidence"
+            if not (may_be_missing or value in values or _is_close(value, values)):
                 return f"{name} must be {self.words[name]}, and it is {value!s:.60}"
         return None
 
@@ -85,60 +82,66 @@ class Allowed(NamedTuple):
 EVERYTHING = Allowed({}, {}, {}, {})
 
 
+def _is_close(value: object, values: Sequence[object]) -> bool:
+    """Return True if a value is a number that is almost one of the values."""
+    if not is_number(value):
+        return False
+    return any(math.isclose(value, one, abs_tol=_CLOSE) for one in values if is_number(one))
+
+
 # --- a field with its limits ----------------------------------------------------------------------
 
 
-def narrowed(part: Schema, known: Mapping[str, Schema], limits: Schema) -> dict[str, Any]:
+def narrowed(part: Schema, root: Schema, limits: Schema) -> dict[str, Any]:
     """Return a field's schema with its limits; what describes the field stays.
 
     Args:
         part: the field's schema.
-        known: the definitions that it may refer to.
+        root: the whole schema, with the definitions that the field may refer to.
         limits: ``enum``, or ``minimum`` and ``maximum``.
     """
-    description = _description(part, known)
+    description = _description(part, root)
     if "enum" in limits:
         return {**description, **limits}
-    part = resolved(part, known)
-    if "anyOf" not in part:
+    part = resolved(part, root)
+    bounded: list[dict[str, Any]] = []
+    for alternative in alternatives(part, root):
+        if alternative.get("type") == "null":
+            bounded.append(dict(alternative))
+        # A number's other form, a text, cannot be bounded.
+        elif alternative.get("type") in NUMBERS:
+            bounded.append(_with_bounds(alternative, limits))
+    if not bounded:
         return _with_bounds(part, limits)
-    alternatives = [resolved(one, known) for one in part["anyOf"]]
-    # A number's other form, a text, cannot be bounded.
-    kept = [one for one in alternatives if one.get("type") in (*_NUMBERS, "null")]
-    bounded = [one if one["type"] == "null" else _with_bounds(one, limits) for one in kept]
     if len(bounded) == 1:
         return {**bounded[0], **description}
-    return {**description, "anyOf": bounded} if bounded else _with_bounds(part, limits)
+    return {**description, "anyOf": bounded}
 
 
 def _with_bounds(part: Schema, limits: Schema) -> dict[str, Any]:
-    kept = {name: value for name, value in part.items() if name not in _BOUNDS}
-    lowest, highest = limits["minimum"], limits["maximum"]
+    bounded = {name: value for name, value in part.items() if name not in _BOUNDS}
+    bounded["minimum"] = limits["minimum"]
+    bounded["maximum"] = limits["maximum"]
     if part.get("type") == "integer":
-        return {**kept, "minimum": math.ceil(lowest), "maximum": math.floor(highest)}
-    return {**kept, "minimum": lowest, "maximum": highest}
+        bounded["minimum"] = math.ceil(limits["minimum"])
+        bounded["maximum"] = math.floor(limits["maximum"])
+    return bounded
 
 
-def _description(part: Schema, known: Mapping[str, Schema]) -> dict[str, Any]:
+def _description(part: Schema, root: Schema) -> dict[str, Any]:
     """Return what describes a field: its title, description, examples and what else it says.
 
     Where the field itself says nothing, its definition does, or what it is if it is not None.
     """
-    part = resolved(part, known)
+    part = resolved(part, root)
     described: dict[str, Any] = {}
-    alternatives = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
-    if len(alternatives) == 1:
-        described = _description(alternatives[0], known)
-    its_own = {name: value for name, value in part.items() if name not in _RULES}
-    return {**described, **its_own}
-
-
-def resolved(part: Schema, known: Mapping[str, Schema]) -> Schema:
-    """Return a part of a schema with the definition that it refers to in its place."""
-    if "$ref" not in part:
-        return part
-    beside = {name: value for name, value in part.items() if name != "$ref"}
-    return {**resolved(known[part["$ref"].rpartition("/")[2]], known), **beside}
+    kinds = not_null(alternatives(part, root))
+    if len(kinds) == 1:
+        described = _description(kinds[0], root)
+    for name, value in part.items():
+        if name not in _RULES:
+            described[name] = value
+    return described
 
 
 # --- a class's fields -----------------------------------------------------------------------------
@@ -147,49 +150,42 @@ def resolved(part: Schema, known: Mapping[str, Schema]) -> Schema:
 class _FieldSchemas(SchemaMaker):
     """Makes schemas that have what JSON schemas cannot say too, as ``core``: for us alone."""
 
-    def decimal_schema(self, schema: Any) -> dict[str, Any]:
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> dict[str, Any]:
         number: dict[str, Any] = super().decimal_schema(schema)["anyOf"][0]
         return {**number, "core": schema}
 
-    def date_schema(self, schema: Any) -> dict[str, Any]:
+    def date_schema(self, schema: core_schema.DateSchema) -> dict[str, Any]:
         return {**super().date_schema(schema), "core": schema}
 
-    def datetime_schema(self, schema: Any) -> dict[str, Any]:
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> dict[str, Any]:
         return {**super().datetime_schema(schema), "core": schema}
 
-    def time_schema(self, schema: Any) -> dict[str, Any]:
+    def time_schema(self, schema: core_schema.TimeSchema) -> dict[str, Any]:
         return {**super().time_schema(schema), "core": schema}
 
-    def timedelta_schema(self, schema: Any) -> dict[str, Any]:
+    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> dict[str, Any]:
         return {**super().timedelta_schema(schema), "core": schema}
 
 
+# Kept, since a schema takes much longer to make than an answer to validate.
 @lru_cache(maxsize=1024)
-def definitions_of(reply: type[Decision]) -> Mapping[str, Schema]:
-    """Return the definitions that the schemas of a reply's fields refer to."""
-    definitions: Mapping[str, Schema] = _schema_of(reply).get("$defs", {})
-    return definitions
+def field_schemas(reply: type[Decision]) -> Schema:
+    """Return the schema of a reply, with the definitions that its fields refer to."""
+    return reply_schema(reply, maker=_FieldSchemas)
 
 
 @lru_cache(maxsize=1024)
 def fields_of(reply: type[Decision]) -> dict[str, Schema]:
     """Return the schemas of a reply's fields, with the definitions that they refer to in place."""
-    known = definitions_of(reply)
-    properties = _schema_of(reply)["properties"]
+    root = field_schemas(reply)
     names = {alias: name for name, alias in aliases_of(reply).items()}
     fields: dict[str, Schema] = {}
-    for alias, part in properties.items():
-        name = names.get(alias, alias)
-        field = resolved(part, known)
+    for alias, part in root["properties"].items():
+        field = resolved(part, root)
         if "anyOf" in field:
-            alternatives = [resolved(one, known) for one in field["anyOf"]]
-            field = {**field, "anyOf": alternatives}
-        fields[name] = field
+            field = {**field, "anyOf": alternatives(field, root)}
+        fields[names.get(alias, alias)] = field
     return fields
-
-
-# Kept, since a schema takes much longer to make than an answer to validate.
-_schema_of = lru_cache(maxsize=1024)(partial(reply_schema, maker=_FieldSchemas))
 
 
 @lru_cache(maxsize=1024)
@@ -197,7 +193,7 @@ def own_limits(reply: type[Decision]) -> Mapping[str, tuple[Number, Number] | li
     """Return what a reply's fields allow by themselves, as far as they say."""
     limits: dict[str, tuple[Number, Number] | list[Any]] = {}
     for name, part in fields_of(reply).items():
-        if name in Reply.model_fields:
+        if name in Reply.model_fields or "const" in part:
             continue
         if "enum" in part:
             limits[name] = list(part["enum"])
@@ -208,50 +204,38 @@ def own_limits(reply: type[Decision]) -> Mapping[str, tuple[Number, Number] | li
     return limits
 
 
-def _alternatives(part: Schema) -> list[Schema]:
-    """Return what a field may be if it is not None."""
-    return [one for one in part.get("anyOf", [part]) if one.get("type") != "null"]
+def _kinds_of(part: Schema) -> Sequence[Schema]:
+    """Return the alternatives of one of ``fields_of``, or the field itself where it has none."""
+    kinds: Sequence[Schema] = part.get("anyOf", (part,))
+    return kinds
 
 
 def _numbers_in(part: Schema) -> list[Schema]:
     """Return the schemas of a field of numbers; none if it may be something else than a number."""
-    alternatives = _alternatives(part)
-    are_numbers = all(one.get("type") in _NUMBERS for one in alternatives)
-    return alternatives if are_numbers else []
-
-
-def _values_in(part: Schema) -> list[Any]:
-    """Return the values of a field that names them all, None too; else none."""
-    values: list[Any] = []
-    for one in part.get("anyOf", [part]):
-        if one.get("type") == "null":
-            values.append(None)
-        elif "enum" in one:
-            values += one["enum"]
-        elif "const" in one:
-            values.append(one["const"])
-        else:
-            return []
-    return values
+    kinds = not_null(_kinds_of(part))
+    if all(kind.get("type") in NUMBERS for kind in kinds):
+        return kinds
+    return []
 
 
 def own_range(part: Schema) -> tuple[Number, Number]:
     """Return the bounds of a field of numbers; infinite where it has none."""
     if "anyOf" not in part:
         return _bounds_of(part)
-    ranges = [_bounds_of(one) for one in _numbers_in(part)]
+    ranges = [_bounds_of(kind) for kind in _numbers_in(part)]
     # Of several kinds of numbers pydantic says the bounds in its own words.
-    around = {its: part[ours] for its, ours in _OF_SEVERAL.items() if ours in part}
-    lowest, highest = _bounds_of(around)
+    of_all = {name: part[word] for word, name in _PYDANTIC_BOUNDS.items() if word in part}
+    lowest, highest = _bounds_of(of_all)
     lowest = max(lowest, min(low for low, _ in ranges))
-    return lowest, min(highest, max(high for _, high in ranges))
+    highest = min(highest, max(high for _, high in ranges))
+    return lowest, highest
 
 
-_OF_SEVERAL = {
-    "minimum": "ge",
-    "exclusiveMinimum": "gt",
-    "maximum": "le",
-    "exclusiveMaximum": "lt",
+_PYDANTIC_BOUNDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
 }
 
 
@@ -286,6 +270,13 @@ class _Limit:
     def field(self) -> str:
         return f"{self.reply.__name__}.{self.name}"
 
+    def foreign(self, value: object, reason: str) -> ConfigError:
+        """Return the error about a value that the field does not take."""
+        return ConfigError(
+            f"limits of {self.name} for {self.player} allow {value!r:.60}, which {self.field} does "
+            f"not take: {reason}; list values of the field alone"
+        )
+
 
 def allowed_of(player: str, reply: type[Decision], limits: Limits) -> Allowed:
     """Return what a reply's fields allow, narrowed by a question's limits.
@@ -309,9 +300,14 @@ def allowed_of(player: str, reply: type[Decision], limits: Limits) -> Allowed:
             )
         limit = _Limit(player, reply, name, fields[name], given)
         if not _is_range(limit):
-            _list_values(limit, allowed)
-        elif values := _values_in(limit.part):
-            allowed.choices[name] = allowed.values[name] = _values_within(limit, values)
+            allowed.choices[name], allowed.values[name] = _listed_values(limit)
+            if isinstance(given, Mapping):
+                allowed.wording[name] = given
+            continue
+        own_values = values_of(_kinds_of(limit.part))
+        if own_values:
+            allowed.choices[name] = _values_within(limit, own_values)
+            allowed.values[name] = allowed.choices[name]
         else:
             allowed.ranges[name] = _range_within(limit)
     return allowed
@@ -323,35 +319,36 @@ def _is_range(limit: _Limit) -> bool:
     Raises:
         ConfigError: it is a pair, but not of numbers, or the field holds something else.
     """
-    given, part = limit.given, limit.part
-    if not isinstance(given, tuple) or len(given) != 2:
+    ends = limit.given
+    if not isinstance(ends, tuple) or len(ends) != 2:
         return False
-    too_large = [end for end in given if is_number(end) and _is_too_large(end)]
+    too_large = [end for end in ends if is_number(end) and _is_too_large(end)]
     if too_large:
         raise ConfigError(
             f"limits of {limit.name} for {limit.player} have an end at {too_large[0]!s:.20}…, "
             "which is beyond all floats; give a number below 1.8e308"
         )
-    wrong_ends = [end for end in given if not is_number(end) or math.isnan(end)]
-    named_numbers = [value for value in _values_in(part) if is_number(value)]
-    if _numbers_in(part) or named_numbers:
+    wrong_ends = [end for end in ends if not is_number(end) or math.isnan(end)]
+    own_values = values_of(_kinds_of(limit.part))
+    if _numbers_in(limit.part) or any(is_number(value) for value in own_values):
         if wrong_ends:
             raise ConfigError(
-                f"limits of {limit.name} for {limit.player} are {given!r:.80}; of a number such as "
+                f"limits of {limit.name} for {limit.player} are {ends!r:.80}; of a number such as "
                 f"{limit.field} a pair is the lowest and the highest, and {wrong_ends[0]!r:.40} is "
                 f"not a number: write limits={{{limit.name!r}: {_example(limit)}}}, or a list"
             )
         return True
-    if not wrong_ends or any(isinstance(end, dt.date | dt.time | dt.timedelta) for end in given):
+    # Two values of any other field are a list of what is allowed; no class has a list of times.
+    if not wrong_ends or any(isinstance(end, dt.date | dt.time | dt.timedelta) for end in ends):
         raise ConfigError(
-            f"limits of {limit.name} for {limit.player} are {given!r:.80}; only a field of numbers "
+            f"limits of {limit.name} for {limit.player} are {ends!r:.80}; only a field of numbers "
             f"has a range, and {limit.field} holds something else; list the values allowed: "
             f"limits={{{limit.name!r}: [...]}}"
         )
     return False
 
 
-def _is_too_large(number: Any) -> bool:
+def _is_too_large(number: Number) -> bool:
     """Return True for a number that no float can hold; infinite ones are there."""
     try:
         float(number)
@@ -362,7 +359,10 @@ def _is_too_large(number: Any) -> bool:
 
 def _example(limit: _Limit) -> str:
     """Return a range as it is written: with the ends that are numbers, or else the field's own."""
-    lowest, highest = own_range(limit.part) if _numbers_in(limit.part) else (-math.inf, math.inf)
+    lowest: Number = -math.inf
+    highest: Number = math.inf
+    if _numbers_in(limit.part):
+        lowest, highest = own_range(limit.part)
     first, last = limit.given
     if is_number(first) and math.isfinite(first):
         lowest = first
@@ -375,50 +375,61 @@ def _example(limit: _Limit) -> str:
     return f"({lowest:g}, {highest:g})"
 
 
-def _values_within(limit: _Limit, values: list[Any]) -> tuple[Any, ...]:
+def _values_within(limit: _Limit, values: Sequence[JSON]) -> tuple[JSON, ...]:
     """Return those of a field's values that are in a range; None stays."""
     first, last = limit.given
-    kept = [value for value in values if value is None or first <= value <= last]
-    if not any(is_number(value) for value in kept):
+    allowed = [value for value in values if value is None or first <= value <= last]
+    if not any(is_number(value) for value in allowed):
         raise ConfigError(
             f"limits of {limit.name} leave {limit.player} nothing: {limit.field} is one of "
             f"{', '.join(map(str, values))}, and none is from {first:g} to {last:g}; do not ask a "
             "player who has no choice"
         )
-    return tuple(kept)
+    return tuple(allowed)
 
 
 def _range_within(limit: _Limit) -> tuple[Number, Number]:
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
-    name, player, part = limit.name, limit.player, limit.part
-    first, last = map(plain_value, limit.given)
-    lowest, highest = own_range(part)
-    lowest, highest = max(first, lowest), min(last, highest)
+    first, last = limit.given
+    own_lowest, own_highest = own_range(limit.part)
+    lowest: Number = max(plain_value(first), own_lowest)
+    highest: Number = min(plain_value(last), own_highest)
     if not (math.isfinite(lowest) and math.isfinite(highest)):
         raise ConfigError(
-            f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}; give "
-            f"both, limits={{{name!r}: (lowest, highest)}}, or Field(ge=..., le=...)"
+            f"{limit.name} for {limit.player} has no bound on one side: from {lowest:g} to "
+            f"{highest:g}; give both, limits={{{limit.name!r}: (lowest, highest)}}, or "
+            "Field(ge=..., le=...)"
         )
-    kinds = _numbers_in(part)
+    kinds = _numbers_in(limit.part)
     is_whole = all(kind["type"] == "integer" for kind in kinds)
     if is_whole:
-        lowest, highest = math.ceil(lowest), math.floor(highest)
+        lowest = math.ceil(lowest)
+        highest = math.floor(highest)
     elif any("core" in kind for kind in kinds):
-        lowest, highest = Decimal(str(lowest)), Decimal(str(highest))
+        lowest = Decimal(str(lowest))
+        highest = Decimal(str(highest))
     else:
-        lowest, highest = json_number(lowest), json_number(highest)
-    step = kinds[0].get("multipleOf") if len(kinds) == 1 else None
-    places = kinds[0].get("core", {}).get("decimal_places")
-    if step is None and places is not None:
-        step = Decimal(1).scaleb(-places)
+        lowest = json_number(lowest)
+        highest = json_number(highest)
+    step = _step_of(kinds)
     if lowest > highest or (step and not _has_multiple(step, lowest, highest)):
         whole_numbers = " in whole numbers" if is_whole else ""
         steps = f" in steps of {step:g}" if step else ""
         raise ConfigError(
-            f"limits of {name} leave {player} nothing: from {lowest:g} to {highest:g}"
+            f"limits of {limit.name} leave {limit.player} nothing: from {lowest:g} to {highest:g}"
             f"{whole_numbers}{steps}; do not ask a player who has no choice"
         )
     return lowest, highest
+
+
+def _step_of(kinds: Sequence[Schema]) -> Number | None:
+    """Return what a field's numbers are multiples of: as it says, or as its decimal places do."""
+    first = kinds[0]
+    if len(kinds) == 1 and "multipleOf" in first:
+        step: Number = first["multipleOf"]
+        return step
+    places = first.get("core", {}).get("decimal_places")
+    return None if places is None else Decimal(1).scaleb(-places)
 
 
 def _has_multiple(step: Number, lowest: Number, highest: Number) -> bool:
@@ -427,25 +438,25 @@ def _has_multiple(step: Number, lowest: Number, highest: Number) -> bool:
     return math.ceil(Decimal(str(lowest)) / width) <= math.floor(Decimal(str(highest)) / width)
 
 
-def _list_values(limit: _Limit, allowed: Allowed) -> None:
-    """Add the values that a question lists of a field, each checked against the field."""
-    name, given = limit.name, limit.given
-    is_list = isinstance(given, tuple | list | Mapping) and bool(given)
+def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
+    """Return the values that a question lists of a field, as listed and as the class reads them.
+
+    Raises:
+        ConfigError: they are not a list of values, or the field does not take one of them.
+    """
+    is_list = isinstance(limit.given, tuple | list | Mapping) and bool(limit.given)
     if not is_list or limit.part.get("type") in ("array", "object"):
         raise ConfigError(
-            f"limits of {name} for {limit.player} are {given!r:.60}; give (lowest, highest) of a "
-            "number, or a list of values for a field that holds one"
+            f"limits of {limit.name} for {limit.player} are {limit.given!r:.60}; give (lowest, "
+            "highest) of a number, or a list of values for a field that holds one"
         )
-    values = list(given)
+    values = list(limit.given)
     if not SCALARS.issuperset(map(type, values)):
         values = [plain_value(value) for value in values]
-    allowed.values[name] = _read_values(limit, values)
-    allowed.choices[name] = tuple(values)
-    if isinstance(given, Mapping):
-        allowed.wording[name] = given
+    return tuple(values), _read_values(limit, values)
 
 
-def _read_values(limit: _Limit, values: list[Any]) -> tuple[Any, ...]:
+def _read_values(limit: _Limit, values: Sequence[object]) -> tuple[object, ...]:
     """Return values as the reply's class reads them.
 
     Raises:
@@ -455,52 +466,49 @@ def _read_values(limit: _Limit, values: list[Any]) -> tuple[Any, ...]:
         read = _reader(limit.reply, limit.name)(values)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        raise _foreign(limit, values[int(fault["loc"][0])], fault["msg"]) from None
+        raise limit.foreign(values[int(fault["loc"][0])], fault["msg"]) from None
     if _all_plain_numbers(values) and _all_plain_numbers(read):
         return tuple(read)  # as most are, where a world asks each turn within another grid
-    read = [plain_value(one) for one in read]
-    for value, taken in zip(values, read, strict=True):
-        kind, wanted = _kind(value), _kind(taken)
-        stands_for_it = kind == "text" and wanted not in ("number", "truth value")  # as for a date
+    read = [plain_value(value) for value in read]
+    for value, read_value in zip(values, read, strict=True):
+        kind = _kind(value)
+        wanted = _kind(read_value)
+        # As a text does for a date.
+        stands_for_it = kind == "text" and wanted not in ("number", "truth value")
         if kind != wanted and not stands_for_it:
-            raise _foreign(limit, value, f"a {kind} is not a {wanted}")
-        if not all_finite(taken):
-            raise _foreign(limit, value, "it is not finite")
+            raise limit.foreign(value, f"a {kind} is not a {wanted}")
+        if not all_finite(read_value):
+            raise limit.foreign(value, "it is not finite")
     return tuple(read)
 
 
-def _all_plain_numbers(values: list[Any]) -> bool:
+def _all_plain_numbers(values: Sequence[Any]) -> bool:
     """Return True if all values are finite floats, or all Python's integers."""
-    kinds = set(map(type, values))
-    return kinds == {int} or (kinds == {float} and all(map(math.isfinite, values)))
+    types = set(map(type, values))
+    return types == {int} or (types == {float} and all(map(math.isfinite, values)))
 
 
 @lru_cache(maxsize=1024)
-def _reader(reply: type[Decision], name: str) -> Any:
+def _reader(reply: type[Decision], name: str) -> Callable[[Sequence[object]], list[object]]:
     """Return what reads a list of values of a field."""
     field = reply.model_fields[name]
     return TypeAdapter(list[Annotated[field.annotation, field]]).validate_python  # type: ignore[name-defined]
 
 
-def _foreign(limit: _Limit, value: Any, why: str) -> ConfigError:
-    return ConfigError(
-        f"limits of {limit.name} for {limit.player} allow {value!r:.60}, which {limit.field} does "
-        f"not take: {why}; list values of the field alone"
-    )
-
-
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, bool):
         return "truth value"
     if is_number(value):
         return "number"
-    return "text" if isinstance(value, str) else type(value).__name__
+    if isinstance(value, str):
+        return "text"
+    return type(value).__name__
 
 
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[Number]:
     """Return True if a value is a number: Python's, numpy's, a Decimal or a Fraction."""
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 

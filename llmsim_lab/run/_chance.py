@@ -14,20 +14,13 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from llmsim_lab._util.frozen import thawed
-from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.patterns import text_like
+from llmsim_lab._util.schemas import resolved, schemas_in
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import LABELS
 from llmsim_lab.llm._form import FORMATS
-from llmsim_lab.llm.bounds import (
-    definitions_of,
-    fields_of,
-    json_number,
-    narrowed,
-    own_range,
-    resolved,
-)
+from llmsim_lab.llm.bounds import field_schemas, fields_of, json_number, narrowed, own_range
 from llmsim_lab.run._question import Question
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
@@ -89,13 +82,13 @@ def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
         elif part.get("type") == "string" and not part.keys() & _FORMED:
             text = request.prompt[: part.get("maxLength", _MOST_CHARS)]
             part["const"] = text.ljust(part.get("minLength", 0), "m")
-    reply = _drawn(schema, schema.get("$defs", {}), rng)
+    reply = _drawn(schema, schema, rng)
     return ChatReply(text=json.dumps(reply, default=str))
 
 
 def _drawn_fields(question: Question, rng: Random) -> dict[str, Any]:
     reply, allowed = question.reply, question._allowed
-    fields, known = reply.model_fields, definitions_of(reply)
+    fields, root = reply.model_fields, field_schemas(reply)
     drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
     for name, part in fields_of(reply).items():
         # A contract's reply must have a confidence; others may leave it out.
@@ -106,7 +99,7 @@ def _drawn_fields(question: Question, rng: Random) -> dict[str, Any]:
             continue
         if name in allowed.ranges:
             part = _within(reply, name, *allowed.ranges[name])
-        drawn[name] = _drawn(part, known, rng)
+        drawn[name] = _drawn(part, root, rng)
     return drawn
 
 
@@ -114,19 +107,19 @@ def _drawn_fields(question: Question, rng: Random) -> dict[str, Any]:
 def _within(reply: type[Decision], name: str, lowest: Number, highest: Number) -> Schema:
     """Return the schema of a field of numbers with other bounds."""
     limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
-    return narrowed(fields_of(reply)[name], definitions_of(reply), limits)
+    return narrowed(fields_of(reply)[name], field_schemas(reply), limits)
 
 
-def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 0) -> Any:
+def _drawn(part: Schema, root: Schema, rng: Random, depth: int = 0) -> Any:
     """Return a value of a schema, as JSON has it or as Python does.
 
     Args:
         part: the schema.
-        known: the definitions that it may refer to.
+        root: the whole schema, with the definitions that it may refer to.
         rng: the player's own.
         depth: in how many objects and lists the value lies.
     """
-    part = resolved(part, known)
+    part = resolved(part, root)
     if "const" in part:
         return part["const"]
     if "enum" in part:
@@ -134,9 +127,9 @@ def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 
     if "anyOf" in part:  # of an optional field the first is its type, the second null
         alternatives = part["anyOf"]
         ends = depth > _DEEPEST and {"type": "null"} in alternatives
-        return None if ends else _drawn(alternatives[0], known, rng, depth)
+        return None if ends else _drawn(alternatives[0], root, rng, depth)
     if "oneOf" in part:
-        return _drawn(rng.choice(part["oneOf"]), known, rng, depth)
+        return _drawn(rng.choice(part["oneOf"]), root, rng, depth)
     match part.get("type"):
         case "null":
             return None
@@ -145,47 +138,45 @@ def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 
         case "boolean":
             return rng.random() < 0.5
         case "array":
-            return _drawn_items(part, known, rng, depth + 1)
+            return _drawn_items(part, root, rng, depth + 1)
         case "object":
-            return _drawn_object(part, known, rng, depth + 1)
+            return _drawn_object(part, root, rng, depth + 1)
         case "string" if "contentSchema" in part:
-            return json.dumps(_drawn(part["contentSchema"], known, rng, depth + 1), default=str)
+            return json.dumps(_drawn(part["contentSchema"], root, rng, depth + 1), default=str)
     return _drawn_text(part, rng)
 
 
-def _drawn_object(
-    part: Schema, known: Mapping[str, Schema], rng: Random, depth: int
-) -> dict[str, Any]:
+def _drawn_object(part: Schema, root: Schema, rng: Random, depth: int) -> dict[str, Any]:
     drawn: dict[str, Any] = {}
     for name, inside in part.get("properties", {}).items():
-        drawn[name] = _drawn(inside, known, rng, depth)
+        drawn[name] = _drawn(inside, root, rng, depth)
     if drawn:
         return drawn
     # Of a mapping, the fewest that it may have.
     fewest = part.get("minProperties", 0)
     # Names that are numbers do where they have to be; the schema does not say so.
     names = [str(number) for number in range(1, fewest + 1)]
-    allowed = resolved(part.get("propertyNames", {}), known).get("enum", ())
+    allowed = resolved(part.get("propertyNames", {}), root).get("enum", ())
     if len(allowed) >= fewest:
         names = rng.sample(allowed, fewest)
     values = part.get("additionalProperties")
     if not isinstance(values, Mapping):  # true, where a class says nothing of them
         values = {"type": "string"}
     for name in names:
-        drawn[name] = _drawn(values, known, rng, depth)
+        drawn[name] = _drawn(values, root, rng, depth)
     return drawn
 
 
-def _drawn_items(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int) -> list[Any]:
+def _drawn_items(part: Schema, root: Schema, rng: Random, depth: int) -> list[Any]:
     first = part.get("prefixItems", [])
-    items = [_drawn(one, known, rng, depth) for one in first]
+    items = [_drawn(one, root, rng, depth) for one in first]
     if first and not part.get("items"):
         return items
     fewest = part.get("minItems", 0)
     most = fewest if depth > _DEEPEST else part.get("maxItems", fewest + _MORE)
     others = part.get("items") or {"type": "string"}
     missing = rng.randint(fewest, most) - len(items)
-    return [*items, *(_drawn(others, known, rng, depth) for _ in range(missing))]
+    return [*items, *(_drawn(others, root, rng, depth) for _ in range(missing))]
 
 
 def _drawn_number(part: Schema, rng: Random) -> float:

@@ -11,8 +11,9 @@ from llmsim_lab._util.text import printable
 from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._human import OpenQuestion, schema_words
+from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.llm._scope import caller
+from llmsim_lab.llm.fields import field_words
 from llmsim_lab.run._records import clients_of
 
 _terminal = threading.Lock()
@@ -43,7 +44,7 @@ def _say(text: str) -> None:
 def _field(question: OpenQuestion, name: str) -> Any:
     schema = question.fields[name]
     about = f", {schema['description']}" if "description" in schema else ""
-    offer = f" ({words})" if (words := schema_words(schema)) else ""
+    offer = f" ({words})" if (words := field_words(schema)) else ""
     empty = "" if question.faults({name: None}).get(name) else "; empty for none"
     while True:
         _say(f"{name.replace('_', ' ')}{about}{offer}{empty}:")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from client_kit import GOOD, decide, failure_of
@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._human import OpenQuestion, human_client, typed_value
+from llmsim_lab.llm._human import OpenQuestion, human_client
+from llmsim_lab.llm.fields import typed_value
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest
 
@@ -107,6 +108,25 @@ def test_what_a_list_holds_is_judged_too(typed: str, fault: str | None) -> None:
 
     question = question_of(Gifts.model_json_schema())
     assert question.faults({"gifts": question.value("gifts", typed)}).get("gifts") == fault
+
+
+def test_a_union_with_a_discriminator_is_judged() -> None:
+    class House(BaseModel):
+        kind: Literal["house"]
+        rooms: int
+
+    class Boat(BaseModel):
+        kind: Literal["boat"]
+        sails: int
+
+    class Order(BaseModel):
+        home: House | Boat = Field(discriminator="kind")
+
+    question = question_of(Order.model_json_schema())
+    assert question.faults({"home": {"kind": "house", "rooms": 2}}) == {}
+    assert question.faults({"home": {"kind": "house"}}) == {
+        "home": "'rooms' is a required property"
+    }
 
 
 def test_what_can_be_one_number_only_is_read() -> None:

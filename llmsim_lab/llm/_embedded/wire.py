@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab._util.frozen import thawed
-from llmsim_lab._util.jsontext import schemas_in
+from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatRequest
 

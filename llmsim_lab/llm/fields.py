@@ -1,0 +1,206 @@
+"""A reply's fields as people fill them in: what was typed is read, judged, and asked back."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from llmsim_lab._util.jsontext import JSON, Schema, all_finite
+from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved
+from llmsim_lab._util.text import text_of
+from llmsim_lab.llm._choose import numeric
+from llmsim_lab.llm._form import bounds_words
+
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "yes or no",
+    "string": "a text",
+    "array": "a list, as in JSON",
+    "object": "an object, as in JSON",
+}
+_TYPED = {"boolean", "enum", "integer", "number", "string"}
+"""The kinds of alternatives that can all be typed into one field."""
+_DESCRIBE = ("title", "description", "examples")
+"""What describes a field, and stays where one of its alternatives is taken for it."""
+_AMBIGUOUS = re.compile(r"([+-]?(?!0)\d{1,3})[.,](\d{3})\s*%?")
+"""A number with one separator and three digits behind it."""
+_YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+
+
+def field_of(part: object, root: Schema) -> dict[str, Any]:
+    """Return a field's schema with its references followed, and without the alternative of null.
+
+    Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
+    it is the first. ``optional`` says whether there were alternatives, and null was one.
+
+    Args:
+        part: the field's schema.
+        root: the whole schema.
+    """
+    whole = resolved(part, root)
+    every = alternatives(whole, root)
+    forms = [field_of(form, root) for form in not_null(every)]
+    if not forms:
+        # What a list or an object holds is judged too, and may refer to other schemas.
+        definitions = root.get("$defs")
+        if definitions and whole.get("type") in ("array", "object"):
+            return {**whole, "$defs": definitions}
+        return dict(whole)
+    field = {"optional": len(forms) < len(every), **forms[0]}
+    kinds = {"enum" if "enum" in form else form.get("type") for form in forms}
+    if len(forms) > 1 and kinds <= {"boolean", "enum"}:
+        choices: list[JSON] = []
+        for form in forms:
+            choices += form.get("enum", (True, False))
+        field = {"optional": field["optional"], "enum": choices}
+    elif len(forms) > 1 and kinds <= _TYPED:
+        field = {"optional": field["optional"], "anyOf": forms}
+    for name in _DESCRIBE:
+        if name in whole:
+            field[name] = whole[name]
+    return field
+
+
+def typed_value(typed: str, field: Schema) -> JSON:
+    """Return what was typed as a field takes it: a number, yes or no, JSON, or else the text.
+
+    A number that may be two stays the text, which ``field_fault`` asks back.
+    """
+    for choice in field.get("enum", ()):
+        if text_of(choice) == typed:
+            named: JSON = choice
+            return named
+    readings: list[JSON] = [_YES_AND_NO.get(typed.lower(), typed), typed or None]
+    read = json.loads if typed.startswith(("[", "{")) else _number
+    with suppress(ValueError):
+        readings.insert(0, read(typed))
+    value = next((reading for reading in readings if not field_fault(reading, field)), readings[0])
+    close = _close(value, field)
+    if value in close:
+        return close[close.index(value)]  # as the schema writes it: 1.0 for a typed 1
+    return close[0] if close else value
+
+
+def _number(typed: str) -> float:
+    """Return a typed number, a whole one as an ``int``; raise ValueError if it is not one."""
+    if "_" in typed or _AMBIGUOUS.fullmatch(typed):
+        raise ValueError(f"{typed!r} is not one number")
+    with suppress(ValueError):
+        return int(typed)  # which a float may be too short for, as for a seed
+    value = float(typed.replace(",", ".").removesuffix("%"))
+    return int(value) if value.is_integer() else value
+
+
+def _ambiguity(typed: str, field: Schema) -> str:
+    """Return which numbers a text such as ``1,000`` may be, for a field of numbers; else nothing.
+
+    English writes a thousand so, German one with three decimals; and 1.000 the other way round.
+    """
+    match = _AMBIGUOUS.fullmatch(typed.strip())
+    if match is None or not _takes_numbers(field):
+        return ""
+    whole = int(match[1] + match[2])
+    fraction = text_of(float(f"{match[1]}.{match[2]}"))
+    # With a fourth decimal it is not a thousand.
+    written = f"{fraction}0" if fraction.endswith(match[2]) else fraction
+    return f"is {typed!r}, which may be {whole} or {fraction}; write {whole} or {written}"
+
+
+def ambiguities(
+    value: object, part: object, root: Schema, place: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield the place in an answer of each text that may be two numbers, and which they are.
+
+    Args:
+        value: the answer, or a part of it.
+        part: its schema.
+        root: the whole schema.
+        place: where it is in the answer.
+    """
+    field = field_of(part, root)
+    before = f"{place}." if place else ""
+    if isinstance(value, str):
+        ambiguity = _ambiguity(value, field)
+        if ambiguity:
+            yield place, ambiguity
+    elif isinstance(value, Mapping):
+        fields = field.get("properties", {})
+        any_other = field.get("additionalProperties", {})
+        for name, item in value.items():
+            inner = fields.get(name, any_other)
+            yield from ambiguities(item, inner, root, f"{before}{name}")
+    elif isinstance(value, list):
+        parts = [*field.get("prefixItems", ())]
+        parts += [field.get("items", {})] * len(value)
+        for number, (item, inner) in enumerate(zip(value, parts, strict=False)):
+            yield from ambiguities(item, inner, root, f"{before}{number}")
+
+
+def _takes_numbers(field: Schema) -> bool:
+    """Return True if a field's value may be a number."""
+    if field.get("anyOf"):
+        return any(map(_takes_numbers, field["anyOf"]))
+    return field.get("type") in NUMBERS or any(numeric([one]) for one in field.get("enum", ()))
+
+
+def _close(value: JSON, field: Schema) -> list[JSON]:
+    """Return the choices of a field that a value may mean."""
+    choices: list[JSON] = field.get("enum", [])
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        # 1 is not True.
+        return [choice for choice in choices if choice == value and not numeric([choice])]
+    close: list[JSON] = []
+    for choice in choices:
+        if isinstance(choice, bool) or not isinstance(choice, int | float):
+            continue
+        # Half of the second decimal: rates are shown with two, and typed as they are shown.
+        if math.isclose(value, choice, abs_tol=0.005):
+            close.append(choice)
+    return close
+
+
+@cache
+def _validator_class() -> Any:
+    from jsonschema import Draft202012Validator  # takes long to import
+    from jsonschema.validators import extend
+
+    # pydantic's patterns are not Python's, and 0.3 is a multiple of 0.1 to it: it judges later.
+    later = dict.fromkeys(("pattern", "patternProperties", "multipleOf"), lambda *_: ())
+    return extend(Draft202012Validator, later)  # type: ignore[no-untyped-call]
+
+
+def field_fault(value: JSON, field: Schema) -> str:
+    """Return what is wrong with one field's value; empty where nothing is."""
+    if value is None and field.get("optional"):
+        return ""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "is missing"
+    if _close(value, field):
+        return ""
+    ambiguity = _ambiguity(value, field) if isinstance(value, str) else ""
+    if ambiguity:
+        return ambiguity
+    fault = next(_validator_class()(field).iter_errors(value), None)
+    if isinstance(value, list | dict) and fault:
+        place = ".".join(map(str, fault.path))
+        return f"at {place}: {fault.message}" if place else str(fault.message)
+    if not fault and all_finite(value):
+        return ""
+    shown = text_of(value) if isinstance(value, int | float) else f"{value!r:.40}"
+    return f"is {shown}; it must be {field_words(field)}"
+
+
+def field_words(field: Schema) -> str:
+    """Return what can be answered for a field, as in ``a whole number from 0 to 20``."""
+    if field.get("anyOf"):
+        return " or ".join(map(field_words, field["anyOf"]))
+    if field.get("enum"):
+        return f"one of {', '.join(map(text_of, field['enum']))}"
+    type_words = _TYPES.get(field.get("type", ""), "a value")
+    return f"{type_words} {bounds_words(field)}".rstrip()

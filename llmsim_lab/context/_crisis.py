@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -11,12 +11,25 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import YamlFile, beside
 from llmsim_lab._util.text import brief, clip
-from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
+from llmsim_lab.context._engine import (
+    EngineOutput,
+    engine_output_for,
+    engine_prompt,
+    happenings,
+)
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Scalar
-from llmsim_lab.context._world import ENGINE, OUTSIDE, GameEngine, apply_deterministic_updates
+from llmsim_lab.context._world import (
+    ENGINE,
+    OUTSIDE,
+    GameEngine,
+    UpdateRecord,
+    apply_deterministic_updates,
+    count_made,
+    count_refused,
+)
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import RenderedPrompt
@@ -52,17 +65,23 @@ class CrisisState(State):
 
     def columns(self) -> dict[str, Any]:
         """Return all variables, the agents' as ``agent.variable``, and how much happened."""
-        agents = self.agent_vars.items()
-        own = {f"{agent}.{name}": it for agent, its in agents for name, it in its.items()}
-        counts = {"events": len(self.events), "changes": self.changes, "refused": self.refused}
-        return {**self.global_vars, **own, **counts}
+        columns: dict[str, Any] = dict(self.global_vars)
+        for agent, values in self.agent_vars.items():
+            for name, value in values.items():
+                columns[f"{agent}.{name}"] = value
+        columns["events"] = len(self.events)
+        columns["changes"] = self.changes
+        columns["refused"] = self.refused
+        return columns
 
 
-def _scenario(given: Any, info: ValidationInfo) -> Any:
+def _scenario(source: object, info: ValidationInfo) -> object:
     """Return the scenario that a parameter names: a shipped one, or a file."""
-    if isinstance(given, str) and given.endswith((".yaml", ".yml")):
-        given = beside(Path(given), info)
-    return CrisisScenario.load(given) if isinstance(given, str | Path) else given
+    if isinstance(source, str) and source.endswith((".yaml", ".yml")):
+        source = beside(Path(source), info)
+    if isinstance(source, str | Path):
+        return CrisisScenario.load(source)
+    return source
 
 
 class CrisisSimulation(Run[CrisisState]):
@@ -116,9 +135,12 @@ class CrisisSimulation(Run[CrisisState]):
         self._reply = reply_model(self.scenario.briefing.response_format)
         self._start = self.scenario.engine(self.modules)
         self._judgement = engine_output_for(self._start, max_events=self.max_events)
-        if taken := _TAKEN & self._start.variables.global_vars.keys():
-            what = "has a name that every crisis has for something else"
-            raise ConfigError(f"the variable {min(taken)!r} {what}; rename it")
+        taken = _TAKEN & self._start.variables.global_vars.keys()
+        if taken:
+            raise ConfigError(
+                f"the variable {min(taken)!r} has a name that every crisis has for something else; "
+                "rename it"
+            )
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
@@ -126,50 +148,54 @@ class CrisisSimulation(Run[CrisisState]):
 
     async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
         """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
-        world, number = self.world(state), ask.turn
-        updates = apply_deterministic_updates(self.modules, world, number)
-        known = (*state.events, *state.pending)
-        # The engine reads what agents know already and what is pending; agents only what is new.
-        judged = await ask(
-            "world",
-            self._judgement,
-            lambda _: engine_prompt(
-                self.prompt("crisis_engine"), self.scenario, world, number, state.responses, known
-            ),
-            by=ENGINE,
+        world = self.world(state)
+        updates = apply_deterministic_updates(self.modules, world, ask.turn)
+        judgement = await self._judged(state, world, ask)
+        updates += world.apply_state_updates(judgement.state_updates)
+        events = (*state.pending, *happenings(judgement))
+        after = state.replace(**world.get_current_state(), events=events, pending=())
+        words = await self._answered(after, ask)
+        for line in story_of(events, judgement.reasoning, updates, words):
+            ask.note(text=line)
+        by_engine = [update for update in updates if update.source == ENGINE]
+        ask.note("world", changes=count_made(by_engine), refused=count_refused(by_engine))
+        return after.replace(
+            responses=words,
+            changes=count_made(updates),
+            refused=count_refused(updates),
         )
-        updates += world.apply_state_updates(judged.state_updates)
-        after = state.replace(
-            **world.get_current_state(), events=(*state.pending, *happenings(judged)), pending=()
-        )
+
+    async def _judged(self, state: CrisisState, world: GameEngine, ask: Ask) -> EngineOutput:
+        """Ask the engine what the agents' last words lead to, after the modules' rules."""
+        # It reads what agents know already and what is pending; agents read only what is new.
+        known_events = (*state.events, *state.pending)
+
+        def prompt(_: str) -> RenderedPrompt:
+            return engine_prompt(
+                self.prompt("crisis_engine"),
+                self.scenario,
+                world,
+                ask.turn,
+                state.responses,
+                known_events,
+            )
+
+        return await ask("world", self._judgement, prompt, by=ENGINE)
+
+    async def _answered(self, state: CrisisState, ask: Ask) -> dict[str, str]:
+        """Ask the agents; return what each says in public, empty where it says nothing."""
         replies = await ask.each(
             [agent for agent in state.agent_vars if agent not in state.muted],
             self._reply,
-            lambda agent: self._read_by(agent, after, number),
+            lambda agent: self._read_by(agent, state, ask.turn),
             tag="agent",
             fallback=lambda _: self._reply.saying(""),
         )
         # Everyone has an entry, so that the others read of a muted agent that it said nothing.
-        said = dict.fromkeys(state.agent_vars, "") | {
-            agent: reply.public for agent, reply in replies.items()
-        }
-        made = [it for it in updates if it.status != "failed" and it.after != it.before]
-        refused = [it for it in updates if it.status == "failed"]
-        ask.note(
-            "world",
-            changes=sum(it.source == ENGINE for it in made),
-            refused=sum(it.source == ENGINE for it in refused),
-        )
-        story = [f"event: {clip(it.description, 200)}" for it in after.events]
-        story += [f"engine: {clip(judged.reasoning, 300)}"] if judged.reasoning else []
-        story += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in made]
-        story += [
-            f"{it.column}: {brief(it.asked)} REFUSED: {it.reason} ({it.source})" for it in refused
-        ]
-        story += [f"{agent}: {clip(it, 300) or '(said nothing)'}" for agent, it in said.items()]
-        for line in story:
-            ask.note(text=line)
-        return after.replace(responses=said, changes=len(made), refused=len(refused))
+        words = dict.fromkeys(state.agent_vars, "")
+        for agent, reply in replies.items():
+            words[agent] = reply.public
+        return words
 
     def rule(self, question: Question) -> Any:
         """Return what needs no model: no change, or the course kept."""
@@ -191,19 +217,22 @@ class CrisisSimulation(Run[CrisisState]):
         Raises:
             ConfigError: there is no such variable or agent, or a value is impossible.
         """
-        left, world = dict(values), self.world(state)
-        pending, told = [*state.pending], left.pop("events", ())
-        for item in told if isinstance(told, list | tuple) else [told]:
-            words = item if isinstance(item, Mapping) else {"description": item}
-            pending.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **words}))
-        muted = known_names("agent", left.pop("muted", state.muted), state.agent_vars)
-        for name, value in left.items():
-            agent, dot, own = name.rpartition(".")  # an agent's name may have a dot
-            record = world.change(agent if dot else None, own, value, OUTSIDE)
+        variables = dict(values)
+        events = variables.pop("events", ())
+        if not isinstance(events, list | tuple):
+            events = [events]
+        pending = [*state.pending, *map(_from_outside, events)]
+        muted = known_names("agent", variables.pop("muted", state.muted), state.agent_vars)
+        world = self.world(state)
+        for name, value in variables.items():
+            agent, dot, variable = name.rpartition(".")  # an agent's name may have a dot
+            record = world.change(agent if dot else None, variable, value, OUTSIDE)
             # For a model an impossible value is a record; a person can correct it.
-            if record.status == "failed":
-                also = "" if dot or name in state.global_vars else "; and events, muted"
-                raise ConfigError(f"{name} = {value!r}: {record.reason}{also}")
+            if record.status == "ok":
+                continue
+            if not dot and name not in state.global_vars:
+                raise ConfigError(f"{name} = {value!r}: {record.reason}; and events, muted")
+            raise ConfigError(f"{name} = {value!r}: {record.reason}")
         return state.replace(**world.get_current_state(), pending=tuple(pending), muted=muted)
 
     def world(self, state: CrisisState) -> GameEngine:
@@ -217,14 +246,19 @@ class CrisisSimulation(Run[CrisisState]):
             raise ConfigError(
                 f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
             )
-        now = state.global_vars, state.agent_vars, self.modules
-        return GameEngine(*now, variables=self.scenario.variables, closed=True)
+        return GameEngine(
+            state.global_vars,
+            state.agent_vars,
+            self.modules,
+            variables=self.scenario.variables,
+            closed=True,
+        )
 
     @classmethod
     def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
         """Return the parameters that a file holds; a scenario's file is one, to be run as it is."""
-        own = file.values if "scenario" in file.values else {"scenario": file.path}
-        return {"name": file.path.stem, **own}
+        parameters = file.values if "scenario" in file.values else {"scenario": file.path}
+        return {"name": file.path.stem, **parameters}
 
     # --- views -------------------------------------------------------------------------------
 
@@ -234,15 +268,59 @@ class CrisisSimulation(Run[CrisisState]):
         What it read in turns that were played is in ``calls``.
         """
         [agent] = known_names("agent", agent, self.scenario.agents)
-        now = self.state
-        return self._read_by(agent, now.replace(events=now.pending), self.turn_number + 1)
+        state = self.state.replace(events=self.state.pending)
+        return self._read_by(agent, state, self.turn_number + 1)
 
     def _read_by(self, agent: str, state: CrisisState, number: int) -> RenderedPrompt:
-        own, world, said = state.agent_vars[agent], state.global_vars, state.responses
-        events = [item.model_dump() for item in state.events]
-        return self._builder.build_prompt(agent, number, own, world, said, events)
+        return self._builder.build_prompt(
+            agent,
+            number,
+            state.agent_vars[agent],
+            state.global_vars,
+            state.responses,
+            [event.model_dump() for event in state.events],
+        )
 
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
         return {**super().code_digests, **{module.name: module.digest for module in self.modules}}
+
+
+def _from_outside(event: object) -> Happening:
+    """Return an event that is set from outside: its description, or its fields."""
+    fields = event if isinstance(event, Mapping) else {"description": event}
+    return Happening(**{"type": OUTSIDE, "source": OUTSIDE, **fields})
+
+
+# --- a turn's story ------------------------------------------------------------------------------
+
+
+def story_of(
+    events: Iterable[Happening],
+    reasoning: str,
+    updates: Iterable[UpdateRecord],
+    words: Mapping[str, str],
+) -> list[str]:
+    """Return a turn as lines: what happened, the engine's reasons, the changes, the agents' words.
+
+    Args:
+        events: what the agents read had happened.
+        reasoning: the engine's.
+        updates: the changes that were asked for.
+        words: what each agent said in public.
+    """
+    lines = [f"event: {clip(event.description, 200)}" for event in events]
+    if reasoning:
+        lines.append(f"engine: {clip(reasoning, 300)}")
+    refused = []
+    for update in updates:
+        if update.is_refused:
+            refused.append(
+                f"{update.column}: {brief(update.asked)} REFUSED: {update.reason} ({update.source})"
+            )
+        elif update.is_made:
+            lines.append(f"{update.column}: {update.before} -> {update.after} ({update.source})")
+    lines += refused
+    lines += [f"{agent}: {clip(text, 300) or '(said nothing)'}" for agent, text in words.items()]
+    return lines

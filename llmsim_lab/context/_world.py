@@ -8,7 +8,7 @@ value is moved into its bounds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from llmsim_lab._util.text import among, brief, log_event
@@ -52,6 +52,26 @@ class UpdateRecord(NamedTuple):
     def column(self) -> str:
         """The variable as a frame names it: an agent's as ``agent.variable``."""
         return f"{self.agent}.{self.variable}" if self.agent else self.variable
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the change was impossible."""
+        return self.status == "failed"
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the variable has another value now."""
+        return not self.is_refused and self.after != self.before
+
+
+def count_made(updates: Iterable[UpdateRecord]) -> int:
+    """Return how many changes gave a variable another value."""
+    return sum(update.is_made for update in updates)
+
+
+def count_refused(updates: Iterable[UpdateRecord]) -> int:
+    """Return how many changes were impossible."""
+    return sum(update.is_refused for update in updates)
 
 
 class GameEngine:

@@ -19,7 +19,14 @@ from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
 from llmsim_lab.statechart._config import Chart, FeedConfig, Population, PostConfig, SeedPosts
 from llmsim_lab.statechart._reasoner import MoveQuestion, move_prompt, next_state_type
 from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
-from llmsim_lab.statechart._turn import circulate, make_moves, next_state, plan_turn, triggers_in
+from llmsim_lab.statechart._turn import (
+    NewPost,
+    circulate,
+    make_moves,
+    next_state,
+    plan_turn,
+    triggers_in,
+)
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
 
 if TYPE_CHECKING:
@@ -88,44 +95,65 @@ class SocialSimulation(Run[SocialState]):
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
-        due, seen = plan_turn(
-            state, self.config.population, chart=self.statechart, feed=self.feed, seed=self.seed
+        plan = plan_turn(
+            state,
+            self.config.population,
+            chart=self.statechart,
+            feed=self.feed,
+            seed=self.seed,
         )
-        moves = {name: move for name, move in due.items() if len(move.options) > 1}
+        chosen = await self._chosen(plan.ambiguous, ask)
+        made = make_moves(plan.moves, chosen, state.next_post, self.seed)
+        posts = await self._written(made.new_posts, ask)
+        return next_state(state, plan, made, posts, self.feed)
 
-        def question(name: str) -> RenderedPrompt:
-            options, prompt = self._ordered(moves[name]), self.prompt("social_reasoner")
-            return move_prompt(moves[name], options, prompt, self.config.rationale)
+    async def _chosen(self, moves: Mapping[str, MoveQuestion], ask: Ask) -> dict[str, AgentState]:
+        """Ask users whose moves have several options where they go, all at once."""
 
-        choices = await ask.each(
+        def prompt(name: str) -> RenderedPrompt:
+            move = moves[name]
+            return move_prompt(
+                move,
+                self._ordered(move),
+                self.prompt("social_reasoner"),
+                self.config.rationale,
+            )
+
+        replies = await ask.each(
             moves,
             self._reply,
-            question,
+            prompt,
             tag="reasoner",
-            limits=lambda name: {"next_state": [it.value for it in self._ordered(moves[name])]},
+            limits=lambda name: {"next_state": [str(it) for it in self._ordered(moves[name])]},
             fallback=lambda name: self._reply(
                 rationale="no valid answer", next_state=moves[name].options[0]
             ),
             move=moves.get,
         )
-        chosen = {name: AgentState(choice.next_state) for name, choice in choices.items()}
-        made, likes, written = make_moves(due, chosen, state.next_post, self.seed)
+        chosen = {name: AgentState(reply.next_state) for name, reply in replies.items()}
         for name, target in chosen.items():
             ask.note(name, component="reasoner", moved_to=target.value)
-        drafts = {draft[0].name: draft for draft in written}
-        texts = await ask.each(
-            [name for name, (_, post, _) in drafts.items() if post.kind != "reshare"],
+        return chosen
+
+    async def _written(self, new_posts: Sequence[NewPost], ask: Ask) -> list[Post]:
+        """Ask the authors of posts for their words; return the posts with their texts."""
+        by_author = {new.author.name: new for new in new_posts}
+        replies = await ask.each(
+            # A reshare has the text of another post.
+            [name for name, new in by_author.items() if new.post.kind != "reshare"],
             Draft,
-            lambda name: post_prompt(*drafts[name], self.prompt("social_post")),
+            lambda name: post_prompt(*by_author[name], self.prompt("social_post")),
             tag="writer",
-            fallback=lambda name: phrase(drafts[name][1], seed=players_seed(self.config)),
-            post=lambda name: drafts[name][1],
+            fallback=lambda name: phrase(by_author[name].post, seed=players_seed(self.config)),
+            post=lambda name: by_author[name].post,
         )
-        posts = [  # a reshare has the text of another
-            replace(post, text=texts[name].text) if name in texts else post
-            for name, (_, post, _) in drafts.items()
-        ]
-        return next_state(state, seen, made, likes, posts, self.feed)
+        posts = []
+        for name, new in by_author.items():
+            post = new.post
+            if name in replies:
+                post = replace(post, text=replies[name].text)
+            posts.append(post)
+        return posts
 
     def rule(self, question: Question) -> Any:
         """Return a draw by how well the post fits the user's interests; for writers a phrase."""

@@ -32,10 +32,6 @@ class UserState(NamedTuple):
     banned: bool = False
 
 
-RECEIVED = ("like", "reply", "reshare")
-"""How a post may be received; a ``FeedEntry`` has a number of each, in this order."""
-
-
 class FeedEntry(NamedTuple):
     """A post in circulation and how it was received so far."""
 
@@ -47,7 +43,7 @@ class FeedEntry(NamedTuple):
     @property
     def engagement(self) -> int:
         """Likes, replies and reshares together."""
-        return sum(self[1:])
+        return self.likes + self.replies + self.reshares
 
 
 class Like(NamedTuple):

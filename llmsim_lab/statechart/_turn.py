@@ -10,18 +10,65 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
 from llmsim_lab.statechart._reasoner import MoveQuestion, draw
-from llmsim_lab.statechart._state import RECEIVED, FeedEntry, Like, Move, SocialState
+from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
 
-Draft = tuple[SocialAgent, Post, Post | None]
-"""Author and post, without its text but for a reshare, and the post that it is about."""
+_UNOCCUPIED = (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
+"""States in which nothing is being looked at or answered."""
+
+
+class TurnPlan(NamedTuple):
+    """What may happen in a turn.
+
+    Attributes:
+        moves: what each user may do, of those who may do anything.
+        seen: the ``content`` of the post that each user saw, of those who saw one.
+    """
+
+    moves: dict[str, MoveQuestion]
+    seen: dict[str, int]
+
+    @property
+    def ambiguous(self) -> dict[str, MoveQuestion]:
+        """The moves that have several options, by user."""
+        return {name: move for name, move in self.moves.items() if len(move.options) > 1}
+
+
+class NewPost(NamedTuple):
+    """A post that a move publishes.
+
+    Attributes:
+        author: who writes or reshares it.
+        post: the post; only a reshare has its text already.
+        about: the post that it answers, or that led to it.
+    """
+
+    author: SocialAgent
+    post: Post
+    about: Post | None
+
+
+class MovesMade(NamedTuple):
+    """What the users of a turn did.
+
+    Attributes:
+        moves: in the users' order.
+        likes: who likes what.
+        new_posts: what is published, without the texts that are still to be written.
+    """
+
+    moves: list[Move]
+    likes: list[Like]
+    new_posts: list[NewPost]
 
 
 def next_posts(
@@ -41,30 +88,51 @@ def next_posts(
     """
     if not state.feed:
         return [None] * len(state.people)
-    # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
-    # has no column; a post may name one twice.
-    topics = sorted({topic for profile in profiles for topic in profile.interests})
-    interests = np.array([[topic in it.interests for topic in topics] for it in profiles], float)
-    about = np.array([[it.post.topics.count(topic) for topic in topics] for it in state.feed])
-    match = interests @ about.T / [max(len(it.post.topics), 1) for it in state.feed]
+    match = _interest_matches(profiles, state.feed)
     # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise). Of
     # all users, also those who do not scroll: who else scrolls must not move the draws.
     draws = np.random.default_rng([seed, state.at]).gumbel(size=match.shape)
     general = np.array(_appeal(state.feed, config, state.at))
     scores = config.interest * match + general + config.noise * draws
+    _hide(scores, state)
+    posts: list[Post | None] = []
+    for row, place in enumerate(scores.argmax(axis=1)):
+        # Where all are hidden, argmax names the first.
+        is_hidden = scores[row, place] == -np.inf
+        posts.append(None if is_hidden else state.feed[place].post)
+    return posts
+
+
+def _interest_matches(
+    profiles: Sequence[ProfileConfig], feed: Sequence[FeedEntry]
+) -> npt.NDArray[np.float64]:
+    """Return the share of each post's topics that interest each user: a row a user."""
+    # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
+    # has no column; a post may name one twice.
+    topics = sorted({topic for profile in profiles for topic in profile.interests})
+    interests = np.zeros((len(profiles), len(topics)))
+    for row, profile in enumerate(profiles):
+        interests[row] = [topic in profile.interests for topic in topics]
+    about = np.zeros((len(feed), len(topics)))
+    for row, entry in enumerate(feed):
+        about[row] = [entry.post.topics.count(topic) for topic in topics]
+    topic_counts = [max(len(entry.post.topics), 1) for entry in feed]
+    matches: npt.NDArray[np.float64] = interests @ about.T / topic_counts
+    return matches
+
+
+def _hide(scores: npt.NDArray[np.float64], state: SocialState) -> None:
+    """Give the posts that a user does not see the score minus infinity."""
     places: dict[int, list[int]] = {}
     for place, entry in enumerate(state.feed):
         places.setdefault(entry.post.content, []).append(place)
     for row, person in enumerate(state.people):
-        hidden = [place for content in person.seen for place in places.get(content, ())]
+        hidden: list[int] = []
+        for content in person.seen:
+            hidden += places.get(content, ())
         scores[row, hidden] = -np.inf
     banned = {person.name for person in state.people if person.banned}
     scores[:, [entry.post.author in banned for entry in state.feed]] = -np.inf
-    # Where all are hidden, argmax names the first.
-    return [
-        None if scores[row, place] == -np.inf else state.feed[place].post
-        for row, place in enumerate(scores.argmax(axis=1))
-    ]
 
 
 def circulate(
@@ -79,7 +147,8 @@ def circulate(
         config: how long posts circulate, and how many; those of least recency and popularity leave
             first.
     """
-    young = [*(entry for entry in feed if number - entry.post.turn < config.max_age), *new]
+    young = [entry for entry in feed if number - entry.post.turn < config.max_age]
+    young += new
     if len(young) <= config.max_posts:
         return tuple(young)
     appeal = _appeal(young, config, number)
@@ -91,11 +160,12 @@ def circulate(
 
 def _appeal(feed: Sequence[FeedEntry], config: FeedConfig, number: int) -> list[float]:
     """Return the part of each post's score that is the same for all users, without the draw."""
+    largest = max(entry.engagement for entry in feed)
     # At least log 2, one like: where no post has any, nothing is divided by zero.
-    most = max(math.log1p(max(entry.engagement for entry in feed)), math.log(2.0))
+    scale = max(math.log1p(largest), math.log(2.0))
     return [
         config.recency * 0.5 ** ((number - entry.post.turn) / config.half_life)
-        + config.popularity * math.log1p(entry.engagement) / most
+        + config.popularity * math.log1p(entry.engagement) / scale
         for entry in feed
     ]
 
@@ -110,13 +180,17 @@ _PUBLISHED: dict[AgentState, PostKind] = {
 
 def triggers_in(state: AgentState) -> tuple[str, ...]:
     """Return the triggers that a turn may fire for a user in a state."""
-    own = {
-        AgentState.IDLE: ("opens_app",),
-        AgentState.SCROLLING: ("sees_post", "feed_empty"),
-        AgentState.EVALUATING: ("decides",),
-        AgentState.RESTING: (),
-    }
-    return (*own.get(state, ("finishes",)), TIMEOUT)
+    match state:
+        case AgentState.IDLE:
+            return ("opens_app", TIMEOUT)
+        case AgentState.SCROLLING:
+            return ("sees_post", "feed_empty", TIMEOUT)
+        case AgentState.EVALUATING:
+            return ("decides", TIMEOUT)
+        case AgentState.RESTING:
+            return (TIMEOUT,)
+        case _:
+            return ("finishes", TIMEOUT)
 
 
 def plan_turn(
@@ -126,8 +200,8 @@ def plan_turn(
     chart: Statechart,
     feed: FeedConfig,
     seed: int,
-) -> tuple[dict[str, MoveQuestion], dict[str, int]]:
-    """Return what may happen in the next turn: moves, and the ``content`` of posts seen, by user.
+) -> TurnPlan:
+    """Return what may happen in the next turn.
 
     Args:
         state: the network as the turn before left it.
@@ -136,46 +210,62 @@ def plan_turn(
         feed: how what they see is chosen.
         seed: of that, and of who opens the app.
     """
-    moves: dict[str, MoveQuestion] = {}
-    seen: dict[str, int] = {}
-    number, posts = state.at + 1, state.at_hand
+    number = state.at + 1
+    plan = TurnPlan({}, {})
+    posts = state.at_hand
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
     luck = np.random.default_rng([seed, number, 1]).random(len(profiles))
+    visible = next_posts(state, profiles, feed, seed=seed)
     for profile, person, chance, next_post in zip(
-        profiles, state.people, luck, next_posts(state, profiles, feed, seed=seed), strict=True
+        profiles, state.people, luck, visible, strict=True
     ):
         if person.banned:
             continue
-        here, ticks, about = person.state, person.ticks + 1, None
+        ticks = person.ticks + 1
         # Iterated: of the model itself ``dict`` would look for keys, slowly and in vain.
-        agent = SocialAgent(**dict(iter(profile)), state=here, ticks_in_state=ticks)
-        late = ticks >= chart.timeouts.get(here, profile.timeout_threshold)
-        # Time is up, but an agent whose guard for the timeout is False continues as usual.
-        if late and chart.valid_targets(here, TIMEOUT, agent=agent):
+        agent = SocialAgent(**dict(iter(profile)), state=person.state, ticks_in_state=ticks)
+        stays_away = person.state is AgentState.RESTING or (
+            person.state is AgentState.IDLE and chance >= profile.activity
+        )
+        about = None
+        if _is_time_up(agent, chart):
             trigger = TIMEOUT
-        elif here is AgentState.SCROLLING:
+        elif person.state is AgentState.SCROLLING and next_post is not None:
+            trigger = "sees_post"
             about = next_post
-            if about is not None:
-                seen[profile.name] = about.content
-            trigger = "feed_empty" if about is None else "sees_post"
-        elif here is AgentState.RESTING or (here is AgentState.IDLE and chance >= profile.activity):
+            plan.seen[profile.name] = next_post.content
+        elif person.state is AgentState.SCROLLING:
+            trigger = "feed_empty"
+        elif stays_away:
             continue
         else:
-            trigger = triggers_in(here)[0]
+            trigger = triggers_in(person.state)[0]
             # It may have left circulation since; ``at_hand`` has it all the same.
             about = posts.get(person.post or 0)
         # With the guards, so that a model never chooses what they would then not allow.
-        options = chart.valid_targets(here, trigger, agent=agent, context=about)
+        options = chart.valid_targets(person.state, trigger, agent=agent, context=about)
         if options:
-            moves[profile.name] = MoveQuestion(agent, here, trigger, options, about, number)
-    return moves, seen
+            plan.moves[profile.name] = MoveQuestion(
+                agent, person.state, trigger, options, about, number
+            )
+    return plan
+
+
+def _is_time_up(agent: SocialAgent, chart: Statechart) -> bool:
+    """Return True if an agent has been in its state too long and the chart lets it leave.
+
+    An agent whose guard for the timeout is False continues as usual.
+    """
+    if agent.ticks_in_state < chart.timeouts.get(agent.state, agent.timeout_threshold):
+        return False
+    return bool(chart.valid_targets(agent.state, TIMEOUT, agent=agent))
 
 
 def make_moves(
     moves: Mapping[str, MoveQuestion], chosen: Mapping[str, AgentState], next_post: int, seed: int
-) -> tuple[list[Move], list[Like], list[Draft]]:
-    """Return the moves that are made, who likes what, and what is written.
+) -> MovesMade:
+    """Return the moves that are made, who likes what, and what is published.
 
     Args:
         moves: what each user may do.
@@ -183,96 +273,154 @@ def make_moves(
         next_post: the id that the first new post gets.
         seed: of what new posts are about.
     """
-    made: list[Move] = []
-    likes: list[Like] = []
-    drafts: list[Draft] = []
+    made = MovesMade([], [], [])
     for name, move in moves.items():
-        post, target = move.context, chosen.get(name, move.options[0])
-        alone: DecidedBy = "timeout" if move.trigger == TIMEOUT else "chart"
-        by: DecidedBy = "reasoner" if name in chosen else alone
-        about = None if post is None else post.id
-        made.append(Move(name, move.trigger, move.current_state, target, by, about))
-        draft = _post_made(move, target, next_post + len(drafts), seed)
-        if draft is not None:
-            drafts.append((move.agent, draft, post))
-        elif target is AgentState.ENGAGING_LIKE and post is not None:
-            likes.append(Like(name, post.id))
-    return made, likes, drafts
+        about = move.context
+        target = chosen.get(name, move.options[0])
+        decided_by: DecidedBy = "chart"
+        if name in chosen:
+            decided_by = "reasoner"
+        elif move.trigger == TIMEOUT:
+            decided_by = "timeout"
+        made.moves.append(
+            Move(
+                name,
+                move.trigger,
+                move.current_state,
+                target,
+                decided_by,
+                None if about is None else about.id,
+            )
+        )
+        post = _published(move, target, next_post + len(made.new_posts), seed)
+        if post is not None:
+            made.new_posts.append(NewPost(move.agent, post, about))
+        elif target is AgentState.ENGAGING_LIKE and about is not None:
+            made.likes.append(Like(name, about.id))
+    return made
 
 
-def _post_made(move: MoveQuestion, target: AgentState, number: int, seed: int) -> Post | None:
+def _published(move: MoveQuestion, target: AgentState, number: int, seed: int) -> Post | None:
     """Return the post that a move publishes; only a reshare has its text already."""
-    agent, about, turn = move.agent, move.context, move.turn or 0
-    own: dict[str, Any] = {"id": number, "author": agent.name, "turn": turn}
+    agent = move.agent
+    about = move.context
+    turn = move.turn or 0
     if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
-        place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
-        topics = about.topics if about else (agent.interests[place],)
+        topics = about.topics if about else (_drawn_topic(agent, turn, seed),)
         # A post of its own even where another one led to it: it is the root of its own cascade.
-        return Post(**own, text="", topics=topics, root=number)
+        return Post(id=number, author=agent.name, text="", topics=topics, turn=turn, root=number)
     kind = _PUBLISHED.get(target)
     if kind is None or about is None:
         return None
-    own |= {"kind": kind, "topics": about.topics, "parent": about.id}
-    own["root"] = about.id if about.root is None else about.root
-    # Resharing a reshare reshares the original text, in the same cascade.
-    copied = {"text": about.text, "copy_of": about.content} if kind == "reshare" else {"text": ""}
-    return Post(**own, **copied)
+    post = Post(
+        id=number,
+        author=agent.name,
+        text="",
+        topics=about.topics,
+        turn=turn,
+        kind=kind,
+        parent=about.id,
+        root=about.id if about.root is None else about.root,
+    )
+    if kind == "reshare":
+        # Resharing a reshare reshares the original text, in the same cascade.
+        return replace(post, text=about.text, copy_of=about.content)
+    return post
+
+
+def _drawn_topic(agent: SocialAgent, turn: int, seed: int) -> str:
+    place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
+    return agent.interests[place]
 
 
 def next_state(
-    state: SocialState,
-    seen: Mapping[str, int],
-    moves: Sequence[Move],
-    likes: Sequence[Like],
-    posts: Sequence[Post],
-    config: FeedConfig,
+    state: SocialState, plan: TurnPlan, made: MovesMade, posts: Sequence[Post], config: FeedConfig
 ) -> SocialState:
     """Return the network after a turn.
 
     Args:
         state: before it.
-        seen: the ``content`` of the posts seen in it, by user.
-        moves: what users did.
-        likes: who liked what.
-        posts: those made, with their texts.
+        plan: what was seen in it.
+        made: what users did.
+        posts: those that were published, with their texts.
         config: how long posts circulate.
     """
-    number, at_hand = state.at + 1, state.at_hand
-    counts = Counter[tuple[int | None, str]]((like.post, "like") for like in likes)
-    counts.update((post.parent, post.kind) for post in posts)
-    received = [
-        FeedEntry(
-            post, *(n + counts[post.id, how] for n, how in zip(before, RECEIVED, strict=True))
-        )
-        for post, *before in state.feed
-    ]
-    feed = circulate(received, [FeedEntry(post) for post in posts], number=number, config=config)
-    # Authors have seen what they wrote or reshared.
-    saw = {name: [content] for name, content in seen.items()}
-    for post in posts:
-        saw.setdefault(post.author, []).append(post.content)
-    # Only of what circulates, else a state would grow with the run.
-    known, made = {entry.post.content for entry in feed}, {move.agent: move for move in moves}
-    people = []
-    for person in state.people:
-        contents = dict.fromkeys((*person.seen, *saw.get(person.name, ())))
-        change: dict[str, Any] = {"seen": tuple(one for one in contents if one in known)}
-        if move := made.get(person.name):
-            # In these states nothing is being looked at or answered.
-            free = move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
-            change |= {"state": move.target, "ticks": 0, "post": None if free else move.post}
-        elif not person.banned:
-            change["ticks"] = person.ticks + 1
-        people.append(person._replace(**change))
+    number = state.at + 1
+    feed = circulate(
+        _received(state.feed, made.likes, posts),
+        [FeedEntry(post) for post in posts],
+        number=number,
+        config=config,
+    )
+    people = _people_after(state.people, plan.seen, made.moves, posts, feed)
     # What a user is looking at is kept after it has left circulation, to be replied to.
-    held = {it.post for it in people if it.post is not None} - {it.post.id for it in feed}
+    looked_at = {person.post for person in people if person.post is not None}
+    kept = looked_at - {entry.post.id for entry in feed}
+    at_hand = state.at_hand
     return SocialState(
         at=number,
-        people=tuple(people),
+        people=people,
         feed=feed,
         new_posts=tuple(posts),
-        kept=tuple(at_hand[post] for post in sorted(held)),
+        kept=tuple(at_hand[post] for post in sorted(kept)),
         next_post=state.next_post + len(posts),
-        moves=tuple(moves),
-        likes=tuple(likes),
+        moves=tuple(made.moves),
+        likes=tuple(made.likes),
     )
+
+
+def _received(
+    feed: Sequence[FeedEntry], likes: Sequence[Like], posts: Sequence[Post]
+) -> list[FeedEntry]:
+    """Return posts with what they were given in a turn: likes, replies, reshares."""
+    liked = Counter(like.post for like in likes)
+    answered = Counter((post.parent, post.kind) for post in posts)
+    return [
+        FeedEntry(
+            entry.post,
+            likes=entry.likes + liked[entry.post.id],
+            replies=entry.replies + answered[entry.post.id, "reply"],
+            reshares=entry.reshares + answered[entry.post.id, "reshare"],
+        )
+        for entry in feed
+    ]
+
+
+def _people_after(
+    people: Sequence[UserState],
+    seen: Mapping[str, int],
+    moves: Sequence[Move],
+    posts: Sequence[Post],
+    feed: Sequence[FeedEntry],
+) -> tuple[UserState, ...]:
+    """Return the users after a turn: what each is doing, for how long, and has seen."""
+    newly_seen = {name: [content] for name, content in seen.items()}
+    # Authors have seen what they wrote or reshared.
+    for post in posts:
+        newly_seen.setdefault(post.author, []).append(post.content)
+    # Only of what circulates, else a state would grow with the run.
+    circulating = {entry.post.content for entry in feed}
+    move_of = {move.agent: move for move in moves}
+    after = []
+    for person in people:
+        contents = dict.fromkeys((*person.seen, *newly_seen.get(person.name, ())))
+        move = move_of.get(person.name)
+        if move is not None:
+            state = move.target
+            ticks = 0
+            about = None if move.target in _UNOCCUPIED else move.post
+        else:
+            state = person.state
+            ticks = person.ticks if person.banned else person.ticks + 1
+            about = person.post
+        after.append(
+            UserState(
+                person.name,
+                state,
+                ticks,
+                about,
+                tuple(content for content in contents if content in circulating),
+                person.banned,
+            )
+        )
+    return tuple(after)

@@ -31,6 +31,8 @@ class StudyFile(Settings):
         model: of arms that name none, as ``connect`` takes it.
         tape: the folder of its runs, relative to the file; beside it and called like it if not
             given.
+        registration: the file of what it claims, relative to this one: written when the study is
+            first run, and read from then on.
     """
 
     gone: ClassVar[Mapping[str, str]] = {
@@ -46,6 +48,7 @@ class StudyFile(Settings):
     outcome: str | list[str] | dict[str, str] | None = None
     model: str | None = None
     tape: str | None = None
+    registration: str | None = None
 
 
 def study(
@@ -89,6 +92,10 @@ def study(
             made = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
         raise _located(error, described, source) from error
+    plan = file.parent / described.registration if described.registration else None
+    # A report of a study that was never registered says so, and registers nothing.
+    if plan is not None and (action == "run" or plan.exists()):
+        say(made.register(plan))
     if action == "report":
         target = out or folder.with_name(f"{folder.name}.html")
         open_folder(target.parent)

@@ -18,6 +18,7 @@ from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
+from llmsim_lab.study._effects import Effects
 
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
@@ -42,6 +43,7 @@ def report_html(study: Any) -> str:
     models = sorted({str(it.manifest["model"]["name"]) for it in infos if it.manifest["model"]})
     sections = {
         "Effects": _effects(study),
+        "Registration": _registration(study),
         "Charts": _charts(study),
         "Design": _design(study, begun),
         "What failed": _failures(study),
@@ -66,6 +68,16 @@ def _effects(study: Any) -> Iterator[Markup]:
     if len(study.arms) < 2 or not study.counts["done"]:
         yield safe("Nothing is compared: it takes two arms, and runs that are done.")
         return
+    claimed = set[tuple[str, str]]()
+    if study.registration is not None:
+        try:
+            registered = study.registered_effects()
+        except LabError as error:  # an arm or an outcome is not in the study any more
+            yield safe(f"Not known, what was registered: {error}. ", limit=2_000)
+        else:
+            registered.label = f"registered: {study.registration.claims.family}"
+            claimed = {(it.contrast, it.outcome) for it in registered}
+            yield Markup(registered._repr_html_())
     formulas = {"main effects": f"~ {' + '.join(study.factors)}"} if len(study.factors) > 1 else {}
     for what, formula in {**formulas, f"each arm minus {study.reference}": None}.items():
         try:
@@ -73,8 +85,23 @@ def _effects(study: Any) -> Iterator[Markup]:
         except LabError as error:  # of a user's function
             yield safe(f"Not known, {what}: {error}. ", limit=2_000)
         else:
-            found.label = "; ".join(filter(None, [what, found.label]))
-            yield Markup(found._repr_html_())
+            label = "; ".join(filter(None, [what, found.label]))
+            if study.registration is not None:
+                found = Effects(it for it in found if (it.contrast, it.outcome) not in claimed)
+                label = f"not registered: {label}"
+            found.label = label
+            if found or study.registration is None:
+                yield Markup(found._repr_html_())
+
+
+def _registration(study: Any) -> Iterator[Markup]:
+    """Yield what was written down before the study was played, and what was kept of it."""
+    if study.registration is None:
+        yield safe("The study was not registered; study.register('plan.json') does so.")
+        return
+    yield safe(study.registration)
+    rows = [(it.name, it.registered, it.played, it.status) for it in study.registered_parts()]
+    yield table(("part", "registered", "played", ""), rows)
 
 
 def _charts(study: Any) -> Iterator[Markup]:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import logging
 import math
+import re
 import shutil
 import tempfile
 import time
@@ -21,6 +22,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -28,10 +30,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import as_whole_number, plain_numbers, real_number, whole_number
+from llmsim_lab._util.checks import (
+    as_whole_number,
+    known_names,
+    plain_numbers,
+    real_number,
+    whole_number,
+)
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.jsontext import dumps, plain
+from llmsim_lab._util.jsontext import as_mapping, dumps, plain
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, counted, duration, error_text, log_event, roughly
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
@@ -42,8 +50,8 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.run._records import config_of, llm_config_of
-from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
+from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
+from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
 from llmsim_lab.run.recorded import about, recorded_run
 from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
 from llmsim_lab.study._design import (
@@ -54,6 +62,7 @@ from llmsim_lab.study._design import (
     Models,
     World,
     labelled,
+    said,
     seeds_of,
 )
 from llmsim_lab.study._playing import (
@@ -67,6 +76,20 @@ from llmsim_lab.study._playing import (
     digest_of,
     play_all,
     sole_player,
+)
+from llmsim_lab.study.registration import (
+    MODEL,
+    Claims,
+    Design,
+    Part,
+    Registration,
+    RunFacts,
+    model_facts,
+    models_of,
+    prompts_of,
+    read_registration,
+    together,
+    write_registration,
 )
 from llmsim_lab.tape import RunInfo
 
@@ -176,6 +199,7 @@ class Study:
         unit_name: what a unit is.
         outcome: what is compared, by label.
         tape: the folder of its runs.
+        registration: what ``register`` wrote or read; None before it.
 
     Raises:
         ConfigError: a name or a level is wrong.
@@ -188,6 +212,7 @@ class Study:
         1
     """
 
+    registration: Registration | None = None
     _source: Tape | None = None
     _samples = 1
 
@@ -841,6 +866,188 @@ class Study:
         names = [label for label, it in self.outcome.items() if column in (label, it)]
         table = self.results if names else self._table({column: column}, {})
         return table[table["outcome"] == (names or [column])[0]]
+
+    # --- what is claimed ---------------------------------------------------------------------
+
+    def register(
+        self,
+        path: str | Path,
+        *,
+        formula: str | None = None,
+        contrasts: Sequence[tuple[str, str]] | None = None,
+        level: float = 0.95,
+        sesoi: float | Mapping[str, float] | None = None,
+    ) -> Registration:
+        """Write down what the study claims, before it is played, and return it with its hash.
+
+        The file says the design, outcomes, contrasts and their family, the smallest effect of
+        interest, seeds, turns, and digests of models, prompts and code. ``report`` says then what
+        of it was kept, and which effects are not registered. A file that is there is never
+        replaced: it counts, so that a script that is run again keeps its first registration.
+        Prompts are found in turns that chance answers; no model is asked, but which one it is.
+
+        Args:
+            path: the file, such as ``plan.json``.
+            formula: the effects that are claimed, as for ``effects``.
+            contrasts: likewise; each arm minus the reference if neither is given.
+            level: of the intervals.
+            sesoi: the smallest effect of interest, one or by outcome.
+
+        Raises:
+            ConfigError: a name is wrong, there is no model, or the file is another one.
+        """
+        path = Path(path)
+        claims = self._claims(formula, contrasts, level, sesoi)
+        if not path.exists():
+            begun = [run for run in self.progress() if run.status != "left"]
+            design = self._design(self._planned_facts())
+            self.registration = write_registration(path, design, claims, runs_before=len(begun))
+            return self.registration
+        known = read_registration(path)
+        # What follows from the study alone, such as one more outcome, is compared, not refused.
+        claimed = replace(known.claims, outcomes=claims.outcomes)
+        if formula is None and contrasts is None:
+            claimed = replace(claimed, formula=None, contrasts=claims.contrasts)
+        if claimed != claims:
+            raise ConfigError(
+                f"{path} registered another family, {known.claims.family}; level "
+                f"{known.claims.level:g}, sesoi {known.claims.sesoi}. It is kept as it is: show "
+                "other effects by study.effects(...), or register under another name"
+            )
+        self.registration = known
+        if not known.is_unchanged:
+            self._warn("REGISTRATION_CHANGED", file=path, reason="its content has another hash")
+        changed = [part.name for part in self.registered_parts() if part.status == "changed"]
+        if changed:
+            self._warn("REGISTRATION_NOT_KEPT", file=path, parts=", ".join(changed))
+        return known
+
+    def registered_parts(self) -> list[Part]:
+        """Return what was registered, each part beside what was played; empty without."""
+        if self.registration is None:
+            return []
+        facts = self._played_facts()
+        return self.registration.compared(self._design(facts), facts.started)
+
+    def registered_effects(self) -> Effects:
+        """Return the effects that were registered, as one family; none without ``register``."""
+        from llmsim_lab.study._effects import Effects, effects
+
+        if self.registration is None:
+            return Effects()
+        claims = self.registration.claims
+        table = self.results
+        return effects(
+            table[table["outcome"].isin(claims.outcomes)],
+            claims.formula,
+            contrasts=[(one, other) for one, other in claims.contrasts] or None,
+            reference=self.reference,
+            speaks_of=self._speaks_of(),
+            level=claims.level,
+            sesoi=claims.sesoi,
+        )
+
+    def _claims(
+        self,
+        formula: str | None,
+        contrasts: Sequence[tuple[str, str]] | None,
+        level: float,
+        sesoi: float | Mapping[str, float] | None,
+    ) -> Claims:
+        # What effects refuses cannot be claimed either.
+        self.effects(formula, contrasts=contrasts, level=level, sesoi=sesoi)
+        outcomes = list(self.outcome)
+        pairs: list[list[str]] = []
+        if formula is not None:
+            left, _, right = formula.rpartition("~")
+            known_names("factor", [it.strip() for it in re.split("[+*:]", right)], self.factors)
+            if left.strip():
+                outcomes = list(known_names("outcome", left.strip(), outcomes))
+        elif contrasts is not None:
+            pairs = [list(pair) for pair in contrasts]
+            known_names("arm", [arm for pair in pairs for arm in pair], self.arms)
+        else:
+            pairs = [[arm, self.reference] for arm in self.arms if arm != self.reference]
+        if formula is None and not pairs:
+            raise ConfigError("one arm: there is nothing to compare, and nothing to register")
+        return Claims(
+            formula=formula,
+            contrasts=pairs,
+            outcomes=outcomes,
+            level=level,
+            sesoi=dict(sesoi) if isinstance(sesoi, Mapping) else sesoi,
+        )
+
+    def _design(self, facts: RunFacts) -> Design:
+        world = self._world
+        return Design(
+            world=identity(world.cls),
+            reference=self.reference,
+            arms={name: said(arm.values) for name, arm in self._arms.items()},
+            fixed=said(world.fixed),
+            unit=self.unit_name,
+            units=list(self.units),
+            turns=1 if world.again else world.turns,
+            samples=self._samples,
+            outcomes=said(self.outcome),
+            models=facts.models,
+            prompts=facts.prompts,
+            code=facts.code,
+        )
+
+    def _planned_facts(self) -> RunFacts:
+        """Return models, prompts and code as they are before anything is played."""
+        models: dict[str, Any] = {}
+        prompts: dict[str, Any] = {}
+        for name, arm in self._arms.items():
+            trial = self._trial(arm)
+            trial.llm_client = self._player.models.of(self._world, arm, self._world.recorded_llm)
+            models[name] = {
+                seat or MODEL: model_facts(
+                    asdict(run_sync(client.model_info())), client.config.model_dump(mode="json")
+                )
+                for seat, client in clients_of(trial).items()
+            }
+            prompts[name] = prompts_of(entries_of(run_sync(self._tried(arm)).prompts))
+        return RunFacts(models, prompts, {**self._world.code, "llmsim-lab": version("llmsim-lab")})
+
+    async def _tried(self, arm: Arm) -> AnyRun:
+        """Return a run of an arm of which chance answered some turns, so that it has prompts."""
+        count = Count(len(self._arms))
+        with tempfile.TemporaryDirectory() as folder:
+            run = next(self._trials(arm, Path(folder)))
+            end = run.turn_number + 1 if self._world.again else self._world.turns
+            while run.turn_number < end and not run.done(run.state) and not count.is_enough:
+                try:
+                    await count.play(run)
+                except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
+                    self._warn("NOT_PLAYED_BY_CHANCE", arm=arm.name, error=error_text(error))
+                    break
+        return run
+
+    def _played_facts(self) -> RunFacts:
+        """Return models, prompts and code as the tapes have them."""
+        started: list[str] = []
+        manifests: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
+        prompts: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
+        for entry in self._entries.values():
+            if entry.tape is None:
+                continue
+            for (wording, _), (info, _) in self.contents(entry).items():
+                started.append(info.started)
+                manifests[entry.arm].append(info.manifest)
+                if wording == 0:
+                    prompts[entry.arm].append(prompts_of(as_mapping(info.manifest.get("prompts"))))
+        every = [manifest for several in manifests.values() for manifest in several]
+        code = [{**it["code"], "llmsim-lab": it["package"]} for it in every]
+        return RunFacts(
+            {arm: together(map(models_of, several)) for arm, several in manifests.items()},
+            {arm: together(several) for arm, several in prompts.items()},
+            together(code),
+            started,
+        )
+
+    # --- what it takes -----------------------------------------------------------------------
 
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.

@@ -67,6 +67,16 @@ def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
     assert len(infos()) == 6
 
 
+def test_a_file_registers_its_study_when_it_is_first_run(lab: Run) -> None:
+    Path("plan.yaml").write_text(f"{PLAN}registration: claims.json\n")
+    assert "before any run; SHA-256" in succeeds(lab, "study", "plan.yaml", "run")
+    written = Path("claims.json").read_bytes()
+    arguments = ("study", "plan.yaml", "report", "--import", "pot.py")
+    assert "before any run; SHA-256" in succeeds(lab, *arguments)
+    assert "registered: 1 comparison" in Path("plan.html").read_text("utf-8")
+    assert Path("claims.json").read_bytes() == written
+
+
 def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     lab("study", "plan.yaml", "run")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))

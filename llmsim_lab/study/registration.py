@@ -1,0 +1,359 @@
+"""What a study claims, written down before it is played, and what of that was kept.
+
+The file is JSON that everybody can read. Its hash is of its own content, so that a change shows.
+Whoever changes the file and computes the hash anew is found out only by a reader who had the file
+or its hash before: send it to somebody, or put it where it gets a date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from llmsim_lab._util.files import write_file
+from llmsim_lab._util.jsontext import as_mapping, dumps, loads
+from llmsim_lab._util.text import clip, counted, listed
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.tape._changes import PATIENCE
+
+_FORMAT = 1
+_HASH = "sha256"
+MODEL = "the model"
+"""The seat of the model that a run is given, beside those of players that ask one of their own."""
+_LONGEST = 300
+"""Characters of a registered or played value in a comparison."""
+
+Kept = Literal["kept", "changed", "not known yet"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What decides the runs of a study.
+
+    Attributes:
+        world: the name of its class on tapes.
+        reference: the arm that others are compared with.
+        arms: levels by factor, by arm: what they are, not what they are called.
+        fixed: what is the same in all arms.
+        unit: ``seed`` or ``situation``.
+        units: the seeds, or the recorded situations.
+        turns: of each run.
+        samples: of each situation in each arm.
+        outcomes: columns, measures and functions by label; a function by its code's digest.
+        models: by arm and seat: name, backend, digest of the weights, settings that change replies.
+        prompts: digests by arm and name, of the first wording.
+        code: digests of the world's code, and the package's version.
+    """
+
+    world: str
+    reference: str
+    arms: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    unit: str
+    units: Sequence[int | str]
+    turns: int
+    samples: int
+    outcomes: Mapping[str, Any]
+    models: Mapping[str, Any]
+    prompts: Mapping[str, Any]
+    code: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """Which effects are claimed, all of them together one family.
+
+    Attributes:
+        formula: of main effects and interactions; None for ``contrasts``.
+        contrasts: pairs of arms, the second is subtracted from the first.
+        outcomes: the labels of those they are claimed for.
+        level: of the intervals.
+        sesoi: the smallest effect of interest, one or by outcome; None if none was named.
+    """
+
+    formula: str | None
+    contrasts: Sequence[Sequence[str]]
+    outcomes: Sequence[str]
+    level: float
+    sesoi: float | Mapping[str, float] | None
+
+    @property
+    def family(self) -> str:
+        """Which comparisons p-values are adjusted for, in words."""
+        if self.formula is not None:
+            return f"every effect of {self.formula} in each of {listed(self.outcomes)}"
+        number = counted(len(self.contrasts) * len(self.outcomes), "comparison")
+        pairs = [f"{one} \N{MINUS SIGN} {other}" for one, other in self.contrasts]
+        return f"{number}: {listed(pairs)}, in {listed(self.outcomes)}"
+
+
+class RunFacts(NamedTuple):
+    """What tapes say of runs: models and prompts by arm, and digests of code."""
+
+    models: Mapping[str, Any]
+    prompts: Mapping[str, Any]
+    code: Mapping[str, Any]
+    started: Sequence[str] = ()
+    """When each run was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that was registered, beside what was played.
+
+    Attributes:
+        name: what it is.
+        registered: what the file says.
+        played: what the study's runs say.
+        status: whether the two are the same.
+    """
+
+    name: str
+    registered: str
+    played: str
+    status: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A study's plan, as its file has it.
+
+    Attributes:
+        path: the file.
+        registered_at: when it was written, in UTC.
+        runs_before: how many of the study's runs had begun by then.
+        design: what decides the runs.
+        claims: which effects are claimed.
+        sha256: the hash that the file states.
+        is_unchanged: whether the file's content still has that hash.
+    """
+
+    path: Path
+    registered_at: datetime
+    runs_before: int
+    design: Design
+    claims: Claims
+    sha256: str
+    is_unchanged: bool
+
+    def __str__(self) -> str:
+        words = f"{self.path}, registered {self.registered_at:%Y-%m-%d %H:%M} UTC"
+        if self.runs_before:
+            words += f" after {counted(self.runs_before, 'run')} had begun"
+        else:
+            words += " before any run"
+        words += f"; SHA-256 {self.sha256}"
+        if not self.is_unchanged:
+            words += ". THE FILE WAS CHANGED SINCE: its content has another hash"
+        return words
+
+    __repr__ = __str__
+
+    def compared(self, design: Design, started: Sequence[str]) -> list[Part]:
+        """Return what was registered, each part beside what was played.
+
+        Args:
+            design: of the study as it is, with models, prompts and code as its tapes have them.
+            started: when each run was begun; without any, models and prompts are not known yet.
+        """
+        then = asdict(self.design)
+        now = asdict(design)
+        parts = [
+            _part("arms and their levels", then["arms"], now["arms"]),
+            _part("reference", then["reference"], now["reference"]),
+            _part("the same in all arms", then["fixed"], now["fixed"]),
+            self._units(design),
+            _part("turns of a run", then["turns"], now["turns"]),
+            _part("outcomes", then["outcomes"], _of_same_names(now["outcomes"], then["outcomes"])),
+            self._contrasts(design),
+            self._order(started),
+        ]
+        if design.unit != "seed":
+            parts.append(_part("samples of a situation", then["samples"], now["samples"]))
+        for name in ("models", "prompts", "code"):
+            if not started:
+                parts.append(Part(name, _worded(then[name]), "no run was begun", "not known yet"))
+            elif name == "prompts":
+                parts.append(_prompts(then[name], now[name]))
+            else:
+                parts.append(_part(name, then[name], now[name]))
+        return parts
+
+    def _units(self, design: Design) -> Part:
+        then = list(self.design.units)
+        now = list(design.units)
+        name = f"{self.design.unit}s"
+        status: Kept = "kept" if then == now else "changed"
+        return Part(name, f"{len(then)}: {_worded(then)}", f"{len(now)}: {_worded(now)}", status)
+
+    def _order(self, started: Sequence[str]) -> Part:
+        """Return how many runs were there before the plan, as the file and the tapes say."""
+        on_tapes = sum(datetime.fromisoformat(time) < self.registered_at for time in started)
+        before = max(on_tapes, self.runs_before)
+        status: Kept = "changed" if before else "kept"
+        played = counted(len(started), "run")
+        return Part("runs begun before it", str(before), f"of {played}", status)
+
+    def _contrasts(self, design: Design) -> Part:
+        """Return the family; it is kept as long as all that it compares is in the study."""
+        missing = [arm for pair in self.claims.contrasts for arm in pair if arm not in design.arms]
+        missing += [it for it in self.claims.outcomes if it not in design.outcomes]
+        if missing:
+            gone = f"not in the study: {listed(list(dict.fromkeys(missing)))}"
+            return Part("family of comparisons", self.claims.family, gone, "changed")
+        return Part("family of comparisons", self.claims.family, "as registered", "kept")
+
+
+def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outcomes that were registered: one that came later changes none of them."""
+    return {name: value for name, value in now.items() if name in then}
+
+
+def _part(name: str, then: Any, now: Any) -> Part:
+    if dumps(then) == dumps(now):
+        return Part(name, _worded(then), "the same", "kept")
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        differing = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+        then = {key: then.get(key, "none") for key in differing}
+        now = {key: now.get(key, "none") for key in differing}
+    return Part(name, _worded(then), _worded(now), "changed")
+
+
+def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> Part:
+    """Return the prompts; those that no turn on trial asked with are named, and change none."""
+    asked = {arm: _of_same_names(now.get(arm, {}), prompts) for arm, prompts in then.items()}
+    part = _part("prompts", then, asked)
+    later = {name for arm, prompts in now.items() for name in prompts if name not in then[arm]}
+    if later:
+        words = f"{part.played}; not asked with in the turns on trial: {listed(sorted(later))}"
+        part = replace(part, played=words)
+    return part
+
+
+def _worded(value: Any) -> str:
+    """Return a value as a reader takes it in."""
+    if isinstance(value, Mapping):
+        words = "; ".join(f"{name}: {_worded(item)}" for name, item in value.items())
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        words = ", ".join(map(_worded, value))
+    else:
+        words = str(value)
+    return clip(words or "none", _LONGEST)
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def write_registration(
+    path: Path, design: Design, claims: Claims, *, runs_before: int
+) -> Registration:
+    """Write a study's plan to a file, with its hash.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    content = {
+        "registration": _FORMAT,
+        "package": f"llmsim-lab {version('llmsim-lab')}",
+        "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs_before": runs_before,
+        "design": asdict(design),
+        "claims": {**asdict(claims), "family": claims.family},
+    }
+    text = json.dumps({**content, _HASH: _hash_of(content)}, indent=1, ensure_ascii=False)
+    write_file(path, f"{text}\n".encode())
+    return read_registration(path)
+
+
+def read_registration(path: Path) -> Registration:
+    """Return a study's plan as a file has it.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not one that ``Study.register`` wrote.
+    """
+    try:
+        content = dict(as_mapping(loads(path.read_bytes())))
+        stated = str(content.pop(_HASH))
+        if content["registration"] != _FORMAT:
+            raise ConfigError(f"{path} is of format {content['registration']!r:.40}, not {_FORMAT}")
+        claims = {**content["claims"]}
+        claims.pop("family")
+        return Registration(
+            path=path,
+            registered_at=datetime.fromisoformat(content["registered_at"]),
+            runs_before=int(content["runs_before"]),
+            design=Design(**content["design"]),
+            claims=Claims(**claims),
+            sha256=stated,
+            is_unchanged=_hash_of(content) == stated,
+        )
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{path} is not a registration that Study.register wrote ({error!r:.100}); choose "
+            "another name for the new one"
+        ) from error
+
+
+def _hash_of(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+# --- what a run's manifest says -------------------------------------------------------------------
+
+
+def models_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which models a run asks, by seat, with the settings that change their replies."""
+    infos = {**as_mapping(manifest.get("players"))}
+    settings = {**as_mapping(manifest.get("seats"))}
+    if manifest.get("model"):
+        infos[MODEL] = manifest["model"]
+        settings[MODEL] = manifest.get("llm")
+    return {seat: model_facts(info, settings.get(seat)) for seat, info in infos.items()}
+
+
+def model_facts(info: Mapping[str, Any], settings: object) -> dict[str, Any]:
+    """Return what identifies a model and decides how it replies, without how patiently it is asked.
+
+    Args:
+        info: of the model, as ``ModelInfo`` has it.
+        settings: of its client, as JSON.
+    """
+    identity = {name: info.get(name) for name in ("name", "backend", "digest")}
+    replies = {
+        name: value
+        for name, value in as_mapping(settings).items()
+        if name != "model" and name not in PATIENCE
+    }
+    return {**identity, **replies}
+
+
+def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the digests of prompts by name.
+
+    Args:
+        entries: of a manifest, by place: a prompt's name, and the beginning of its digest.
+    """
+    digests: dict[str, set[str]] = {}
+    for place, entry in entries.items():
+        digests.setdefault(place.partition("#")[0], set()).add(entry["digest"])
+    return {name: sorted(several) for name, several in digests.items()}
+
+
+def together(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what runs of an arm share; where they differ, what each of them has."""
+    found: dict[str, list[Any]] = {}
+    for facts in several:
+        for name, value in facts.items():
+            values = found.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}

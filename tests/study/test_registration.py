@@ -1,0 +1,140 @@
+"""A study's plan on file: what it says, what was kept of it, and what came after."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import study_kit
+from builders import recorded
+from study_kit import Water, instant_client, kind, played
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study import Study
+
+study_of = partial(study_kit.study_of, turns=2)
+PROMPTS = {"prompt": {"as it is": None, "kind": kind}}
+
+
+def parts_of(study: Any, path: Path) -> dict[str, str]:
+    """Register again, as a script that is run again does; the parts by their status."""
+    study.register(path)
+    return {part.name: part.status for part in study.registered_parts()}
+
+
+def test_a_plan_on_file_says_what_is_claimed_and_with_which_model_prompts_and_code(
+    tmp_path: Path,
+) -> None:
+    study = study_of(vary=PROMPTS, tape=tmp_path / "s")
+    registration = study.register(tmp_path / "plan.json", sesoi=0.5)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["claims"]["family"] == "1 comparison: kind \N{MINUS SIGN} as it is, in level"
+    assert (plan["claims"]["sesoi"], plan["runs_before"]) == (0.5, 0)
+    design = plan["design"]
+    assert (design["units"], design["turns"]) == ([0, 1, 2], 2)
+    assert design["models"]["kind"]["the model"]["name"] == "instant"
+    [[as_it_is], [edited]] = (design["prompts"][arm]["wish"] for arm in ("as it is", "kind"))
+    assert as_it_is != edited
+    assert design["code"].keys() == {"file", "llmsim-lab"}
+    assert plan["sha256"] in str(registration)
+    assert "before any run" in str(registration)
+
+
+def test_what_was_registered_and_played_so_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    study_of(vary=PROMPTS, tape=tmp_path / "s").register(path)
+    before = path.read_bytes()
+    study = played(study_of(vary=PROMPTS, tape=tmp_path / "s"))
+    assert set(parts_of(study, path).values()) == {"kept"}
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "changed"),
+    [
+        ({"seeds": 4}, "seeds"),
+        ({"turns": 3}, "turns of a run"),
+        ({"outcome": {"level": "shares.Ann"}}, "outcomes"),
+        ({"llm_client": instant_client(temperature=0.1)}, "models"),
+        ({"vary": {"prompt": {"as it is": None, "kind": "Be kind to {{ name }}."}}}, "prompts"),
+        ({"taste": "sour"}, "the same in all arms"),
+    ],
+)
+def test_what_was_played_otherwise_is_named(
+    tmp_path: Path, changes: dict[str, Any], changed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "plan.json"
+    study_of(vary=PROMPTS).register(path)
+    study = played(study_of(**{"vary": PROMPTS, **changes}))
+    with caplog.at_level(logging.WARNING):
+        statuses = parts_of(study, path)
+    expected = {changed, *({"arms and their levels"} if changed == "prompts" else ())}
+    assert {name for name, status in statuses.items() if status == "changed"} == expected
+    assert "REGISTRATION_NOT_KEPT" in caplog.text
+
+
+def test_registering_after_runs_exist_says_how_many(tmp_path: Path) -> None:
+    study = played(study_of(seeds=2))
+    assert "after 4 runs had begun" in str(study.register(tmp_path / "plan.json"))
+    [before] = [it for it in study.registered_parts() if it.name == "runs begun before it"]
+    assert (before.registered, before.played, before.status) == ("4", "of 4 runs", "changed")
+
+
+def test_situations_asked_again_are_registered_too(tmp_path: Path) -> None:
+    tape, path = tmp_path / "water.tape", tmp_path / "plan.json"
+    recorded(Water(llm_client=instant_client(), tape=tape, turns=2))
+    study = Study.again(tape, PROMPTS, samples=2, llm_client=instant_client())
+    assert study.register(path).design.samples == 2
+    assert set(parts_of(played(study), path).values()) == {"kept"}
+
+
+def test_a_changed_file_is_told_by_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    study_of().register(path)
+    path.write_text(path.read_text().replace('"turns": 2', '"turns": 3'))
+    assert "THE FILE WAS CHANGED SINCE" in str(study_of(turns=3).register(path))
+
+
+def test_a_registration_is_not_replaced_by_other_claims_or_written_over_another_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "plan.json"
+    study_of().register(path)
+    with pytest.raises(ConfigError, match=r"registered another family, 1 comparison: .*kept as it"):
+        study_of().register(path, sesoi=1)
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match=r"plan\.json is not a registration"):
+        study_of().register(path)
+    with pytest.raises(ConfigError, match="nothing to register"):
+        study_of(vary={"factor": [1.0]}).register(tmp_path / "other.json")
+
+
+def test_a_factorial_registers_the_effects_of_its_formula(tmp_path: Path) -> None:
+    vary = {"factor": [1.0, 2.0], "taste": ["plain", "fine"]}
+    study = study_of(vary=vary, outcome=["level", "shares.Ann"])
+    claims = study.register(tmp_path / "plan.json", formula="level ~ factor * taste").claims
+    assert (claims.outcomes, claims.contrasts) == (["level"], [])
+    assert claims.family == "every effect of level ~ factor * taste in each of level"
+    with pytest.raises(ConfigError, match=r"factor 'colour'.*there are factor, taste"):
+        study.register(tmp_path / "other.json", formula="~ colour")
+
+
+def test_the_report_sets_what_was_not_registered_apart(tmp_path: Path) -> None:
+    path, page = tmp_path / "plan.json", tmp_path / "out.html"
+    study_of(outcome="level").register(path)
+    study = played(study_of(outcome=["level", "shares.Ann"]))
+    assert "was not registered" in study.report(page).read_text("utf-8")
+    study.register(path)
+    words = " ".join(re.sub("<[^>]*>", " ", study.report(page).read_text("utf-8")).split())
+    registered, came_after = words.split("not registered: each arm minus factor=1")
+    assert "registered: 1 comparison" in registered
+    assert "(level, 3 runs)" in registered
+    assert "(shares.Ann, 3 runs)" in came_after
+    assert "(level, 3 runs)" not in came_after
+    assert f"SHA-256 {study.registration.sha256}" in came_after
+    assert "seeds 3: 0, 1, 2 3: 0, 1, 2 kept" in came_after

@@ -20,7 +20,7 @@ from llmsim_lab._util.files import write_file
 from llmsim_lab._util.jsontext import as_mapping, dumps, loads
 from llmsim_lab._util.text import clip, counted, listed
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.tape._changes import PATIENCE
+from llmsim_lab.tape.changes import PATIENCE
 
 _FORMAT = 1
 _HASH = "sha256"

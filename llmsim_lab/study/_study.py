@@ -81,7 +81,7 @@ from llmsim_lab.study.registration import (
     MODEL,
     Claims,
     Design,
-    Part,
+    RegisteredPart,
     Registration,
     RunFacts,
     model_facts,
@@ -922,7 +922,7 @@ class Study:
             self._warn("REGISTRATION_NOT_KEPT", file=path, parts=", ".join(changed))
         return known
 
-    def registered_parts(self) -> list[Part]:
+    def registered_parts(self) -> list[RegisteredPart]:
         """Return what was registered, each part beside what was played; empty without."""
         if self.registration is None:
             return []

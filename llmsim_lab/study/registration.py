@@ -104,7 +104,7 @@ class RunFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RegisteredPart:
     """One thing that was registered, beside what was played.
 
     Attributes:
@@ -155,7 +155,7 @@ class Registration:
 
     __repr__ = __str__
 
-    def compared(self, design: Design, started: Sequence[str]) -> list[Part]:
+    def compared(self, design: Design, started: Sequence[str]) -> list[RegisteredPart]:
         """Return what was registered, each part beside what was played.
 
         Args:
@@ -178,36 +178,40 @@ class Registration:
             parts.append(_part("samples of a situation", then["samples"], now["samples"]))
         for name in ("models", "prompts", "code"):
             if not started:
-                parts.append(Part(name, _worded(then[name]), "no run was begun", "not known yet"))
+                parts.append(
+                    RegisteredPart(name, _worded(then[name]), "no run was begun", "not known yet")
+                )
             elif name == "prompts":
                 parts.append(_prompts(then[name], now[name]))
             else:
                 parts.append(_part(name, then[name], now[name]))
         return parts
 
-    def _units(self, design: Design) -> Part:
+    def _units(self, design: Design) -> RegisteredPart:
         then = list(self.design.units)
         now = list(design.units)
         name = f"{self.design.unit}s"
         status: Kept = "kept" if then == now else "changed"
-        return Part(name, f"{len(then)}: {_worded(then)}", f"{len(now)}: {_worded(now)}", status)
+        return RegisteredPart(
+            name, f"{len(then)}: {_worded(then)}", f"{len(now)}: {_worded(now)}", status
+        )
 
-    def _order(self, started: Sequence[str]) -> Part:
+    def _order(self, started: Sequence[str]) -> RegisteredPart:
         """Return how many runs were there before the plan, as the file and the tapes say."""
         on_tapes = sum(datetime.fromisoformat(time) < self.registered_at for time in started)
         before = max(on_tapes, self.runs_before)
         status: Kept = "changed" if before else "kept"
         played = counted(len(started), "run")
-        return Part("runs begun before it", str(before), f"of {played}", status)
+        return RegisteredPart("runs begun before it", str(before), f"of {played}", status)
 
-    def _contrasts(self, design: Design) -> Part:
+    def _contrasts(self, design: Design) -> RegisteredPart:
         """Return the family; it is kept as long as all that it compares is in the study."""
         missing = [arm for pair in self.claims.contrasts for arm in pair if arm not in design.arms]
         missing += [it for it in self.claims.outcomes if it not in design.outcomes]
         if missing:
             gone = f"not in the study: {listed(list(dict.fromkeys(missing)))}"
-            return Part("family of comparisons", self.claims.family, gone, "changed")
-        return Part("family of comparisons", self.claims.family, "as registered", "kept")
+            return RegisteredPart("family of comparisons", self.claims.family, gone, "changed")
+        return RegisteredPart("family of comparisons", self.claims.family, "as registered", "kept")
 
 
 def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,17 +219,17 @@ def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in now.items() if name in then}
 
 
-def _part(name: str, then: Any, now: Any) -> Part:
+def _part(name: str, then: Any, now: Any) -> RegisteredPart:
     if dumps(then) == dumps(now):
-        return Part(name, _worded(then), "the same", "kept")
+        return RegisteredPart(name, _worded(then), "the same", "kept")
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         differing = [key for key in {**then, **now} if then.get(key) != now.get(key)]
         then = {key: then.get(key, "none") for key in differing}
         now = {key: now.get(key, "none") for key in differing}
-    return Part(name, _worded(then), _worded(now), "changed")
+    return RegisteredPart(name, _worded(then), _worded(now), "changed")
 
 
-def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> Part:
+def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> RegisteredPart:
     """Return the prompts; those that no turn on trial asked with are named, and change none."""
     asked = {arm: _of_same_names(now.get(arm, {}), prompts) for arm, prompts in then.items()}
     part = _part("prompts", then, asked)

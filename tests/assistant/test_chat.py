@@ -43,6 +43,23 @@ async def test_what_was_said_is_handed_to_the_next_decision() -> None:
     assert (seen[1].user_id, seen[1].conversation_id) == ("ann", "c7")
 
 
+@pytest.mark.parametrize(("count", "shown"), [(0, []), (1, ["B"]), (3, ["B", "b", "B"])])
+async def test_a_model_is_shown_the_latest_messages_as_many_as_the_settings_say(
+    count: int, shown: list[str]
+) -> None:
+    chat = Chat(
+        user_id="ann",
+        constitution="Be kind.",
+        engine=AgentEngineConfig(include_history_messages=count),
+        llm_client=make_client("B"),
+    )
+    for message in ("a", "b", "c"):
+        await chat.send(message)
+    messages = chat.calls[-1].request.messages
+    assert [message.content for message in messages] == ["Be kind.", *shown, "c"]
+    assert len(chat.state.said) == count
+
+
 async def test_an_empty_message_is_refused_and_so_is_one_of_nobody() -> None:
     chat = conversation(engine("Fine."))
     for message in ("", " \n\t"):

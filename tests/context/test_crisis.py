@@ -46,6 +46,20 @@ def test_rules_then_the_engine_then_agents_who_read_what_others_said_before() ->
     assert "Ada opens gate" not in prompt
 
 
+def test_the_engine_reads_events_that_agents_know_already_and_agents_read_only_new_ones() -> None:
+    simulation = make_crisis()
+    simulation.intervene(1, {"events": "The dam broke"})
+    simulation.run(2)
+    first, second = prompts_to(simulation, "world")
+    assert "- It has not rained" in first
+    for event in ("It has not rained", "Gates were moved in week 1", "The dam broke"):
+        assert f"- {event}" in second
+    read = prompts_to(simulation, "Ada")[1]
+    assert "- The dam broke\n- Gates were moved in week 2" in read
+    assert "week 1" not in read
+    assert "It has not rained" not in read
+
+
 def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

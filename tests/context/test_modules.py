@@ -47,6 +47,29 @@ def test_a_module_changes_its_agents_only_and_what_it_cannot_is_refused() -> Non
     assert engine.get_current_state() == before
 
 
+def test_a_module_sees_what_the_one_before_it_changed() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def earn(agent: str, own: Any, world: Any, step: int) -> dict[str, int]:
+        return {"gold": own["gold"] + step}
+
+    def double(agent: str, own: Any, world: Any, step: int) -> dict[str, int]:
+        seen.append((agent, dict(own)))
+        return {"gold": 2 * own["gold"]}
+
+    engine = GameEngine({}, {"Ada": {"gold": 1}, "Bo": {"gold": 10}})
+    modules = ComposedModules([make_module("a", updates=earn), make_module("b", updates=double)])
+    records = apply_updates(modules, engine, 5)
+    assert seen == [("Ada", {"gold": 6}), ("Bo", {"gold": 15})]
+    assert [(it.column, it.before, it.after, it.source) for it in records] == [
+        ("Ada.gold", 1, 6, "a"),
+        ("Bo.gold", 10, 15, "a"),
+        ("Ada.gold", 6, 12, "b"),
+        ("Bo.gold", 15, 30, "b"),
+    ]
+    assert engine.get_current_state()["agent_vars"] == {"Ada": {"gold": 12}, "Bo": {"gold": 30}}
+
+
 def test_modules_are_put_after_what_they_require() -> None:
     modules = [
         make_module("c", requires=["a", "b"]),

@@ -69,6 +69,24 @@ def test_old_posts_leave_the_feed_and_of_too_many_the_least_noticed() -> None:
     assert [entry.post.id for entry in left] == [2, 4]
 
 
+def test_draws_follow_from_the_seed_alone_so_that_recorded_runs_replay_in_any_version() -> None:
+    quiet = [{"name": f"User {n}", "interests": ["tea"], "activity": 0.5} for n in range(1, 9)]
+    simulation = played(make_social(users=8, population=quiet, players="rule"), 2)
+    moves = [[(it.agent[-1], it.post) for it in turn.state.moves] for turn in simulation.turns]
+    assert moves[1] == [("3", None), ("4", None), ("7", None)]
+    assert moves[2] == [("2", None), ("3", 4), ("4", 3), ("6", None), ("7", 1)]
+
+
+def test_what_one_user_does_moves_no_draw_of_the_others() -> None:
+    free, banned = (make_social(users=6, players="rule") for _ in range(2))
+    banned.intervene(0, {"banned": "User 1"})
+    for simulation in (free, banned):
+        simulation.run(3)
+    free_moves = [move for turn in free.turns for move in turn.state.moves]
+    others = [move for turn in banned.turns for move in turn.state.moves]
+    assert others == [move for move in free_moves if move.agent != "User 1"]
+
+
 # --- turns ------------------------------------------------------------------------------------
 
 
@@ -106,6 +124,17 @@ def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() 
         ("timeout", "resting", "timeout"),
         ("timeout", "idle", "timeout"),
     ]
+
+
+def test_ticks_count_turns_in_a_state_begin_anew_with_a_move_and_stand_still_under_a_ban() -> None:
+    lazy = [{"name": name, "interests": ["tea"], "activity": 0} for name in ("Ann", "Bob")]
+    people = (UserState("Ann", ticks=3), UserState("Bob", AgentState.SCROLLING, ticks=1))
+    start = network(FeedEntry(post(1)), people=people, at=0)
+    simulation = make_social(users=2, population=lazy, state=start, players="rule")
+    simulation.intervene(2, {"banned": ["Ann"]})
+    simulation.run(5)
+    ticks = [[person.ticks for person in turn.state.people] for turn in simulation.turns]
+    assert ticks == [[3, 1], [4, 0], [5, 0], [5, 0], [5, 0], [5, 1]]
 
 
 def test_fallbacks_are_in_the_frame_and_in_the_runs_statuses() -> None:

@@ -26,8 +26,8 @@ from rich.table import Table
 
 from llmsim_lab import data_path, load
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state, response_of
-from llmsim_lab.economy._macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD
-from llmsim_lab.economy._response import PolicyResponse
+from llmsim_lab.economy.macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD
+from llmsim_lab.economy.response import PolicyResponse
 from llmsim_lab.simulation.demonstration import FAR
 from llmsim_lab.simulation.gate import (
     DRAWS,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from llmsim_lab.agents._agents import RateDecision
+from llmsim_lab.agents.agents import RateDecision
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import (
     Action,

@@ -13,7 +13,7 @@ from builders import make_action, make_client, make_state, policy, rate_update
 from pydantic import BaseModel, Field, ValidationError
 
 from llmsim_lab.agents import NationAgent
-from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy.macro import STEADY_STATE
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.models import (
     Action,

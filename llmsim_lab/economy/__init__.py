@@ -4,10 +4,10 @@ Rates are percent per year, gaps percent of potential, steps are quarters; every
 names its source. numpy and pandas are loaded when a function first needs them, not on import.
 """
 
-from llmsim_lab.economy._analysis import closed_loop
-from llmsim_lab.economy._data import initial_state, load_us_macro
-from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._response import response_of
+from llmsim_lab.economy.analysis import closed_loop
+from llmsim_lab.economy.data import initial_state, load_us_macro
+from llmsim_lab.economy.macro import QuadraticLoss, RudebuschSvensson, TaylorRule
+from llmsim_lab.economy.response import response_of
 
 __all__ = [
     "QuadraticLoss",

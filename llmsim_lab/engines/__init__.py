@@ -1,5 +1,5 @@
 """Engines: what accepted actions do to the world."""
 
-from llmsim_lab.engines._engines import EconLLMEngine, EconomicEngine, Engine, LLMEngine
+from llmsim_lab.engines.engines import EconLLMEngine, EconomicEngine, Engine, LLMEngine
 
 __all__ = ["EconLLMEngine", "EconomicEngine", "Engine", "LLMEngine"]

@@ -23,9 +23,9 @@ from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People, people_of
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._chair import advice_for, as_reply, in_rates
-from llmsim_lab.simulation._scores import AFTER, Losses, Rival, advice_asked, of_class
-from llmsim_lab.simulation._simulation import Nation
+from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates
+from llmsim_lab.simulation.scores import AFTER, Losses, Rival, advice_asked, of_class
+from llmsim_lab.simulation.world import Nation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

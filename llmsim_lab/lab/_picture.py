@@ -22,7 +22,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._reading import RecordedRun
 from llmsim_lab.run._turn import Series, own_numbers, turn_row
 from llmsim_lab.run.recorded import run_on_tape
-from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.simulation.parameters import SERIES
 from llmsim_lab.tape import Tape
 
 if TYPE_CHECKING:

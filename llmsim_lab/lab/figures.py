@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import lines_of, picture
-from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.simulation.figures import demo_figure
+from llmsim_lab.simulation.parameters import SERIES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from math import log
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._analysis import closed_loop, weights_of
-from llmsim_lab.economy._macro import STEADY_STATE, Rule, rate_by
+from llmsim_lab.economy.analysis import closed_loop, weights_of
+from llmsim_lab.economy.macro import STEADY_STATE, Rule, rate_by
 from llmsim_lab.models import GlobalState
 
 _FRACTION = 0.25

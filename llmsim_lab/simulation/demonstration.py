@@ -15,16 +15,16 @@ from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
-from llmsim_lab.agents._agents import TaylorRuleAgent, moves_to_choose, rule_proposal
-from llmsim_lab.economy._macro import STATE, Rule, TaylorRule, rate_by
-from llmsim_lab.economy._response import PolicyResponse, response_of
+from llmsim_lab.agents.agents import TaylorRuleAgent, moves_to_choose, rule_proposal
+from llmsim_lab.economy.macro import STATE, Rule, TaylorRule, rate_by
+from llmsim_lab.economy.response import PolicyResponse, response_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._choose import by_letters, orders_of
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.simulation._simulation import Simulation
 from llmsim_lab.simulation.gate import rest_at
+from llmsim_lab.simulation.world import Simulation
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,11 +32,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import duration
-from llmsim_lab.agents._agents import moves_to_choose
-from llmsim_lab.agents._briefing import SHOWN
+from llmsim_lab.agents.agents import moves_to_choose
+from llmsim_lab.agents.briefing import SHOWN
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
-from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import (
+from llmsim_lab.economy.data import next_quarter
+from llmsim_lab.economy.macro import (
     DEMAND_STD,
     STATE,
     STEADY_STATE,
@@ -47,7 +47,7 @@ from llmsim_lab.economy._macro import (
     rate_by,
     shifted,
 )
-from llmsim_lab.economy._response import Criterion, PolicyResponse, Verdict
+from llmsim_lab.economy.response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import Person
 from llmsim_lab.llm._chains import LASTING

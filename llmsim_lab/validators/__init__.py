@@ -1,5 +1,5 @@
 """Validators: which actions an engine may apply."""
 
-from llmsim_lab.validators._validators import EconLLMValidator, LLMValidator, Validator
+from llmsim_lab.validators.validators import EconLLMValidator, LLMValidator, Validator
 
 __all__ = ["EconLLMValidator", "LLMValidator", "Validator"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, view_of
+from llmsim_lab.agents.briefing import NationProfile, briefing, known_quarters, view_of
 from llmsim_lab.economy import initial_state, load_us_macro
 from llmsim_lab.models import GlobalState, SimulationState
 

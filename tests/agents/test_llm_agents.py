@@ -8,7 +8,7 @@ import pytest
 from builders import make_client, make_state, policy, requests_of
 
 from llmsim_lab.agents import EconLLMAgent, NationAgent
-from llmsim_lab.agents._agents import NationProfile, RateDecision, thin_prompts
+from llmsim_lab.agents.agents import NationProfile, RateDecision, thin_prompts
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt

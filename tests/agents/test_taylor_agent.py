@@ -9,9 +9,9 @@ from builders import make_state
 
 from llmsim_lab._util.text import number
 from llmsim_lab.agents import TaylorRuleAgent
-from llmsim_lab.agents._agents import rule_proposal
+from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._macro import EngineConfig
+from llmsim_lab.economy.macro import EngineConfig
 from llmsim_lab.models import GlobalState
 
 MOVES = (-50, -25, 0, 25, 50)

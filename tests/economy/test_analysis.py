@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, closed_loop
-from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, Shocks, rate_by
+from llmsim_lab.economy.macro import NO_SHOCKS, STEADY_STATE, Shocks, rate_by
 from llmsim_lab.models import GlobalState
 
 

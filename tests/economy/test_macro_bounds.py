@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state
-from llmsim_lab.economy._macro import STEADY_STATE, Shocks, set_levels
+from llmsim_lab.economy.macro import STEADY_STATE, Shocks, set_levels
 from llmsim_lab.errors import ConfigError, EconomyError
 
 MODEL = RudebuschSvensson()

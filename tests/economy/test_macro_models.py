@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state
-from llmsim_lab.economy._macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD, Shocks, shocks_at
+from llmsim_lab.economy.macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD, Shocks, shocks_at
 from llmsim_lab.models import GlobalState, MacroLags
 
 MODEL = RudebuschSvensson()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
-from llmsim_lab.economy._data import quarters_before
-from llmsim_lab.economy._macro import STEADY_STATE, Shocks, mirrored
+from llmsim_lab.economy.data import quarters_before
+from llmsim_lab.economy.macro import STEADY_STATE, Shocks, mirrored
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 

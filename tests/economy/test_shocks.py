@@ -7,7 +7,7 @@ from statistics import correlation, pstdev
 
 import pytest
 
-from llmsim_lab.economy._macro import NO_SHOCKS, shocks_at
+from llmsim_lab.economy.macro import NO_SHOCKS, shocks_at
 
 SEVEN = partial(shocks_at, seed=7)
 

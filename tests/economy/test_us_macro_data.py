@@ -13,7 +13,7 @@ import pytest
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
-from llmsim_lab.economy._data import FIRST_START, LAST_QUARTER, next_quarter
+from llmsim_lab.economy.data import FIRST_START, LAST_QUARTER, next_quarter
 from llmsim_lab.errors import ConfigError, DataError
 
 

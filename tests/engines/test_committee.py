@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import make_action
 
-from llmsim_lab.engines._committee import Committee
+from llmsim_lab.engines.committee import Committee
 
 
 def outcome(*rates: float, current: float = 4.0, **rule: Any) -> float:

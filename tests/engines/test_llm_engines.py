@@ -9,7 +9,7 @@ import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
 from llmsim_lab.economy import RudebuschSvensson
-from llmsim_lab.economy._macro import EngineConfig
+from llmsim_lab.economy.macro import EngineConfig
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient

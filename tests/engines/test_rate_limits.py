@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from llmsim_lab.economy._macro import EngineConfig
+from llmsim_lab.economy.macro import EngineConfig
 
 
 def random_cases(count: int) -> list[tuple[EngineConfig, float]]:

@@ -20,7 +20,7 @@ from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper, leaderboard
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._scores import advice_asked
+from llmsim_lab.simulation.scores import advice_asked
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 SAID = {"reasoning": "Prices rise.", "confidence": 0.8}
@@ -244,7 +244,7 @@ async def test_a_turn_that_fails_is_said_raised_and_asked_again(
 
     async with seated(table_of()) as visitor:
         with monkeypatch.context() as patch:
-            patch.setattr("llmsim_lab.simulation._simulation.shocks_at", broken)
+            patch.setattr("llmsim_lab.simulation.world.shocks_at", broken)
             with pytest.raises(EconomyError, match="off its range"):
                 await visitor.seat.take_turn(**RAISE, rate=11.67)
         assert "off its range" in visitor.browser.latest("live")["fault"]

@@ -18,7 +18,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import HumanSeat, leaderboard
 from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._scores import world_differs
+from llmsim_lab.simulation.scores import world_differs
 
 OIL = {"turn": 3, "set": {"shock.supply": 4}, "note": "oil"}
 RULES = ("Taylor rule", "Taylor rule, inertia 0.5")

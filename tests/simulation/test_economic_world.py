@@ -22,7 +22,7 @@ from builders import (
 )
 
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
-from llmsim_lab.economy._macro import NO_SHOCKS
+from llmsim_lab.economy.macro import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.models import Action, GlobalState, SimulationState
@@ -30,7 +30,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._simulation import Economy
+from llmsim_lab.simulation.world import Economy
 from llmsim_lab.types import ChatRequest
 from llmsim_lab.validators import EconLLMValidator
 

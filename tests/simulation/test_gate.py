@@ -18,13 +18,13 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.simulation import Simulation, economics_card
-from llmsim_lab.simulation._simulation import Nation
 from llmsim_lab.simulation.gate import (
     GATE_MOVES_BP,
     EconomicsCard,
     kept_economics_cards,
     situations,
 )
+from llmsim_lab.simulation.world import Nation
 from llmsim_lab.types import ChatReply, ChatRequest
 
 CALLS = len(GATE_MOVES_BP)

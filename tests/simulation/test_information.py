@@ -11,8 +11,8 @@ from builders import played
 from llmsim_lab import Question, Simulation
 from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.economy import initial_state
-from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import NO_SHOCKS
+from llmsim_lab.economy.data import next_quarter
+from llmsim_lab.economy.macro import NO_SHOCKS
 from llmsim_lab.models import Action, SimulationState
 
 

@@ -15,7 +15,7 @@ from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._config import MOVES_BP
+from llmsim_lab.simulation.parameters import MOVES_BP
 
 RULES = {"nations": ["Rule"], "players": "rule"}
 

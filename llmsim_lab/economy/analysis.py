@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab.economy._macro import STATE, STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
+from llmsim_lab.economy.macro import STATE, STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
 
 if TYPE_CHECKING:
     import numpy as np

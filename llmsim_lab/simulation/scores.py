@@ -11,13 +11,13 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
-from llmsim_lab.economy._macro import NO_SHOCKS, Rule
+from llmsim_lab.economy.macro import NO_SHOCKS, Rule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._client import run_client
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._turn import reply_of
-from llmsim_lab.simulation._simulation import Nation, Simulation, seat_of
+from llmsim_lab.simulation.world import Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.agents._agents import (
+from llmsim_lab.agents.agents import (
     NOT_ECONOMIC,
     SOURCES,
     RateDecision,
@@ -26,10 +26,10 @@ from llmsim_lab.agents._agents import (
     rule_proposal,
     thin_prompts,
 )
-from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of, view_of
+from llmsim_lab.agents.briefing import NationProfile, briefing, known_quarters, role_of, view_of
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
-from llmsim_lab.economy._data import Quarter, next_quarter, start_quarter
-from llmsim_lab.economy._macro import (
+from llmsim_lab.economy.data import Quarter, next_quarter, start_quarter
+from llmsim_lab.economy.macro import (
     NO_SHOCKS,
     EngineConfig,
     Rule,
@@ -40,8 +40,8 @@ from llmsim_lab.economy._macro import (
     set_levels,
     shocks_at,
 )
-from llmsim_lab.engines._committee import Committee
-from llmsim_lab.engines._engines import dissents, minutes, update_prompts
+from llmsim_lab.engines.committee import Committee
+from llmsim_lab.engines.engines import dissents, minutes, update_prompts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
@@ -56,11 +56,11 @@ from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
-from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.simulation.gate import EconomicsCard, card_of
+from llmsim_lab.simulation.parameters import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.types import Rate, Reply
-from llmsim_lab.validators._validators import verdict_prompts
+from llmsim_lab.validators.validators import verdict_prompts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from typing import Any
 from pydantic import ConfigDict
 
 from llmsim_lab._util.text import number
-from llmsim_lab.agents._briefing import NationProfile
-from llmsim_lab.economy._macro import EngineConfig, Rule, TaylorRule, rate_by
+from llmsim_lab.agents.briefing import NationProfile
+from llmsim_lab.economy.macro import EngineConfig, Rule, TaylorRule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.economy._macro import STEADY_STATE, economy_of
+from llmsim_lab.economy.macro import STEADY_STATE, economy_of
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.models import MacroLags, SimulationState
 

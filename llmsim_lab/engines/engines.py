@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import EngineConfig, RudebuschSvensson
-from llmsim_lab.engines._committee import Committee
+from llmsim_lab.economy.data import next_quarter
+from llmsim_lab.economy.macro import EngineConfig, RudebuschSvensson
+from llmsim_lab.engines.committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from llmsim_lab.economy._analysis import largest_roots, matrices_of
+from llmsim_lab.economy.analysis import largest_roots, matrices_of
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._data import Quarter, quarters_before
-from llmsim_lab.economy._macro import RudebuschSvensson
+from llmsim_lab.economy.data import Quarter, quarters_before
+from llmsim_lab.economy.macro import RudebuschSvensson
 from llmsim_lab.models import GlobalState
 
 SHOWN = 8

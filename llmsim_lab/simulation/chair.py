@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from llmsim_lab._util.text import number
-from llmsim_lab.agents._agents import rule_proposal
+from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.llm._human import OpenQuestion
-from llmsim_lab.simulation._simulation import Simulation
+from llmsim_lab.simulation.world import Simulation
 
 _LEFT_OPEN: Mapping[str, Any] = {"reasoning": "No reason given.", "confidence": 0.5}
 """What stands for what a person leaves open."""

@@ -26,6 +26,7 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import from_json
 
+from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._access import (
@@ -117,6 +118,7 @@ def member(values: Any, name: str, kind: type) -> Any:
     """
     value = _object(values).get(name)
     if value is None:
+        # A count that a server does not report is not 0.
         return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
     if type(value) is not kind or (type(value) is int and not 0 <= value < 2**63):
@@ -132,18 +134,19 @@ class Written:
         ended: whether the server has said that nothing follows.
 
     Args:
-        who: what the server is called in messages.
+        server_name: for messages.
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
         mask: of what the server was shown, which it may repeat.
     """
 
-    def __init__(self, who: str, on_text: OnText | None, mask: Mask) -> None:
+    def __init__(self, server_name: str, on_text: OnText | None, mask: Mask) -> None:
         self.fields: dict[str, Any] = {}
         self.ended = False
-        self._who = who
+        self._server_name = server_name
         self._calls: dict[int, _WrittenCall] = {}
         self._arguments_bytes = 0
-        self._on_text, self._thinks = on_text, False
+        self._on_text = on_text
+        self._thinks = False
         self._mask = mask
         self._held = ""
         self._began = time.perf_counter()
@@ -156,27 +159,32 @@ class Written:
         self._thoughts.append(thinking)
         if self._on_text is None:
             return
-        begins, ends = thinking and not self._thinks, text and (thinking or self._thinks)
-        self._thinks = bool(thinking or self._thinks) and not ends
-        piece = f"{'<think>' if begins else ''}{thinking}{'</think>' if ends else ''}{text}"
+        piece = ""
+        if thinking:
+            piece += thinking if self._thinks else f"<think>{thinking}"
+            self._thinks = True
+        if text:
+            piece += f"</think>{text}" if self._thinks else text
+            self._thinks = False
         if self._mask:
             whole = self._mask.text(self._held + piece)
             # What may be the beginning of a secret is not shown before its end is known.
-            known = self._mask.known_length(whole)
-            piece, self._held = whole[:known], whole[known:]
+            known_length = self._mask.known_length(whole)
+            piece = whole[:known_length]
+            self._held = whole[known_length:]
         self._on_text(piece)
 
-    def add_logprobs(self, tokens: list[Any]) -> None:
+    def add_logprobs(self, tokens: list[JSON]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
         if tokens and not self.fields.get("top_logprobs"):
             likely = member(tokens[0], "top_logprobs", list)
-            pairs = tuple((member(one, "token", str), one.get("logprob")) for one in likely)
-            self.fields["top_logprobs"] = pairs
+            pairs = [(member(token, "token", str), token.get("logprob")) for token in likely]
+            self.fields["top_logprobs"] = tuple(pairs)
 
     def add_call(
         self,
         name: str,
-        arguments: str | dict[str, Any],
+        arguments: str | JSONObject,
         *,
         size: int,
         place: int | None = None,
@@ -196,10 +204,15 @@ class Written:
         """
         self._arguments_bytes += size
         if self._arguments_bytes > MAX_ARGUMENTS_BYTES:
-            raise _too_much(self._who, f"{MAX_ARGUMENTS_BYTES:,} bytes of arguments of tools")
-        call = self._calls.setdefault(len(self._calls) if place is None else place, _WrittenCall())
+            raise _too_much(
+                self._server_name,
+                f"{MAX_ARGUMENTS_BYTES:,} bytes of arguments of tools",
+            )
+        if place is None:
+            place = len(self._calls)
+        call = self._calls.setdefault(place, _WrittenCall())
         if len(self._calls) > MAX_CALLS:
-            raise _too_much(self._who, f"{MAX_CALLS:,} calls of tools")
+            raise _too_much(self._server_name, f"{MAX_CALLS:,} calls of tools")
         call.id = id or call.id
         call.name = name or call.name
         if isinstance(arguments, str):
@@ -211,6 +224,7 @@ class Written:
         """Return what has been written."""
         if self._on_text is not None and self._held:
             self._on_text(self._held)
+        # In the order of their places, which need not be the order in which they came.
         calls = [call.whole(self._mask) for _, call in sorted(self._calls.items())]
         return ChatReply(
             text=self._mask.text("".join(self._texts)),
@@ -232,7 +246,7 @@ class _WrittenCall:
 
     id: str | None = None
     name: str = ""
-    arguments: dict[str, Any] | None = None
+    arguments: JSONObject | None = None
     pieces: list[str] = field(default_factory=list)
 
     def whole(self, mask: Mask) -> ToolCall:
@@ -282,14 +296,15 @@ class StatusError(Exception):
     """
 
     def __init__(
-        self, status: int | None, error: Any, headers: Mapping[str, str] | None = None
+        self, status: int | None, error: JSON, headers: Mapping[str, str] | None = None
     ) -> None:
-        values: dict[str, Any] = {}
+        values: JSONObject = {}
         inner = [error]
         while inner:
             error = inner[0]
-            with suppress(ValueError, TypeError):
-                error = read_object(error)
+            if isinstance(error, str):
+                with suppress(ValueError, TypeError):
+                    error = read_object(error)
             parts = error if isinstance(error, dict) else {}
             values |= {name: value for name, value in parts.items() if value is not None}
             inner = [parts[name] for name in ("error", "message", "detail") if parts.get(name)]
@@ -314,7 +329,7 @@ class StatusError(Exception):
         return _words(self._text) or "no explanation"
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """All that it says, for searching."""
         return " ".join([*self._named, _words(self._text)]).strip()
 
@@ -331,25 +346,25 @@ class Server:
 
     Attributes:
         url: its address.
-        who: what it is called in messages.
+        name: what it is called in messages.
         kind: what kind of server it is.
-        way_out: what to do where none answers.
+        if_absent: what to do where none answers.
         access: what lets requests in.
-        shut_out: what to do where it refuses access without a word.
-        wider: how its models get a larger context window.
+        if_refused: what to do where it refuses access without a word.
+        larger_window: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
-        lasting: whether connections outlive a request.
+        keeps_connections: whether connections outlive a request.
     """
 
     url: str
-    who: str
+    name: str
     kind: str
-    way_out: str
+    if_absent: str
     access: Access
-    shut_out: str
-    wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
+    if_refused: str
+    larger_window: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
-    lasting: bool = True
+    keeps_connections: bool = True
 
     async def _connections(self) -> _Connections:
         """Return the connections to this server that all share in the running loop.
@@ -378,18 +393,19 @@ class Server:
             BackendError: the request cannot be sent, the server does not answer, or not in its
                 protocol's form; or it reports an error, the ``StatusError`` behind this one.
         """
-        mask, credential = NO_MASK, None
+        mask = NO_MASK
+        credential: Credential | None = None
         try:
             credential = await self.access.credential()
             connections = await self._connections()
             mask = mask_of(credential, connections.proxy_login)
-            yield Transport(connections.inner, self.who, credential, mask)
+            yield Transport(connections.inner, self.name, credential, mask)
         except BaseException as error:
             clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
             if isinstance(error, StatusError):
                 error.hide(mask)
             mask.errors(error)
-            failure = self._failure(error, mask, credential, body or {}, chat)
+            failure = self._failure(error, _Sent(body or {}, chat, credential, mask))
             if failure is None:
                 raise
             raise failure from error
@@ -418,16 +434,22 @@ class Server:
             BackendError: as ``opened`` does.
         """
         headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
-        if not self.lasting:
+        if not self.keeps_connections:
             headers["Connection"] = "close"
-        content = b"" if body is None else _as_json(body)
-        wait = httpx.Timeout(timeout_s, connect=_CONNECT_S if timeout_s is None else timeout_s)
+        method = "GET"
+        content = b""
+        if body is not None:
+            # No server's questions about itself have a body, and all its chats do.
+            method = "POST"
+            content = _as_json(body)
+        connect_s = _CONNECT_S if timeout_s is None else timeout_s
+        wait = httpx.Timeout(timeout_s, connect=connect_s)
         request = httpx.Request(
-            "POST" if content else "GET",
+            method,
             self.url + path,
             headers=headers,
             content=content,
-            extensions={"timeout": wait.as_dict(), "streamed": bool(content)},
+            extensions={"timeout": wait.as_dict(), "streamed": body is not None},
         )
         async with (
             self.opened(body, chat) as transport,
@@ -437,7 +459,7 @@ class Server:
             if response.is_error:
                 text = response.content.decode(errors="replace")
                 raise StatusError(response.status_code, text, response.headers)
-            yield HttpAnswer(response, self.who, transport.mask)
+            yield HttpAnswer(response, self.name, transport.mask)
 
     async def glance(self, path: str) -> bytes | None:
         """Return the answer to a small question; None if it is an error, or does not come at once.
@@ -454,27 +476,21 @@ class Server:
         except BackendError as error:
             if is_refused(error):
                 raise
+            # A server that lives, and is busy or lacks this path: the request continues.
             return None
 
-    def _failure(
-        self,
-        error: BaseException,
-        mask: Mask,
-        credential: Credential | None,
-        body: Mapping[str, Any],
-        chat: ChatRequest | None,
-    ) -> BackendError | None:
+    def _failure(self, error: BaseException, sent: _Sent) -> BackendError | None:
         """Return what an error means that was raised on the way to this server; None for a bug."""
         if isinstance(error, StatusError):
-            return self._reported(error, credential, body, chat)
+            return self._reported(error, sent)
         if isinstance(error, ConnectionError | httpx.TransportError):
-            return self._lost(error, mask)
+            return self._lost(error, sent.mask)
         if isinstance(error, ConfigError):
             return BackendError(str(error), reason="client_error")
         if isinstance(error, ValueError | TypeError):
-            what = _words(f"{type(error).__name__}: {error}", mask)
+            detail = _words(f"{type(error).__name__}: {error}", sent.mask)
             return BackendError(
-                f"the answer of {self.url} is not JSON as an {self.kind} sends it ({what})",
+                f"the answer of {self.url} is not JSON as an {self.kind} sends it ({detail})",
                 reason="server_error",
                 status_code=200,
                 retry=True,
@@ -483,18 +499,19 @@ class Server:
 
     def _lost(self, error: BaseException, mask: Mask) -> BackendError:
         """Return the failure that there is no connection, or no longer."""
-        detail = _words(error, mask) or type(error).__name__
-        if distrust := _distrust(error):
+        distrust = _distrust(error)
+        if distrust:
             return BackendError(
                 f"{self.url} cannot be trusted: {distrust}", reason="connection_error"
             )
+        detail = _words(error, mask) or type(error).__name__
         # The official client makes a plain ConnectionError of a ConnectError.
         has_begun = not isinstance(
             error, ConnectionError | httpx.ConnectError | httpx.TimeoutException | httpx.ProxyError
         )
         proxy = env_proxy(self.url)
         if has_begun:
-            text = f"the connection to {self.who} broke: {detail}"
+            text = f"the connection to {self.name} broke: {detail}"
         elif proxy is not None:
             text = (
                 f"the proxy {proxy.shown} gives no connection to {self.url} ({detail}); see "
@@ -503,65 +520,79 @@ class Server:
             )
         elif isinstance(error, httpx.ReadTimeout):
             text = (
-                f"{self.who} took the request and sent no answer in time ({detail}); see whether "
+                f"{self.name} took the request and sent no answer in time ({detail}); see whether "
                 "it hangs or is busy"
             )
+        elif is_refused(error):
+            text = f"no {self.kind} answers at {self.url}; {self.if_absent}"
         else:
-            why = "" if is_refused(error) else f" ({detail})"
-            text = f"no {self.kind} answers at {self.url}{why}; {self.way_out}"
+            text = f"no {self.kind} answers at {self.url} ({detail}); {self.if_absent}"
         return BackendError(text, reason="connection_error", retry=True)
 
-    def _reported(
-        self,
-        error: StatusError,
-        credential: Credential | None,
-        body: Mapping[str, Any],
-        chat: ChatRequest | None,
-    ) -> BackendError:
+    def _reported(self, error: StatusError, sent: _Sent) -> BackendError:
         """Return the failure that a server reports by its status and in its words."""
-        status, text = error.status, error.text
+        if sent.chat is not None and _OVERFLOW.search(error.words):
+            return self._overflow(error, sent.body, sent.chat)
+        status = error.status
+        model = sent.body.get("model", "")
+        for_model = f" for {model!r}" if model else ""
         reason: FailureReason = "client_error"
-        model = body.get("model", "")
-        named = f" for {model!r}" if model else ""
-        what, hint = f"rejects the request{named}", ""
-        if chat is not None and _OVERFLOW.search(error.said):
-            read = error.sizes.get("n_prompt_tokens")
-            prompt = f"{len(chat.prompt)} characters" if read is None else f"{read} tokens"
-            windows = error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")
-            window = min(filter(None, windows), default=None)
-            of = f" of {window} tokens" if window else ""
-            text = f"the prompt has {prompt}, more than the context window{of} can hold ({text})"
-            text += f"; shorten the prompt, or {self.wider}"
-            return BackendError(text, reason="context_overflow", status_code=status)
+        text = f"{self.name} rejects the request{for_model}: {error.text}"
         if status in (401, 403, 407):
-            hint = self._way_in(error, credential)
-        elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
-            reason, what = "model_not_found", f"has no model {model!r}"
-            hint = f"; get it with: {self.pull} {model}" if self.pull else ""
+            text += self._way_in(error, sent.credential)
+        elif "model_not_found" in error.words or (status == 404 and "model" in error.text.lower()):
+            reason = "model_not_found"
+            text = f"{self.name} has no model {model!r}: {error.text}"
+            if self.pull:
+                text += f"; get it with: {self.pull} {model}"
         elif status == 404:
-            hint = f"; see that {self.url} is the address of an {self.kind}"
-        elif status == 400 and "HTTPS" in error.said and self.url.startswith("http:"):
-            hint = f"; write its address with https:, as https{self.url.removeprefix('http')}"
+            text += f"; see that {self.url} is the address of an {self.kind}"
+        elif status == 400 and "HTTPS" in error.words and self.url.startswith("http:"):
+            text += f"; write its address with https:, as https{self.url.removeprefix('http')}"
         elif status == 429:
-            reason, what = "rate_limited", "limits the rate"
+            reason = "rate_limited"
+            text = f"{self.name} limits the rate: {error.text}"
         elif status is None or status >= 500:
-            reason, what = "server_error", f"failed{named}"
-            if status in (502, 503, 504) and (proxy := env_proxy(self.url)) is not None:
-                hint = f"; it was asked through the proxy {proxy.shown}, which may have said this"
+            reason = "server_error"
+            text = f"{self.name} failed{for_model}: {error.text}"
+            proxy = env_proxy(self.url) if status in (502, 503, 504) else None
+            if proxy is not None:
+                text += f"; it was asked through the proxy {proxy.shown}, which may have said this"
         is_passing = reason in ("rate_limited", "server_error")
-        # A quota that is used up does not come back within seconds.
-        retry = is_passing and "insufficient_quota" not in error.said
-        more: dict[str, Any] = {"status_code": status, "retry_after_s": error.retry_after_s}
-        return BackendError(f"{self.who} {what}: {text}{hint}", reason=reason, retry=retry, **more)
+        return BackendError(
+            text,
+            reason=reason,
+            # A quota that is used up does not come back within seconds.
+            retry=is_passing and "insufficient_quota" not in error.words,
+            status_code=status,
+            retry_after_s=error.retry_after_s,
+        )
+
+    def _overflow(
+        self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest
+    ) -> BackendError:
+        """Return the failure that a prompt is longer than the context window, in its numbers."""
+        prompt_tokens = error.sizes.get("n_prompt_tokens")
+        size = f"{len(chat.prompt)} characters"
+        if prompt_tokens is not None:
+            size = f"{prompt_tokens} tokens"
+        windows = [error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")]
+        window = min(filter(None, windows), default=None)
+        of_window = f" of {window} tokens" if window else ""
+        return BackendError(
+            f"the prompt has {size}, more than the context window{of_window} can hold "
+            f"({error.text}); shorten the prompt, or {self.larger_window}",
+            reason="context_overflow",
+            status_code=error.status,
+        )
 
     def _way_in(self, error: StatusError, credential: Credential | None) -> str:
         """Return what to do where access is refused, as the end of a message."""
-        access = self.access
-        name_and_password = (
+        password_hint = (
             "write a user name and password into its address: "
             f"{self.url.replace('://', '://NAME:PASSWORD@')}"
         )
-        a_key = f"set {access.variable}, or give {access.argument}=..."
+        key_hint = f"set {self.access.variable}, or give {self.access.argument}=..."
         if error.status == 407:
             proxy = env_proxy(self.url)
             shown = proxy.shown if proxy else "http://proxy:3128"
@@ -570,24 +601,41 @@ class Server:
                 f"HTTP_PROXY or HTTPS_PROXY, as {shown.replace('://', '://NAME:PASSWORD@')}"
             )
         if error.status == 403:
-            if error.said.startswith("<"):
+            if error.words.startswith("<"):
                 return (
                     "; a server in front of it refuses, to judge by the HTML: it may want a key "
-                    f"({a_key}), or a user name and password ({name_and_password})"
+                    f"({key_hint}), or a user name and password ({password_hint})"
                 )
             # Where it says why, no hint is better.
-            return "" if error.said else f"; {self.shut_out}"
+            return "" if error.words else f"; {self.if_refused}"
         if credential is None and error.scheme == "basic":
-            return f"; {name_and_password}"
+            return f"; {password_hint}"
         if credential is None:
-            return f"; {a_key}"
+            return f"; {key_hint}"
         if credential.kind == "Bearer" and error.scheme == "basic":
-            return f"; it was shown a key and wants no key: {name_and_password}"
+            return f"; it was shown a key and wants no key: {password_hint}"
         if credential.kind == "Basic" and error.scheme == "bearer":
-            return f"; it was shown a user name and password and wants a key: {a_key}"
+            return f"; it was shown a user name and password and wants a key: {key_hint}"
         if credential.kind == "Bearer":
-            return f"; the key that it was shown is not one that it knows: {a_key}"
-        return f"; it does not know this user name and password: {name_and_password}"
+            return f"; the key that it was shown is not one that it knows: {key_hint}"
+        return f"; it does not know this user name and password: {password_hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What went to a server, for what is said of its answer.
+
+    Attributes:
+        body: of the request, or what is known of it.
+        chat: what the body asks, if it is a chat.
+        credential: what lets the request in.
+        mask: of that.
+    """
+
+    body: Mapping[str, Any]
+    chat: ChatRequest | None
+    credential: Credential | None
+    mask: Mask
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:
@@ -595,8 +643,10 @@ def _as_json(body: Mapping[str, Any]) -> bytes:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
     except (ValueError, TypeError) as error:
-        text = f"the request for {body.get('model')!r} cannot be sent: {_words(error)}"
-        raise BackendError(text, reason="client_error") from error
+        raise BackendError(
+            f"the request for {body.get('model')!r} cannot be sent: {_words(error)}",
+            reason="client_error",
+        ) from error
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -608,7 +658,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     Args:
         connections: to the server.
-        who: what it is called in messages.
+        server_name: for messages.
         credential: what it is shown, if anything.
         mask: of that.
     """
@@ -616,12 +666,14 @@ class Transport(httpx.AsyncBaseTransport):
     def __init__(
         self,
         connections: httpx.AsyncBaseTransport,
-        who: str,
+        server_name: str,
         credential: Credential | None,
         mask: Mask,
     ) -> None:
         self.mask = mask
-        self._connections, self._who, self._credential = connections, who, credential
+        self._connections = connections
+        self._server_name = server_name
+        self._credential = credential
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make a request.
@@ -635,24 +687,26 @@ class Transport(httpx.AsyncBaseTransport):
         if request.extensions.get("streamed") and response.is_success:
             return response
         content = bytearray()
-        async with aclosing(response), aclosing(_chunks(response, self._who)) as chunks:
+        async with aclosing(response), aclosing(_chunks(response, self._server_name)) as chunks:
             async for chunk in chunks:
                 content += chunk
                 if len(content) > MAX_REPLY_BYTES:
                     break
-        status = response.status_code
         if response.has_redirect_location:
             target = without_password(response.headers["location"])
-            text = (
-                f"{self._who} redirects to {clip(_words(target, self.mask), 200)}, which is not "
-                "followed: prompts go only to the address given; if that is the right one, give it "
-                "instead"
+            raise BackendError(
+                f"{self._server_name} redirects to {clip(_words(target, self.mask), 200)}, which "
+                "is not followed: prompts go only to the address given; if that is the right one, "
+                "give it instead",
+                reason="client_error",
+                status_code=response.status_code,
             )
-            raise BackendError(text, reason="client_error", status_code=status)
         if len(content) > MAX_REPLY_BYTES and not response.is_error:
-            raise too_large(self._who, MAX_REPLY_BYTES)
+            raise too_large(self._server_name, MAX_REPLY_BYTES)
         return httpx.Response(
-            status, headers=response.headers, content=self.mask.document(bytes(content))
+            response.status_code,
+            headers=response.headers,
+            content=self.mask.document(bytes(content)),
         )
 
     def _signed(self, request: httpx.Request) -> httpx.Request:
@@ -676,13 +730,14 @@ class HttpAnswer:
 
     Args:
         response: with its body, or a stream of it.
-        who: what the server is called in messages.
+        server_name: for messages.
         mask: of what it was shown.
     """
 
-    def __init__(self, response: httpx.Response, who: str, mask: Mask) -> None:
+    def __init__(self, response: httpx.Response, server_name: str, mask: Mask) -> None:
         self.mask = mask
-        self._response, self._who = response, who
+        self._response = response
+        self._server_name = server_name
 
     @property
     def content(self) -> bytes:
@@ -701,14 +756,14 @@ class HttpAnswer:
         Raises:
             BackendError: the reply is not whole, too large, or not in the protocol's form.
         """
-        written = Written(self._who, on_text, self.mask)
+        written = Written(self._server_name, on_text, self.mask)
         async for line in self.lines():
             # Read to its end all the same, so that the connection can be used again.
             if not written.ended:
                 add(written, line)
         if not (written.ended or written.fields.get("done_reason")):
             raise BackendError(
-                f"the reply of {self._who} ended before it was done",
+                f"the reply of {self._server_name} ended before it was done",
                 reason="connection_error",
                 status_code=200,
                 retry=True,
@@ -716,7 +771,7 @@ class HttpAnswer:
         reply = written.reply()
         if reply.done_reason == "aborted":
             raise BackendError(
-                f"{self._who} stopped the model before it was done, after "
+                f"{self._server_name} stopped the model before it was done, after "
                 f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use "
                 "another model",
                 reason="generation_stopped",
@@ -735,25 +790,28 @@ class HttpAnswer:
             BackendError: it is too large, or has too many lines.
         """
         begun: list[bytes] = []  # the pieces of a line that has not ended
-        begun_bytes = total = number = 0
+        begun_bytes = 0
+        total_bytes = 0
+        count = 0
         clock = _Clock()
-        async with aclosing(_chunks(self._response, self._who)) as chunks:
+        async with aclosing(_chunks(self._response, self._server_name)) as chunks:
             async for chunk in chunks:
-                total += len(chunk)
+                total_bytes += len(chunk)
                 *ended, rest = chunk.split(b"\n")
                 if ended:
                     ended[0] = b"".join([*begun, ended[0]])
-                    begun, begun_bytes = [], 0
+                    begun = []
+                    begun_bytes = 0
                 begun.append(rest)
                 begun_bytes += len(rest)
                 if max(begun_bytes, *map(len, ended), 0) > MAX_REPLY_BYTES:
-                    raise too_large(self._who, MAX_REPLY_BYTES)
-                if total > MAX_STREAM_BYTES:
-                    raise too_large(self._who, MAX_STREAM_BYTES)
+                    raise too_large(self._server_name, MAX_REPLY_BYTES)
+                if total_bytes > MAX_STREAM_BYTES:
+                    raise too_large(self._server_name, MAX_STREAM_BYTES)
                 for line in filter(None, map(bytes.strip, ended)):
-                    number += 1
-                    if number > MAX_STREAM_LINES:
-                        raise _too_much(self._who, f"{MAX_STREAM_LINES:,} lines")
+                    count += 1
+                    if count > MAX_STREAM_LINES:
+                        raise _too_much(self._server_name, f"{MAX_STREAM_LINES:,} lines")
                     yield self.mask.line(line)
                     if clock.is_due:
                         await clock.give_back()
@@ -780,17 +838,18 @@ class _Clock:
         self._since = self._time()
 
 
-async def _chunks(response: httpx.Response, who: str) -> AsyncGenerator[bytes, None]:
+async def _chunks(response: httpx.Response, server_name: str) -> AsyncGenerator[bytes, None]:
     """Yield a body as it comes.
 
     Raises:
         BackendError: it comes in too many pieces.
     """
-    number, clock = 0, _Clock()
+    clock = _Clock()
+    count = 0
     async for chunk in response.stream:  # type: ignore[union-attr]
-        number += 1
-        if number > MAX_CHUNKS:
-            raise _too_much(who, f"{MAX_CHUNKS:,} pieces")
+        count += 1
+        if count > MAX_CHUNKS:
+            raise _too_much(server_name, f"{MAX_CHUNKS:,} pieces")
         yield chunk
         if clock.is_due:
             await clock.give_back()
@@ -805,14 +864,17 @@ def _socket_options() -> list[tuple[int, int, int]]:
     return options
 
 
-def too_large(who: str, limit: int) -> BackendError:
+def too_large(server_name: str, limit: int) -> BackendError:
     """Return the failure of an answer that is larger than what is read of one."""
-    return _too_much(who, f"{limit:,} bytes")
+    return _too_much(server_name, f"{limit:,} bytes")
 
 
-def _too_much(who: str, limit: str) -> BackendError:
-    text = f"{who} sent more than {limit}; lower max_tokens, or see what answers there"
-    return BackendError(text, reason="server_error", status_code=200)
+def _too_much(server_name: str, limit: str) -> BackendError:
+    return BackendError(
+        f"{server_name} sent more than {limit}; lower max_tokens, or see what answers there",
+        reason="server_error",
+        status_code=200,
+    )
 
 
 # --- connections ----------------------------------------------------------------------------------
@@ -851,21 +913,24 @@ def _connections_to(url: str) -> _Connections:
     """
     proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
     proxy_url = None if proxy is None else proxy.url.get_secret_value()
-    login = None
+    login: SecretStr | None = None
     # Certificates take long to load, and without redirects plain http stays plain http.
-    verify = any(one.lower().startswith("https:") for one in (url, proxy_url or ""))
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    verify = any(address.lower().startswith("https:") for address in (url, proxy_url or ""))
     try:
-        login = None if proxy is None else proxy.login
+        if proxy is not None:
+            login = proxy.login
         inner = httpx.AsyncHTTPTransport(
-            verify=verify, limits=limits, proxy=proxy_url, socket_options=_socket_options()
+            verify=verify,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            proxy=proxy_url,
+            socket_options=_socket_options(),
         )
     except (ValueError, ImportError, OSError) as error:
         file = os.environ.get("SSL_CERT_FILE")
-        named = f" (SSL_CERT_FILE={file!r})" if verify and file else ""
+        file_words = f" (SSL_CERT_FILE={file!r})" if verify and file else ""
         mask_of(None, login).errors(error)
         raise ConfigError(
-            f"{url} cannot be reached with the environment's proxy or certificates{named}: "
+            f"{url} cannot be reached with the environment's proxy or certificates{file_words}: "
             f"{error}; see HTTP_PROXY, HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE"
         ) from error
     return _Connections(inner, login)
@@ -875,27 +940,29 @@ _EXPIRED = 10
 _NOT_YET = 9
 _OTHER_NAMES = (62, 64)
 """OpenSSL's numbers of what is wrong with a certificate: X509_V_ERR_CERT_HAS_EXPIRED and so on."""
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
+"""OpenSSL's names for an answer in plain text."""
 
 
 def _distrust(error: BaseException) -> str:
     """Return what is wrong with a server's encryption, and what to do; empty if it is not that."""
-    for one in errors_behind(error):
-        if isinstance(one, ssl.SSLCertVerificationError):
-            said = one.verify_message.rstrip(".")
-            if one.verify_code in (_EXPIRED, _NOT_YET):
-                return f"{said}; renew the certificate, or see this machine's date"
-            if one.verify_code in _OTHER_NAMES:
-                return f"{said}; give the address with a name that the certificate has"
+    for cause in errors_behind(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            fault = cause.verify_message.rstrip(".")
+            if cause.verify_code in (_EXPIRED, _NOT_YET):
+                return f"{fault}; renew the certificate, or see this machine's date"
+            if cause.verify_code in _OTHER_NAMES:
+                return f"{fault}; give the address with a name that the certificate has"
             return (
-                f"{said}; if that is the right server, name a file with its certificate (or its "
+                f"{fault}; if that is the right server, name a file with its certificate (or its "
                 "authority's), in PEM form, in the environment: SSL_CERT_FILE=/path/to/file.pem"
             )
-        if isinstance(one, ssl.SSLError) and one.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
             return "what answers there speaks no TLS; write its address with http:, not https:"
     return ""
 
 
-def run_aside(work: Coroutine[Any, Any, T]) -> T:
+def run_aside(work: Coroutine[object, None, T]) -> T:
     """Run a quick look at a server to its end."""
     # In a thread of its own, since the caller's may be running an event loop already.
     with ThreadPoolExecutor(1) as thread:

@@ -75,11 +75,11 @@ class OllamaBackend(ChatBackend):
         self.host = address.url
         self.server = Server(
             url=self.host,
-            who=f"Ollama at {self.host}",
+            name=f"Ollama at {self.host}",
             kind="Ollama server",
-            way_out="start it with: ollama serve, or set OLLAMA_HOST",
+            if_absent="start it with: ollama serve, or set OLLAMA_HOST",
             access=Access(key, variable="OLLAMA_API_KEY", argument="key", login=address.login),
-            shut_out="its setting OLLAMA_ORIGINS says which host names and origins it serves",
+            if_refused="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
         )
         self._model = None if model in _UNNAMED else model
@@ -125,7 +125,7 @@ class OllamaBackend(ChatBackend):
             f"the answer reached the context's end: {reply.prompt_tokens} tokens of prompt and "
             f"{reply.reply_tokens} of answer are more than the {window} tokens that fit, so the "
             "server dropped the start of the prompt as the model wrote on; ask for less, shorten "
-            f"the prompt, or {self.server.wider}",
+            f"the prompt, or {self.server.larger_window}",
             reason="context_overflow",
             status_code=200,
             retry=True,
@@ -370,7 +370,7 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     # A development build is "0.0.0", and has what is newest.
     if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        text = f"{server.who} is of version {version}; the oldest that can be used is {oldest}"
+        text = f"{server.name} is of version {version}; the oldest that can be used is {oldest}"
         way_out = "older ones cut prompts silently; get one from https://ollama.com/download"
         raise BackendError(f"{text}; {way_out}", reason="client_error")
     return version

@@ -108,17 +108,17 @@ class OpenAIBackend(ChatBackend):
         self.base_url = address.url
         self.server = Server(
             url=self.base_url,
-            who=f"the server at {self.base_url}",
+            name=f"the server at {self.base_url}",
             kind="OpenAI-compatible server",
-            way_out="start it, or set base_url or OPENAI_BASE_URL",
+            if_absent="start it, or set base_url or OPENAI_BASE_URL",
             access=Access(
                 api_key,
                 variable="OPENAI_API_KEY",
                 argument="api_key",
                 login=address.login,
             ),
-            shut_out="see what its key may use; OPENAI_API_KEY or api_key=... is the key",
-            wider="start the server with a larger window",
+            if_refused="see what its key may use; OPENAI_API_KEY or api_key=... is the key",
+            larger_window="start the server with a larger window",
         )
         self._extend = extend
         self._model = None if model in _UNNAMED else model
@@ -284,7 +284,7 @@ def _turned_down(
     """
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
-    said = error.said
+    said = error.words
     lacking = {name for name in _SWITCHES if name in body and name in said}
     lacking |= {name for name, off in _OFF.items() if body.get(name) == off and name in said}
     if "max_tokens" in body and "max_completion_tokens" in said:
@@ -305,10 +305,10 @@ def _without_option(body: Mapping[str, Any], error: object) -> str:
     """
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return ""
-    if not re.search("unsupported|not support", error.said, re.IGNORECASE):
+    if not re.search("unsupported|not support", error.words, re.IGNORECASE):
         return ""
     for name in ("temperature", "seed", "top_p", "presence_penalty", "frequency_penalty"):
-        if name in body and re.search(rf"\b{name}\b", error.said):
+        if name in body and re.search(rf"\b{name}\b", error.words):
             default = "set temperature=1, or " if name == "temperature" else ""
             return (
                 f"{default}leave it out of each request: OpenAIBackend({body['model']!r}, "

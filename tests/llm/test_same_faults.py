@@ -65,8 +65,8 @@ async def test_a_fault_is_the_same_failure_in_the_same_words(
     backend = backend_of(kind)
     with pytest.raises(BackendError) as caught:
         await backend.chat(ASKED)
-    text = str(caught.value).replace(backend.server.who, "WHO").replace(backend.server.url, "URL")
-    text = text.replace(backend.server.shut_out, "WAY IN")
+    text = str(caught.value).replace(backend.server.name, "WHO").replace(backend.server.url, "URL")
+    text = text.replace(backend.server.if_refused, "WAY IN")
     assert words in text.replace(backend.server.kind, "KIND")
     assert (caught.value.reason, caught.value.retry) == (reason, retry)
     assert caught.value.retry_after_s == (7.0 if fault == "busy" else None)

@@ -313,9 +313,10 @@ class ChildProcess:
         self.backend = OpenAIBackend(model.name, base_url=url, api_key=key, extend=extend)
         self.backend.server = replace(
             self.backend.server,
-            who="the embedded model",
-            wider="raise LLMConfig.num_ctx, up to what the model was trained for",
-            lasting=False,  # the runtime closes them, at times just as the next request is sent
+            name="the embedded model",
+            larger_window="raise LLMConfig.num_ctx, up to what the model was trained for",
+            # The runtime closes them, at times just as the next request is sent.
+            keeps_connections=False,
         )
 
     @property

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import ollama
 
@@ -104,13 +103,14 @@ class OllamaBackend(ChatBackend):
         with LocalsCleared():
             if not self._version:
                 # Both are answered at once by a server that lives, whatever its models do.
-                async with asyncio.timeout(request.timeout_s):
+                async with asyncio.timeout(request.timeout_s):  # the first request pays for it
                     self._version = await _version(self.server)
                     await self._resolve(request.model)
             model = await self._resolve(request.model)
             body = _body_of(model, request)
             async with self.server.asked("/api/chat", body, request) as answer:
                 reply = await answer.reply(on_text, _add)
+            # What went past the window was answered without the prompt's start, and looks whole.
             num_ctx = request.options.get("num_ctx")
             used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
             if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
@@ -163,28 +163,33 @@ class OllamaBackend(ChatBackend):
         name = await self._resolve("")
         async with _official(self.server) as client:
             models = (await client.list()).models
-        mine = [one for one in models if full_name(one.model or "") == full_name(name)]
-        if not mine:
-            text = f"Ollama at {self.host} has no model {name!r}; get it with: ollama pull {name}"
-            raise BackendError(text, reason="model_not_found", status_code=404)
-        digest = printable(mine[0].digest or "") or None
-        return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
+        for model in models:
+            if full_name(model.model or "") == full_name(name):
+                digest = printable(model.digest or "") or None
+                return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
+        raise BackendError(
+            f"Ollama at {self.host} has no model {name!r}; get it with: ollama pull {name}",
+            reason="model_not_found",
+            status_code=404,
+        )
 
     @without_locals
     async def look(self, timeout_s: float | None = None) -> OllamaProbe:
         """Return what the server has; see the function ``look``."""
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
-            models = [*(await client.list()).models]
-            models.sort(key=lambda one: -one.modified_at.timestamp() if one.modified_at else 0)
+            models = sorted((await client.list()).models, key=_pulled_at, reverse=True)
             names = [printable(model.model or "") for model in models]
             # One that is loaded answers at once, and pushes no other user's out of memory.
             loaded = [printable(model.model or "") for model in (await client.ps()).models]
             for name in dict.fromkeys([*loaded, *names]):
                 capabilities = (await client.show(name)).capabilities
-                if capabilities is None or "completion" in capabilities:
-                    why = "it is loaded" if name in loaded else "the model pulled last"
-                    return OllamaProbe(self.host, version, tuple(names), name, f"{why} there")
+                if capabilities is not None and "completion" not in capabilities:
+                    continue
+                reason = "the model pulled last there"
+                if name in loaded:
+                    reason = "it is loaded there"
+                return OllamaProbe(self.host, version, tuple(names), name, reason)
         return OllamaProbe(self.host, version, tuple(names))
 
     @without_locals
@@ -197,10 +202,10 @@ class OllamaBackend(ChatBackend):
         async with _official(self.server, name) as client:
             await client.pull(name)
 
-    async def _resolve(self, asked: str) -> str:
+    async def _resolve(self, name: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
-        if asked not in _UNNAMED:
-            return asked
+        if name not in _UNNAMED:
+            return name
         self._model = self._model or (await self.look()).chosen()
         return self._model
 
@@ -209,10 +214,16 @@ class OllamaBackend(ChatBackend):
         if model not in self._trained:
             with suppress(BackendError):
                 async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
-                    known = (await client.show(model)).modelinfo or {}
-                    keys = (key for key in known if key.endswith(".context_length"))
-                    self._trained[model] = member(known, next(keys, ""), int)
+                    details = (await client.show(model)).modelinfo or {}
+                    # The name before it is that of the model's architecture.
+                    keys = (key for key in details if key.endswith(".context_length"))
+                    self._trained[model] = member(details, next(keys, ""), int)
         return self._trained.get(model)
+
+
+def _pulled_at(model: ollama.ListResponse.Model) -> float:
+    """Return when a model was pulled, in seconds; a server may not say it."""
+    return model.modified_at.timestamp() if model.modified_at else 0.0
 
 
 def parse_host(host: str | None = None) -> str:
@@ -260,7 +271,7 @@ async def _official(
             raise StatusError(error.status_code, error.error) from error
 
 
-def _body_of(model: str, request: ChatRequest) -> dict[str, Any]:
+def _body_of(model: str, request: ChatRequest) -> dict[str, object]:
     """Return a request as the protocol writes it."""
     fields = {
         "model": model,
@@ -278,10 +289,10 @@ def _body_of(model: str, request: ChatRequest) -> dict[str, Any]:
         "top_logprobs": request.top_logprobs or None,
         "logprobs": bool(request.top_logprobs) or None,
     }
-    return {name: value for name, value in fields.items() if value is not None}
+    return _without_none(fields)
 
 
-def _as_json(message: Message) -> dict[str, Any]:
+def _as_json(message: Message) -> dict[str, object]:
     """Return a message as the protocol writes it."""
     calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in message.tool_calls]
     fields = {
@@ -290,21 +301,26 @@ def _as_json(message: Message) -> dict[str, Any]:
         "tool_calls": [{"function": call} for call in calls] or None,
         "tool_name": message.tool_name,
     }
+    return _without_none(fields)
+
+
+def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _add(written: Written, line: bytes) -> None:
     """Put a line of a stream to a reply."""
     chunk = read_object(line)
-    if error := chunk.get("error"):
-        raise StatusError(None, error)
+    if chunk.get("error"):
+        raise StatusError(None, chunk["error"])
     message = member(chunk, "message", dict)
     for number, call in enumerate(member(message, "tool_calls", list)):
         function = member(call, "function", dict)
-        # The line has the arguments of all its calls.
-        size = 0 if number else len(line)
         written.add_call(
-            member(function, "name", str), member(function, "arguments", dict), size=size
+            member(function, "name", str),
+            member(function, "arguments", dict),
+            # The line has the arguments of all its calls, and counts once.
+            size=0 if number else len(line),
         )
     written.add_logprobs(member(chunk, "logprobs", list))
     written.add(member(message, "content", str), member(message, "thinking", str))
@@ -344,9 +360,11 @@ class OllamaProbe:
             BackendError: there is none.
         """
         if self.model is None:
-            way_out = f"'ollama pull {SUGGESTED_MODEL}' gets one"
-            text = f"Ollama at {self.host} has no model that can chat; {way_out}"
-            raise BackendError(text, reason="model_not_found")
+            raise BackendError(
+                f"Ollama at {self.host} has no model that can chat; "
+                f"'ollama pull {SUGGESTED_MODEL}' gets one",
+                reason="model_not_found",
+            )
         return self.model
 
 
@@ -365,14 +383,17 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
     """
     async with server.asked("/api/version", timeout_s=timeout_s) as answer:
         version = clip(printable(member(read_json(answer.content), "version", str)), 40)
-        if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
+        numbers = re.match(r"v?(\d{1,6})\.(\d{1,6})", version)
+        if numbers is None:
             raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
     if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        text = f"{server.name} is of version {version}; the oldest that can be used is {oldest}"
-        way_out = "older ones cut prompts silently; get one from https://ollama.com/download"
-        raise BackendError(f"{text}; {way_out}", reason="client_error")
+        raise BackendError(
+            f"{server.name} is of version {version}; the oldest that can be used is "
+            f"{'.'.join(map(str, OLDEST))}; older ones cut prompts silently; get one from "
+            "https://ollama.com/download",
+            reason="client_error",
+        )
     return version
 
 

@@ -12,12 +12,13 @@ import json
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from llmsim_lab._util.frozen import thawed
+from llmsim_lab._util.jsontext import JSON, JSONObject, Schema
 from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
@@ -44,7 +45,9 @@ from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, Model
 
 logger = logging.getLogger(__name__)
 
-Extend = Callable[[ChatRequest, dict[str, Any]], None]
+Body = dict[str, Any]
+"""Of a request, as the protocol writes it: sampling options may be anything."""
+Extend = Callable[[ChatRequest, Body], None]
 
 HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
@@ -122,8 +125,10 @@ class OpenAIBackend(ChatBackend):
         )
         self._extend = extend
         self._model = None if model in _UNNAMED else model
-        known = _NOT_OF_OPENAI if self.base_url.startswith(HOSTED) else frozenset[str]()
-        if known and not self.server.access:
+        lacking: frozenset[str] = frozenset()
+        if self.base_url.startswith(HOSTED):
+            lacking = _NOT_OF_OPENAI
+        if lacking and not self.server.access:
             raise ConfigError(
                 f"{self.base_url} wants a key: set OPENAI_API_KEY or give api_key=...; for a "
                 "server of your own give base_url=..., or set OPENAI_BASE_URL"
@@ -131,7 +136,7 @@ class OpenAIBackend(ChatBackend):
         self.slots: int | None = None
         """How many requests it answers at once; only llama.cpp's server tells, once it lists its
         models."""
-        self._turned_down: dict[str, Set[str]] = defaultdict(lambda: known)
+        self._turned_down: dict[str, Set[str]] = defaultdict(lambda: lacking)
         """By model, what its server does not take."""
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -167,19 +172,30 @@ class OpenAIBackend(ChatBackend):
                 except BackendError as error:
                     # Each time one thing less is sent, so this comes to an end.
                     further = _turned_down(body, error.__cause__, without, request.schema)
-                    if not further:
-                        if way_out := _without_option(body, error.__cause__):
-                            told = dataclasses.replace(error, message=f"{error}; {way_out}")
-                            raise told from error.__cause__
-                        raise
                     without |= further
+                    if further:
+                        continue
+                    hint = _without_option(body, error.__cause__)
+                    if not hint:
+                        raise
+                    hinted = dataclasses.replace(error, message=f"{error}; {hint}")
+                    raise hinted from error.__cause__
             # Not before a request went through: a rejection may quote fields of the request.
-            known = self._turned_down[model]
-            self._turned_down[model] = known | without
-            if lacks := sorted(without - known - {"full_schema", "patterns"}):
-                detail = "requests do without them; a schema that is not taken goes into the prompt"
-                fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
-                log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
+            before = self._turned_down[model]
+            self._turned_down[model] = before | without
+            # A schema that lost some of its keywords is still one, and nobody misses them.
+            lacks = sorted(without - before - {"full_schema", "patterns"})
+            if lacks:
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "server_lacks",
+                    model=model,
+                    base_url=self.base_url,
+                    lacks=", ".join(lacks),
+                    detail="requests do without them; a schema that is not taken goes into the "
+                    "prompt",
+                )
             return reply
 
     @without_locals
@@ -213,35 +229,38 @@ class OpenAIBackend(ChatBackend):
         try:
             async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as answer:
                 models = member(read_json(answer.content), "data", list)
-                names = [printable(name) for one in models if (name := member(one, "id", str))]
+                names = [printable(member(model, "id", str)) for model in models]
         except BackendError as error:
             if error.status_code in (404, 405, 501):
                 return []
             raise
-        if any(one.get("owned_by") == "llamacpp" for one in models):
+        if any(model.get("owned_by") == "llamacpp" for model in models):
             at_root = dataclasses.replace(self.server, url=self.base_url.removesuffix("/v1"))
             with suppress(ValueError, TypeError):  # nothing depends on it
                 properties = read_object(await at_root.glance("/props") or b"{}")
                 self.slots = member(properties, "total_slots", int)
-        return names
+        return [name for name in names if name]
 
-    async def _resolve(self, asked: str) -> str:
+    async def _resolve(self, name: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
-        if asked not in _UNNAMED:
-            return asked.removeprefix("openai:")
+        if name not in _UNNAMED:
+            return name.removeprefix("openai:")
         self._model = self._model or only_one(await self.names(), self.base_url)
         return self._model
 
-    def body_of(
-        self, model: str, request: ChatRequest, without: Set[str] = frozenset()
-    ) -> dict[str, Any]:
+    def body_of(self, model: str, request: ChatRequest, without: Set[str] = frozenset()) -> Body:
         """Return a request as the protocol writes it, without what its server does not take."""
-        options = {name: value for name, value in request.options.items() if value is not None}
-        options.pop("num_ctx", None)
-        if (limit := options.pop("num_predict", -1)) >= 0:
-            options["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = limit
-        # Without ``stream_options`` it would come without token counts.
-        fields = {**options, "stream": True, "stream_options": {"include_usage": True}}
+        fields = {name: value for name, value in request.options.items() if value is not None}
+        fields.pop("num_ctx", None)
+        most_tokens = fields.pop("num_predict", -1)
+        # Ollama's negative numbers say that there is no limit.
+        if most_tokens >= 0 and "max_tokens" in without:
+            fields["max_completion_tokens"] = most_tokens
+        elif most_tokens >= 0:
+            fields["max_tokens"] = most_tokens
+        fields["stream"] = True
+        # Without it the reply would come without token counts.
+        fields["stream_options"] = {"include_usage": True}
         if isinstance(request.think, str):
             fields["reasoning_effort"] = request.think
         elif request.think is not None:
@@ -250,20 +269,16 @@ class OpenAIBackend(ChatBackend):
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
         if request.top_logprobs and "logprobs" not in without:
-            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        messages, schema = request.messages, request.schema
-        if schema is not None and "response_format" in without:
-            form = told_form(schema)
+            fields["logprobs"] = True
+            fields["top_logprobs"] = request.top_logprobs
+        messages = request.messages
+        if request.schema is not None and "response_format" in without:
+            form = told_form(request.schema)
             # Not where a second attempt or ``tell_form`` has told it already.
             if not any(form in message.content for message in messages):
                 messages = with_instruction(messages, form)
-        elif schema is not None:
-            schema = portable(schema) if "full_schema" in without else thawed(schema)
-            if "patterns" in without:
-                for part in schemas_in(schema):
-                    part.pop("pattern", None)
-            held = {"name": "reply", "strict": is_strict(schema), "schema": schema}
-            fields["response_format"] = {"type": "json_schema", "json_schema": held}
+        elif request.schema is not None:
+            fields["response_format"] = _response_format(request.schema, without)
         fields = {name: value for name, value in fields.items() if name not in without}
         body = {"model": model, "messages": list(as_json(messages)), **fields}
         if self._extend is not None:
@@ -271,9 +286,19 @@ class OpenAIBackend(ChatBackend):
         return body
 
 
-def _turned_down(
-    body: Mapping[str, Any], error: object, without: Set[str], schema: Mapping[str, Any] | None
-) -> Set[str]:
+def _response_format(schema: Schema, without: Set[str]) -> Body:
+    """Return what holds a reply to a schema, with the keywords that the server takes."""
+    taken = portable(schema) if "full_schema" in without else thawed(schema)
+    if "patterns" in without:
+        for part in schemas_in(taken):
+            part.pop("pattern", None)
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "reply", "strict": is_strict(taken), "schema": taken},
+    }
+
+
+def _turned_down(body: Body, error: object, without: Set[str], schema: Schema | None) -> Set[str]:
     """Return what a server does not take of a request; nothing if that is not the trouble.
 
     Args:
@@ -284,12 +309,13 @@ def _turned_down(
     """
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
-    said = error.words
-    lacking = {name for name in _SWITCHES if name in body and name in said}
-    lacking |= {name for name, off in _OFF.items() if body.get(name) == off and name in said}
-    if "max_tokens" in body and "max_completion_tokens" in said:
+    words = error.words
+    lacking = {name for name in _SWITCHES if name in body and name in words}
+    lacking |= {name for name, off in _OFF.items() if body.get(name) == off and name in words}
+    if "max_tokens" in body and "max_completion_tokens" in words:
         lacking.add("max_tokens")
-    if not lacking and "response_format" in body and _ABOUT_SCHEMAS.search(said):
+    if not lacking and "response_format" in body and _ABOUT_SCHEMAS.search(words):
+        # The schema as it is, then with OpenAI's keywords alone, then in words in the prompt.
         steps = ["full_schema", "response_format"]
         if any("pattern" in part for part in schemas_in(dict(schema or {}))):
             # OpenAI takes patterns, as that of a reasoning; others turn them down.
@@ -298,7 +324,7 @@ def _turned_down(
     return lacking - without
 
 
-def _without_option(body: Mapping[str, Any], error: object) -> str:
+def _without_option(body: Body, error: object) -> str:
     """Return what to do where a model does not take one of the sampling options; else nothing.
 
     OpenAI's reasoning models draw at temperature 1 and without a seed.
@@ -308,12 +334,14 @@ def _without_option(body: Mapping[str, Any], error: object) -> str:
     if not re.search("unsupported|not support", error.words, re.IGNORECASE):
         return ""
     for name in ("temperature", "seed", "top_p", "presence_penalty", "frequency_penalty"):
-        if name in body and re.search(rf"\b{name}\b", error.words):
-            default = "set temperature=1, or " if name == "temperature" else ""
-            return (
-                f"{default}leave it out of each request: OpenAIBackend({body['model']!r}, "
-                f"extend=lambda request, body: body.pop({name!r}, None))"
-            )
+        if name not in body or not re.search(rf"\b{name}\b", error.words):
+            continue
+        left_out = (
+            f"leave it out of each request: OpenAIBackend({body['model']!r}, "
+            f"extend=lambda request, body: body.pop({name!r}, None))"
+        )
+        # The one of them whose only value can be said.
+        return f"set temperature=1, or {left_out}" if name == "temperature" else left_out
     return ""
 
 
@@ -331,20 +359,24 @@ def _add(written: Written, line: bytes) -> None:
         written.ended = True
         return
     event = read_object(data)
-    if error := event.get("error"):  # some have it always, as null
-        raise StatusError(None, error)
-    if usage := member(event, "usage", dict):
+    if event.get("error"):  # some have it always, as null
+        raise StatusError(None, event["error"])
+    usage = member(event, "usage", dict)
+    if usage:
         written.fields["prompt_tokens"] = member(usage, "prompt_tokens", int)
         written.fields["reply_tokens"] = member(usage, "completion_tokens", int)
         details = member(usage, "prompt_tokens_details", dict)
         written.fields["cached_tokens"] = member(details, "cached_tokens", int)
-    if timings := member(event, "timings", dict):  # llama.cpp's
+    timings = member(event, "timings", dict)
+    if timings:  # llama.cpp's
         written.fields["cached_tokens"] = member(timings, "cache_n", int)
     # One without choices mostly says how far the server has read the prompt.
-    choice = next(iter(member(event, "choices", list)), dict[str, Any]())
+    choices = member(event, "choices", list) or [{}]
+    choice = choices[0]
     delta = member(choice, "delta", dict)
-    if reason := member(choice, "finish_reason", str):
-        written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
+    done_reason = member(choice, "finish_reason", str)
+    if done_reason:
+        written.fields["done_reason"] = _DONE_REASONS.get(done_reason, "stop")
     written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
     for part in member(delta, "tool_calls", list):
         function = member(part, "function", dict)
@@ -359,7 +391,9 @@ def _add(written: Written, line: bytes) -> None:
         )
     # A refusal is what OpenAI's models write in place of an answer.
     text = member(delta, "content", str) or member(delta, "refusal", str)
-    written.add(text, member(delta, "reasoning_content", str) or member(delta, "reasoning", str))
+    # Servers have not settled on one name.
+    thinking = member(delta, "reasoning_content", str) or member(delta, "reasoning", str)
+    written.add(text, thinking)
 
 
 def _address(base_url: str | None) -> Address:
@@ -388,54 +422,64 @@ def only_one(names: Sequence[str], url: str) -> str:
     """
     if len(names) == 1:
         return names[0]
-    there = f"has {listed(names)}" if names else "lists none"
-    text = f"name the model, as 'openai:NAME': the server at {url} {there}"
-    raise BackendError(text, reason="model_not_found")
+    raise BackendError(
+        f"name the model, as 'openai:NAME': the server at {url} "
+        f"{f'has {listed(names)}' if names else 'lists none'}",
+        reason="model_not_found",
+    )
 
 
-def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+def as_json(messages: Sequence[Message]) -> Iterator[JSONObject]:
     """Yield messages as the protocol writes them, where each result names the call it is of."""
-    waiting: dict[str, str] = {}
+    tool_names: dict[str, str] = {}
+    """Of the calls whose results have not come yet, by their ids."""
     number = 0
     for message in messages:
-        value: dict[str, Any] = {"role": message.role, "content": message.content}
-        if message.tool_calls:
-            value["tool_calls"] = calls = []
-            for call in message.tool_calls:
-                number += 1
-                named = call.id or f"call_{number}"
-                waiting[named] = call.name
-                arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
-                function = {"name": call.name, "arguments": arguments}
-                calls.append({"id": named, "type": "function", "function": function})
+        value: JSONObject = {"role": message.role, "content": message.content}
+        calls: list[JSON] = []
+        for call in message.tool_calls:
+            number += 1
+            call_id = call.id or f"call_{number}"
+            tool_names[call_id] = call.name
+            arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+            function: JSONObject = {"name": call.name, "arguments": arguments}
+            calls.append({"id": call_id, "type": "function", "function": function})
+        if calls:
+            value["tool_calls"] = calls
         if message.role == "tool":
             # A result names its tool and not the call, so it is of the first one that waits.
-            same = (named for named, tool in waiting.items() if tool == message.tool_name)
-            value["tool_call_id"] = named = next(same, "call_0")
-            waiting.pop(named, None)
+            same_tool = (id_ for id_, name in tool_names.items() if name == message.tool_name)
+            call_id = next(same_tool, "call_0")
+            value["tool_call_id"] = call_id
+            tool_names.pop(call_id, None)
         yield value
 
 
-def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
+def portable(schema: Schema) -> dict[str, Any]:
     """Return a schema without the keywords that OpenAI's strict mode turns down.
 
     What they said is checked in the reply all the same.
     """
     result: dict[str, Any] = thawed(schema)
-    for one in schemas_in(result):
-        if "oneOf" in one:
-            one["anyOf"] = one.pop("oneOf")
-        for key in one.keys() - ({"$ref"} if "$ref" in one else _STRICT_KEYWORDS):
-            del one[key]
+    for part in schemas_in(result):
+        if "oneOf" in part:
+            part["anyOf"] = part.pop("oneOf")
+        # Beside a reference strict mode takes nothing else.
+        taken = {"$ref"} if "$ref" in part else _STRICT_KEYWORDS
+        for key in part.keys() - taken:
+            del part[key]
     return result
 
 
-def is_strict(schema: Mapping[str, Any]) -> bool:
+def is_strict(schema: Schema) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    for one in schemas_in(dict(schema)):
-        is_open = one.get("additionalProperties") is not False
-        is_object = "properties" in one or one.get("type") == "object"
-        optional = one.get("properties", {}).keys() ^ set(one.get("required", ()))
-        if _NEVER_STRICT & one.keys() or (is_object and (is_open or optional)):
+    for part in schemas_in(dict(schema)):
+        if _NEVER_STRICT & part.keys():
+            return False
+        if "properties" not in part and part.get("type") != "object":
+            continue
+        is_open = part.get("additionalProperties") is not False
+        optional = part.get("properties", {}).keys() ^ set(part.get("required", ()))
+        if is_open or optional:
             return False
     return True

@@ -1,9 +1,9 @@
-"""Figures of studies: runs by arm, arms by turn, a difference by turn, a specification curve."""
+"""Figures of studies: effects, runs by arm, arms and differences by turn, a specification curve."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, told
 from llmsim_lab._util.html import SERIES_COLOURS
@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from llmsim_lab.study._effects import Effect
+
 MOST_ARMS = 12
 """In one chart."""
 _MOST_LINES = 60
 """Of units, between their arms."""
+_MOST_LETTERS = 60
+"""Of the arms' names beside each other: more are turned."""
+_MINUS = "\N{MINUS SIGN}"
 
 
 def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
@@ -30,51 +35,154 @@ def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
     return rows.dropna(subset=["value"])
 
 
-def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> Figure:
-    """Draw an outcome: its mean by arm and turn where it has turns, and each unit by arm.
-
-    A point is a unit, as a line between the points of its arms, and a bar an arm's mean.
+def arms_figure(
+    results: pd.DataFrame,
+    outcome: str,
+    *,
+    arms: Sequence[str],
+    effects: Sequence[Effect] = (),
+    unit_name: str = "unit",
+) -> Figure:
+    """Draw an outcome in the order of the window: effects, each unit by arm, means by turn.
 
     Args:
         results: of a study.
         outcome: one of them.
         arms: all names, in the order of the design, so that each has its colour.
+        effects: of this outcome, each arm minus the first; drawn as a forest plot above the rest.
+        unit_name: what a dot and its line are.
 
     Raises:
         ConfigError: there is nothing to draw, or there are too many arms.
     """
     rows = numbers_of(results, outcome)
-    there = [arm for arm in arms if (rows["arm"] == arm).any()]
-    if not 0 < len(there) <= MOST_ARMS:
-        takes = f"has numbers of {len(there)} arms, and a chart has 1 to {MOST_ARMS}"
-        raise ConfigError(f"{outcome!r} {takes}; study.results has all of them")
+    shown = [arm for arm in arms if (rows["arm"] == arm).any()]
+    if not 0 < len(shown) <= MOST_ARMS:
+        raise ConfigError(
+            f"{outcome!r} has numbers of {len(shown)} arms, and a chart has 1 to {MOST_ARMS}; "
+            "study.results has all of them"
+        )
     by_turn = rows["turn"].nunique() > 1
-    figure = new_figure(10 if by_turn else 6, 4)
-    *turns, units = figure.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
-    wide = rows.pivot_table(index="unit", columns="arm", values="value")[there]
-    means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
+    forest_height = 0.9 + 0.36 * len(effects) if effects else 0.0
+    figure = new_figure(10 if by_turn or effects else 6, 4 + forest_height)
+    lower: Any = figure
+    if effects:
+        halves: Any = figure.subfigures(2, 1, height_ratios=[forest_height, 4])
+        upper, lower = halves
+        draw_forest(upper.subplots(), effects, arms=arms, outcome=outcome)
+    label = drawable(outcome.replace("_", " "))
+    panels = lower.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
+    means = _draw_units(panels[0], rows, shown, arms=arms, unit_name=unit_name)
+    panels[0].set_ylabel(label)
+    if by_turn:
+        _draw_turns(panels[1], rows, shown, arms=arms, unit_name=unit_name)
+        panels[1].set_ylabel(label)
+    words = [f"{outcome} by arm. {'; '.join(means)}.", *(effect.sentence() for effect in effects)]
+    return told(figure, "\n".join(words))
+
+
+def draw_forest(
+    axes: Axes, effects: Sequence[Effect], *, arms: Sequence[str], outcome: str
+) -> None:
+    """Draw effects as a forest plot: a row each, with its interval, drawn and in numbers.
+
+    Args:
+        axes: where.
+        effects: of one outcome.
+        arms: all names; an effect that subtracts the first from another has the colour of that one.
+        outcome: what is compared.
+    """
+    plain_axes(axes)
+    axes.axvline(0, color="#999999", linewidth=1)
+    colours = {
+        f"{arm} {_MINUS} {arms[0]}": SERIES_COLOURS[place % len(SERIES_COLOURS)]
+        for place, arm in enumerate(arms)
+    }
+    names = []
+    for place, effect in enumerate(effects):
+        colour = colours.get(effect.contrast, SERIES_COLOURS[0])
+        names.append(drawable(effect.contrast, 48))
+        if effect.low is not None and effect.high is not None:
+            axes.hlines(place, effect.low, effect.high, linewidth=2.5, color=colour)
+        if effect.estimate is not None:
+            axes.plot(effect.estimate, place, "o", markersize=6, color=colour)
+        axes.annotate(
+            _in_numbers(effect),
+            (1.01, place),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            size="small",
+        )
+    axes.set_yticks(range(len(effects)), names, size="small")
+    axes.set_ylim(len(effects) - 0.5, -0.5)
+    title = f"{100 * effects[0].level:g} % interval, each comparison alone"
+    if any(effect.p_family != effect.p for effect in effects):
+        title += " · p adjusted for all comparisons of the study"
+    axes.set_title(title, loc="left", size="small")
+    axes.set_xlabel(f"difference in {drawable(outcome.replace('_', ' '))}", size="small")
+
+
+def _in_numbers(effect: Effect) -> str:
+    """Return an effect's value, interval and p-value."""
+    if effect.estimate is None:
+        return "not known"
+    text = f"{effect.estimate:+.2f}"
+    if effect.low is not None:
+        text += f" ({effect.low:.2f} to {effect.high:.2f})"
+    p = effect.p if effect.p_family is None else effect.p_family
+    if p is not None:
+        text += f", p {p:.3f}".replace("p 0.", "p .") if p >= 0.0005 else ", p < .001"
+    return text.replace("-", _MINUS)
+
+
+def _draw_units(
+    axes: Axes, rows: pd.DataFrame, shown: Sequence[str], *, arms: Sequence[str], unit_name: str
+) -> list[str]:
+    """Draw each unit by arm and each arm's mean, and return the means in words."""
+    wide = rows.pivot_table(index="unit", columns="arm", values="value")[list(shown)]
     if len(wide) <= _MOST_LINES:
-        units.plot(wide.to_numpy().T, color="#bbbbbb", linewidth=0.8, zorder=1)
+        axes.plot(wide.to_numpy().T, color="#bbbbbb", linewidth=0.8, zorder=1)
     words = []
-    for place, arm in enumerate(there):
-        own, colour = wide[arm].dropna(), SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
-        units.scatter([place] * len(own), own, s=26, alpha=0.75, zorder=2, color=colour)
-        units.hlines(own.mean(), place - 0.22, place + 0.22, linewidth=4, zorder=3, color=colour)
-        words.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
-        for axes in turns:
-            line, look = means[arm].dropna(), STYLES[place % len(STYLES)]
-            axes.plot(line.index, line, look, color=colour, linewidth=2, label=drawable(arm, 24))
-    plain_axes(units)
-    rotation = 30 if len(there) > 4 else 0
-    units.set_xticks(range(len(there)), [drawable(arm, 24) for arm in there], rotation=rotation)
-    units.set_xlim(-0.5, len(there) - 0.5)
-    units.set_title("a point and a line are a unit · a bar is the mean", loc="left", size="small")
-    for axes in turns:
-        _turns(axes)
-        axes.legend(frameon=False, fontsize="small")
-        axes.set_title("mean over units", loc="left", size="small")
-    figure.axes[0].set_ylabel(drawable(outcome.replace("_", " ")))
-    return told(figure, f"{outcome} by arm. {'; '.join(words)}.")
+    for place, arm in enumerate(shown):
+        values = wide[arm].dropna()
+        mean = float(values.mean())
+        colour = SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
+        axes.scatter([place] * len(values), values, s=26, alpha=0.75, zorder=2, color=colour)
+        axes.hlines(mean, place - 0.22, place + 0.22, linewidth=4, zorder=3, color=colour)
+        words.append(f"{arm}: mean {number(mean)} of {len(values)}")
+    plain_axes(axes)
+    names = [drawable(arm, 24) for arm in shown]
+    is_crowded = len(names) * max(map(len, names)) > _MOST_LETTERS
+    axes.set_xticks(
+        range(len(names)),
+        names,
+        rotation=30 if is_crowded else 0,
+        horizontalalignment="right" if is_crowded else "center",
+    )
+    axes.set_xlim(-0.5, len(shown) - 0.5)
+    title = f"a dot and its line are one {unit_name} · a bar is the mean"
+    axes.set_title(title, loc="left", size="small")
+    return words
+
+
+def _draw_turns(
+    axes: Axes, rows: pd.DataFrame, shown: Sequence[str], *, arms: Sequence[str], unit_name: str
+) -> None:
+    """Draw each arm's mean by turn."""
+    means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
+    for place, arm in enumerate(shown):
+        line = means[arm].dropna()
+        axes.plot(
+            line.index,
+            line,
+            STYLES[place % len(STYLES)],
+            color=SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)],
+            linewidth=2,
+            label=drawable(arm, 24),
+        )
+    _turns(axes)
+    axes.legend(frameon=False, fontsize="small")
+    axes.set_title(f"by turn, mean over {unit_name}s", loc="left", size="small")
 
 
 def _turns(axes: Axes) -> None:
@@ -100,7 +208,7 @@ def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Fig
     axes.plot(turns, mean, color=colour, linewidth=2)
     _turns(axes)
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
-    title = f"{drawable(contrast, 80)} · mean of {pairs} pairs, band for all turns at once"
+    title = f"{drawable(contrast, 80)} · mean of {pairs} pairs, simultaneous 95 % band"
     axes.set_title(title, loc="left", size="small")
     peak = band.iloc[int(mean.abs().to_numpy().argmax())]
     largest = f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "

@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._effects import Effects, SpeaksOf
+    from llmsim_lab.study._effects import Effect, Effects, SpeaksOf
 
 logger = logging.getLogger(__name__)
 
@@ -1250,7 +1250,7 @@ class Study:
         return write_page(path, reading, start=1)
 
     def chart(self, outcome: str, arm: str | None = None) -> Figure:
-        """Draw an outcome: by turn where it is a column, and each unit by arm.
+        """Draw an outcome as the window does: effects, each unit by arm, and means by turn.
 
         Args:
             outcome: the label of one of the study's outcomes, or a column of the runs' frames.
@@ -1264,8 +1264,18 @@ class Study:
         if arm is not None:
             contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
             return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
+        labels = [label for label, it in self.outcome.items() if outcome in (label, it)]
+        effects: list[Effect] = []
+        if labels and len(self.arms) > 1:
+            effects = [effect for effect in self.effects() if effect.outcome == labels[0]]
         table = self._values_of(outcome).assign(outcome=outcome)
-        return arms_figure(table, outcome, arms=list(self.arms))
+        return arms_figure(
+            table,
+            outcome,
+            arms=list(self.arms),
+            effects=effects,
+            unit_name=self.unit_name,
+        )
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
@@ -12,7 +12,11 @@ from llmsim_lab.study._charts import MOST_ARMS, numbers_of
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
+if TYPE_CHECKING:
+    from llmsim_lab.study._effects import Effect
+
 VIEW = "study"
+_MINUS = "\N{MINUS SIGN}"
 _BAND = ["turn", "estimate", "low", "high"]
 
 
@@ -49,16 +53,54 @@ def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
 
 
 def _effects(study: Any) -> dict[str, Any]:
-    """Return the effects, each with its outcome and as a sentence; or why there are none."""
+    """Return the effects as numbers and words, and their family; or why there are none."""
     try:
         effects = study.effects()
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
-    rows = [
-        [it.outcome, it.sentence(study.in_unit(it.outcome)), it.speaks_of, it.method, it.note]
-        for it in effects
-    ]
-    return {"label": effects.label if rows else str(effects), "rows": rows}
+    arms = {f"{arm} {_MINUS} {study.reference}": arm for arm in study.arms}
+    compared = [effect for effect in effects if effect.p is not None]
+    return {
+        "label": effects.label if effects else str(effects),
+        "reference": study.reference,
+        "rows": [_effect_row(study, effect, arms.get(effect.contrast)) for effect in effects],
+        "family": {
+            "size": len(compared),
+            "outcomes": len({effect.outcome for effect in compared}),
+        },
+    }
+
+
+def _effect_row(study: Any, effect: Effect, arm: str | None) -> dict[str, Any]:
+    """Return what the window draws and writes of an effect.
+
+    Args:
+        study: the study.
+        effect: the effect.
+        arm: what the reference is subtracted from; None where it is another contrast.
+    """
+    unit = study.in_unit(effect.outcome)
+    scale = f"difference in {effect.outcome.replace('_', ' ')}"
+    return {
+        "outcome": effect.outcome,
+        "contrast": effect.contrast,
+        "arm": arm,
+        "look": list(study.arms).index(arm) if arm else 0,
+        "value": effect.estimate,
+        "low": effect.low,
+        "high": effect.high,
+        "level": effect.level,
+        "p": effect.p,
+        "p_family": effect.p_family,
+        "verdict": effect.verdict,
+        "n": effect.n,
+        "unit": effect.speaks_of.split()[1].removesuffix("s"),
+        "scale": f"{scale}, {unit}" if unit else scale,
+        "sentence": effect.sentence(unit),
+        "generalises_to": effect.speaks_of,
+        "method": effect.method,
+        "note": effect.note,
+    }
 
 
 def _charts(study: Any, outcome: str) -> dict[str, Any]:

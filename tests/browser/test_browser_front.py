@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from llmsim_lab.run._page import module
+
 ROOT = Path(__file__).parents[2]
 ESLINT = "eslint@9.39.1"
 
@@ -16,6 +18,12 @@ def _run(*command: str) -> None:
 
 def test_the_modules_pass_their_tests() -> None:
     _run("node", "--test", *map(str, sorted((ROOT / "tests/front").glob("*.test.mjs"))))
+
+
+def test_the_modules_can_be_joined_into_one(tmp_path: Path) -> None:
+    joined = tmp_path / "joined.mjs"  # in which no two have a name in common
+    joined.write_text(module(), encoding="utf-8")
+    _run("node", "--check", str(joined))
 
 
 def test_the_modules_are_as_eslint_wants_them() -> None:

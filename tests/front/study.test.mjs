@@ -5,14 +5,20 @@ import { ALL, makeWindow, run, turn } from "./view_kit.mjs";
 
 const put = (kind, parts) => Object.entries(parts).map(([key, value]) => (
   { part: { kind, key: /^\d+$/.test(key) ? Number(key) : key, value } }));
+/** The numbers of an effect, as Python sends them. */
+const effect = (more) => ({ outcome: "given", contrast: "rich − poor", arm: "rich", look: 1,
+  kind: "mean difference", value: null, low: null, high: null, level: 0.95, p: null,
+  p_family: null, margin: null, verdict: "", n: 2, unit: "run", scale: "difference in given",
+  sentence: "rich − poor", generalises_to: "new runs", method: "t", note: "", ...more });
 const DESIGN = { name: "Coins", arms: ["poor", "rich"], units: [7, 8], of: "seed",
   outcomes: ["given", "left"] };
 const STUDY = put("study", {
   design: DESIGN, 0: ["done", 4, "", null], 1: ["failed", 2, "No <b>.", null],
   2: ["running", 1, "", null], 3: ["left", 0, "", null],
-  effects: { label: "3 of 4 runs so far", rows: [
-    ["given", "rich − poor: +0.50 coins, p = .020", "new runs", "t", "1 left out"],
-    ["left", "rich − poor: −1.00, p = .500", "new runs", "t", ""]] },
+  effects: { label: "3 of 4 runs so far", reference: "poor", family: { size: 2, outcomes: 2 },
+    rows: [
+      effect({ value: 0.5, low: 0.1, high: 0.9, p: 0.01, p_family: 0.02, note: "1 left out" }),
+      effect({ outcome: "left", value: -1, p: 0.5 })] },
   "of given": { units: [[1, 2], [3, null]], turns: [[1, 1, 2], [2, 3, 4]],
     bands: [["rich", [[1, 1, 0, 2], [2, 1, null, null]]]],
     curves: [["taste", "a − b: holds in 50%", ["order"],
@@ -20,14 +26,57 @@ const STUDY = put("study", {
 const studied = (more = [], given = {}) => (
   makeWindow([...STUDY, ...more], { panels: ["study", ...ALL], ...given }));
 
-test("effects come first, a sentence each, and another outcome can be chosen", () => {
+test("effects come first, drawn and in numbers, and another outcome can be chosen", () => {
   const { text, texts, find } = studied();
-  assert.deepEqual(texts("effects"), ["rich − poor: +0.50 coins, p = .0201 left out"]);
+  assert.match(texts("forest")[0], /arm − poor.*rich1\+0\.500\.10 to 0\.90\.0202/);
+  assert.match(text(), /95 % interval.*one family of 2 comparisons in 2 outcomes.*1 left out/);
   assert.ok(text().indexOf("+0.50") < text().indexOf("by turn"));
   const choice = find((it) => it.localName === "select");
   choice.value = "left";
   choice.fire("change");
-  assert.match(texts("effects")[0], /−1\.00/);
+  assert.match(texts("forest")[0], /rich−1\.00no interval\.500/);
+});
+
+const studyOf = (...rows) => studied(put("study", {
+  effects: { label: "", reference: "poor", family: { size: rows.length, outcomes: 1 }, rows } }));
+
+test("effects are sorted by a click on a head, and as the design has them by the first", () => {
+  const { find, button } = studyOf(
+    effect({ arm: "b", value: 2, p: 0.3 }), effect({ arm: "a" }),
+    effect({ arm: "c", value: -1, p: 0.04 }));
+  const inOrder = () => find((it) => it.localName === "tbody").childNodes
+    .map((row) => row.childNodes[0].textContent).join("");
+  const sorts = () => find((it) => it.localName === "thead").childNodes[0].childNodes
+    .map((head) => head.attributes["aria-sort"]);
+  assert.equal(inOrder(), "bac");
+  button("difference").fire("click");
+  assert.equal(inOrder(), "cba"); // what is not known comes last
+  assert.deepEqual(sorts(), ["none", undefined, "ascending", "none", undefined]);
+  button("difference").fire("click");
+  assert.equal(inOrder(), "bca");
+  button("p").fire("click");
+  assert.equal(inOrder(), "cba");
+  button("arm − poor").fire("click");
+  assert.equal(inOrder(), "bac");
+});
+
+test("an interval and the equivalence bounds are drawn to scale, zero included", () => {
+  const { text, texts, find } = studyOf(
+    effect({ value: 1, low: 0, high: 2, margin: 0.5, verdict: "undecided" }));
+  const styles = find((it) => it.attributes.class === "interval k1").childNodes
+    .map((it) => [it.attributes.class, it.style.cssText]);
+  assert.deepEqual(styles, [["within", "left: 5.36%; width: 35.71%"], ["none", "left: 23.21%"],
+    ["reach", "left: 23.21%; width: 71.43%"], ["point", "left: 58.93%"]]);
+  assert.match(texts("forest")[0], /undecided/);
+  assert.match(text(), /smaller than ±0\.5, the smallest effect of interest/);
+});
+
+test("a distance of texts has no sign, and a typical difference stands below its mean", () => {
+  const typical = { kind: "typical difference", value: 0.2, low: 0.1, high: 0.3, p: 0.03 };
+  const { texts } = studyOf(effect({ kind: "text distance", value: 0.31 }),
+    effect({ value: 4, low: -1, high: 9, p: 0.09, note: "skewed", typical }));
+  assert.match(texts("forest")[0], /rich0\.31no interval/);
+  assert.match(texts("beside")[0], /^typical difference\+0\.200\.10 to 0\.30\.030/);
 });
 
 test("charts are of units, turns, bands and specifications, and a point opens its run", () => {
@@ -80,13 +129,13 @@ test("variants are side by side with what differs, what is wrong and what is typ
   assert.deepEqual(sent.map((it) => it.do), ["write", "run"]);
 });
 
-test("without a model it says how to attach one; results are a sentence, details folded", () => {
+test("without a model it says how to attach one; results are a forest plot, details folded", () => {
   const without = put("prompts", { about: { ...ABOUT, fault: "no model to ask" } });
   const { text, texts, button, sent } = makeWindow([...PROMPTS, ...without, ...STUDY],
     { panels: ["prompts", "study", ...ALL] });
   assert.match(text(), /No model to ask/);
   button("Run").fire("click");
   assert.deepEqual(sent, []);
-  assert.equal(texts("effects").length, 1);
+  assert.equal(texts("forest").length, 1);
   assert.equal(texts("plot").length, 0);
 });

@@ -40,17 +40,27 @@ def words(browser: Browser) -> str:
     return "" if live.get("running") else live.get("says", "")
 
 
-async def test_a_study_is_played_and_its_effects_come_as_sentences() -> None:
+async def test_a_study_is_played_and_its_effects_come_as_numbers_and_a_sentence() -> None:
     browser = Browser(StudyBoard(make_study(), parallel=2))
     assert browser.latest("live")["says"] == "0 of 6 runs done"
     assert part(browser, 0) == ["left", 0, "", None]
     browser.send("run")
     await eventually(lambda: words(browser) == "6 of 6 runs done", wait_s=30)
-    await eventually(lambda: part(browser, "of level"))
+
+    def effects() -> list[dict[str, Any]]:
+        return (part(browser, "effects") or {"rows": []})["rows"]
+
+    await eventually(lambda: [effect["n"] for effect in effects()] == [3])
     assert part(browser, 5) == ["done", 2, "", None]
-    [[outcome, sentence, speaks_of, *_]] = part(browser, "effects")["rows"]
-    assert (outcome, speaks_of) == ("level", "new runs")
-    assert sentence.startswith("fancy \N{MINUS SIGN} plain: ")
+    [effect] = effects()
+    assert (effect["outcome"], effect["arm"], effect["generalises_to"]) == (
+        "level",
+        "fancy",
+        "new runs",
+    )
+    assert (effect["value"], effect["unit"]) == (0, "run")
+    assert effect["sentence"].startswith("fancy \N{MINUS SIGN} plain: ")
+    assert part(browser, "effects")["family"] == {"size": 1, "outcomes": 1}
     assert [len(row) for row in part(browser, "of level")["units"]] == [2, 2, 2]
     assert [row[0] for row in part(browser, "of level")["turns"]] == [1, 2]
 
@@ -220,14 +230,14 @@ async def fault(browser: Browser) -> str:
     return str(browser.latest("fault"))
 
 
-async def test_the_situations_are_asked_and_one_sentence_says_what_came_of_it(tape: Path) -> None:
+async def test_the_situations_are_asked_and_one_effect_says_what_came_of_it(tape: Path) -> None:
     made = comparer(tape)
     browser = Browser(made)
     browser.send("run", samples=1)
     await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
     await eventually(lambda: part(browser, "effects"))
-    [[_, sentence, *_]] = part(browser, "effects")["rows"]
-    assert sentence.startswith("kind \N{MINUS SIGN} as it was: ")
+    [effect] = part(browser, "effects")["rows"]
+    assert effect["sentence"].startswith("kind \N{MINUS SIGN} as it was: ")
     assert "kind \N{MINUS SIGN} as it was: " in made.static_text()
 
 

@@ -25,7 +25,7 @@ def results_of(**arms: list[float]) -> pd.DataFrame:
 
 def test_an_outcome_with_turns_is_drawn_by_turn_and_by_arm() -> None:
     figure: Any = arms_figure(results_of(low=[1, 2], high=[3, 4]), "level", arms=["low", "high"])
-    turns, arms = figure.axes
+    arms, turns = figure.axes
     assert [list(line.get_ydata()) for line in turns.lines] == [[1.5, 2.5], [3.5, 4.5]]
     assert [text.get_text() for text in turns.get_legend().texts] == ["low", "high"]
     # A line between the arms for each unit, a point for each unit and arm, a bar at each mean.
@@ -35,7 +35,7 @@ def test_an_outcome_with_turns_is_drawn_by_turn_and_by_arm() -> None:
 
 def test_an_arm_keeps_its_colour_while_another_has_no_runs() -> None:
     figure = arms_figure(results_of(late=[1, 2]), "level", arms=["early", "late"])
-    assert [line.get_color() for line in figure.axes[0].lines] == [SERIES_COLOURS[1]]
+    assert [line.get_color() for line in figure.axes[1].lines] == [SERIES_COLOURS[1]]
 
 
 @pytest.mark.parametrize("count", [0, 13])

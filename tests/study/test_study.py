@@ -459,7 +459,7 @@ def test_a_chart_has_a_point_a_run_and_turns_where_there_are_any_or_a_difference
     study = played(study_of(outcome={"asked": lambda run: len(run.calls), "level": "level"}))
     calls, level = map(study.chart, ("asked", "level"))
     assert "factor=2: mean 8 of 3" in getattr(calls, "alt", "")
-    assert [len(figure.axes) for figure in (calls, level)] == [1, 2]
+    assert [len(figure.axes) for figure in (calls, level)] == [2, 3]
     difference = study.chart("level", "factor=2")
     said = "factor=2 \N{MINUS SIGN} factor=1, level by turn: largest at turn"
     assert getattr(difference, "alt", "").startswith(said)

@@ -1,7 +1,7 @@
 // Variants of a prompt side by side: typed, checked, filled from a situation, asked, compared.
 import { Choice, Fold, Passage, Prompt, soft } from "./calls.js";
 import { h } from "./dom.js";
-import { Controls, outcomeOf, Results, Sentences } from "./study.js";
+import { Controls, Effects, outcomeOf, Results } from "./study.js";
 import { diff } from "./text.js";
 import { addView, Button } from "./view.js";
 
@@ -41,7 +41,7 @@ function Prompts({ store }) {
         onchange: ({ target }) => (ui.samples = Math.max(1, Math.round(target.value) || 1)) })),
       h(Controls, { store, off: live.running || fault, run })),
     reading.parts.has("study") && h("section", { "aria-label": "Results" },
-      soft(outcomeOf(store).replaceAll("_", " ")), h(Sentences, { store }),
+      soft(outcomeOf(store).replaceAll("_", " ")), h(Effects, { store }),
       h(Fold, { store, id: "details", title: "Outcomes and charts" }, () => (
         h("div", { class: "study" }, h(Results, { store, told: true }))))));
 }

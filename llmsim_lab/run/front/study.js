@@ -2,14 +2,15 @@
 import { Choice, Fold, Passage, soft, Table } from "./calls.js";
 import { limited, look, Panels, pathOf, plain, Plot, Swatch } from "./chart.js";
 import { h } from "./dom.js";
+import { Forest } from "./forest.js";
 import { groupBy } from "./reading.js";
-import { clip, facts, figure, plural } from "./text.js";
+import { clip, facts, figure, isNumber, plural } from "./text.js";
 import { addView, Button } from "./view.js";
 
-const MOST_EFFECTS = 6, MOST_UNITS = 60, MOST_FAILED = 5, MOST_BANDS = 4, LINE = 16;
+const MOST_UNITS = 60, MOST_FAILED = 5, MOST_BANDS = 4, LINE = 16;
 
 const designOf = (store) => store.reading.part("study", "design");
-const isNumber = (value) => typeof value === "number", lookAt = (at) => look({ look: at });
+const lookAt = (at) => look({ look: at });
 
 export const outcomeOf = (store) => (
   designOf(store).outcomes.find((it) => it === store.ui.outcome) ?? designOf(store).outcomes[0]);
@@ -46,32 +47,37 @@ export const Controls = ({ store, off, run }) => h("div", { class: "row mid butt
 
 /** Effects and charts of an outcome. */
 export function Results({ store, told }) {
-  const { outcomes } = designOf(store), outcome = outcomeOf(store);
+  const { outcomes } = designOf(store);
+  const outcome = outcomeOf(store);
   const { label, rows = [] } = store.reading.part("study", "effects") ?? {};
+  const choice = outcomes.length > 1 && h(Choice, {
+    label: "Outcome", value: outcome, options: outcomes.map((name) => [name, name]),
+    pick: (name) => store.show({ outcome: name }) });
+  const methods = rows.map((row, place) => (
+    [place, `${row.outcome}: ${row.sentence}`, row.generalises_to, row.method, row.note]));
   return [
     h("section", { "aria-label": "Effects" },
-      h("div", { class: "row mid" }, h("h3", null, "Effects"),
-        outcomes.length > 1 && h(Choice, { label: "Outcome", value: outcome,
-          pick: (it) => store.show({ outcome: it }), options: outcomes.map((it) => [it, it]) })),
-      !told && h(Sentences, { store }), label && soft(label),
-      rows.length > 0 && h(Fold, { store, id: "effects", title: "All effects, and their methods" },
-        () => h(Table, { heads: ["effect", "speaks of", "method", "note"],
-          rows: rows.map(([of, words, ...more], at) => [at, `${of}: ${words}`, ...more]) }))),
+      h("div", { class: "row mid" }, h("h3", null, "Effects"), choice),
+      label && soft(label),
+      !told && h(Effects, { store }),
+      rows.length > 0 && h(Fold, {
+        store, id: "effects", title: "All effects in words, and their methods" },
+      () => h(Table, { heads: ["effect", "generalises to", "method", "note"], rows: methods }))),
     h(Outcome, { store, outcome, made: store.reading.part("study", `of ${outcome}`) }),
   ];
 }
 
-/** The effects in the chosen outcome, a sentence each. */
-export function Sentences({ store }) {
-  const { rows = [] } = store.reading.part("study", "effects") ?? {}, outcome = outcomeOf(store);
-  const its = rows.filter(([of]) => of === outcome);
-  const [count, more] = limited(store, "effects", its.length, MOST_EFFECTS, "more effect");
-  if (designOf(store).arms.length < 2) return soft("One arm: there is nothing to compare.");
-  if (!its.length) return soft("Effects come with the first runs of two arms that are done.");
-  return [h("ul", { class: "effects" }, its.slice(0, count).map(([, words, , , note], at) => {
-    const [contrast, ...rest] = words.split(/(?=: [-+−]|: not known)/);
-    return h("li", { key: at }, h("b", null, contrast), rest, note && h("small", null, note));
-  })), more];
+/** The effects in the chosen outcome, as a forest plot. */
+export function Effects({ store }) {
+  const { arms } = designOf(store);
+  const { family, reference, rows = [] } = store.reading.part("study", "effects") ?? {};
+  const outcome = outcomeOf(store);
+  if (arms.length < 2) return soft("One arm: there is nothing to compare.");
+  const inOutcome = rows.filter((row) => row.outcome === outcome);
+  if (!inOutcome.length) return soft("No effects yet: they need finished runs of two arms.");
+  const { scale } = inOutcome[0];
+  return h(Forest, { store, family, reference, scale,
+    rows: inOutcome.map((row, place) => ({ ...row, place })) });
 }
 
 function Outcome({ store, outcome, made }) {
@@ -87,7 +93,7 @@ function Outcome({ store, outcome, made }) {
       turns.length > 0 && h(ByTurn, { wide, title: label, note: `by turn, mean over ${of}s`,
         rows: turns, looks: arms.map((_, at) => at) }),
       bands.slice(0, count).map(([arm, rows]) => h(ByTurn, { key: arm, wide, rows, band: true,
-        title: `${arm} − ${arms[0]}`, note: "by turn, with a band for all turns",
+        title: `${arm} − ${arms[0]}`, note: "by turn, simultaneous 95 % band",
         looks: [arms.indexOf(arm)] })),
     ], more),
     curves.map((curve) => h(Panels, { key: curve[0], store, label: "Specifications", count: 1 },
@@ -117,9 +123,10 @@ function Dots({ store, wide, label, units }) {
     key: unit, class: `dot ${lookAt(at)}`, cx: x(at), cy: y(row[at]), r: 4,
     onclick: () => openCell(store, cells[at * units.length + unit]) },
   h("title", null, `${arms[at]}, ${of} ${cells[unit].unit}: ${figure(row[at])}`));
+  const means = all.map((it) => (
+    `${it.arm}: mean ${figure(it.mean)} of ${plural(it.own.length, of)}`));
   return h(Plot, { wide, span: [-0.5, arms.length - 0.5], values: units.flat(), title: label,
-    note: `a line is a ${of}, a bar a mean`, label: `${label} by arm. ${all.map((it) => (
-      `${it.arm}: mean ${figure(it.mean)} of ${plural(it.own.length, of)}`)).join("; ")}`,
+    note: `a dot and its line are one ${of}`, label: `${label} by arm. ${means.join("; ")}`,
     names: arms.map((arm, at) => [at, clip(arm, Math.floor((wide - 50) / arms.length / 6.5))]),
     draw: (x, y) => [
       units.length <= MOST_UNITS && h("path", { class: "curve dim", d: units.map((row) => (

@@ -24,6 +24,17 @@ const [WHOLE, DECIMAL] = [0, 2].map((digits) => new Intl.NumberFormat("en-US", {
 }));
 const inThousands = (value, kind = WHOLE) => kind.format(value).replace("-", "−");
 
+export const isNumber = (value) => typeof value === "number";
+
+/** A number with two decimals, or with three digits where it is small. */
+export function decimals(value) {
+  const size = Math.abs(value);
+  if (size === 0 || size >= 0.005) return inThousands(value + 0, DECIMAL);
+  return value.toPrecision(3).replaceAll("-", "−");
+}
+
+export const signed = (value) => (value < 0 ? "" : "+") + decimals(value);
+
 export const plural = (n, word) => `${inThousands(n)} ${word}${n === 1 ? "" : "s"}`;
 
 const isPlain = (value) => value == null || typeof value !== "object";

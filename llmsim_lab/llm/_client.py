@@ -37,8 +37,8 @@ from llmsim_lab.llm._limits import Limits
 from llmsim_lab.llm._returned import returned_info
 from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.llm.bounds import json_number, narrowed
-from llmsim_lab.llm.calls.context import CallContext, Outcome
-from llmsim_lab.llm.calls.faults import fault_of
+from llmsim_lab.llm.calls.context import Answered, CallContext, TextLimit
+from llmsim_lab.llm.calls.faults import fault_of, text_limits_of
 from llmsim_lab.llm.calls.pipeline import pipeline
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.types import (
@@ -168,6 +168,7 @@ class LLMClient:
         request = self.request_of(
             prompt, response_model, choices, limits, site, rationale=rationale
         )
+        text_limits = _text_limits_of(response_model, self._config.max_text_chars, rationale)
 
         def read(reply: ChatReply) -> ModelT:
             return _extract.parse_reply(
@@ -180,8 +181,7 @@ class LLMClient:
                 rationale=rationale,
             )
 
-        outcome = await self._sent(request, read, total_timeout_s)
-        decision, call = outcome.answer
+        decision, call = await self._sent(request, read, total_timeout_s, text_limits)
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision
@@ -227,8 +227,7 @@ class LLMClient:
                 raise InvalidReply(complaint)
             return reply
 
-        outcome = await self._sent(request, read)
-        return outcome.answer
+        return await self._sent(request, read)
 
     async def choose(
         self,
@@ -275,8 +274,7 @@ class LLMClient:
                 top_logprobs=top,
                 origin=origin,
             )
-            outcome = await self._sent(request, _whole)
-            return outcome.answer
+            return await self._sent(request, _whole)
 
         base = self.config.seed if seed is None else seed
         # All orders of the options in one round: they share all that stands before the options.
@@ -323,13 +321,15 @@ class LLMClient:
         request: ChatRequest,
         read: Callable[[ChatReply], T],
         total_s: float | None = None,
-    ) -> Awaitable[Outcome[T]]:
-        """Make a call; return what became of it.
+        text_limits: Sequence[TextLimit] = (),
+    ) -> Awaitable[Answered[T]]:
+        """Make a call; return what was read in its reply, and its record.
 
         Args:
             request: what is asked.
             read: parses a reply.
             total_s: the longest time for one reply, where none is configured, seconds.
+            text_limits: of the reply's texts.
         """
         config = self._config
         return self._calls.send(
@@ -339,6 +339,7 @@ class LLMClient:
                 config=config,
                 scope=scope(),
                 total_s=config.total_timeout_s or total_s or math.inf,
+                text_limits=text_limits,
             )
         )
 
@@ -396,21 +397,26 @@ class LLMClient:
             ConfigError: the prompt is empty, or a field is named that the response model lacks.
         """
         messages, origin = self._messages_of(prompt, site)
-        allowed: dict[str, dict[str, Any]] = {}
-        for field, values in (choices or {}).items():
-            allowed[field] = {"enum": [json_number(value) for value in values]}
-        for field, (lowest, highest) in (limits or {}).items():
-            bounds = {"minimum": json_number(lowest), "maximum": json_number(highest)}
-            allowed.setdefault(field, {}).update(bounds)
-        try:
-            # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
-            named = to_json(allowed) if allowed else b"{}"
-        except ValueError as error:
-            raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
-        schema = _schema_of(response_model, self.config.max_text_chars, rationale, named)
-        messages = self._with_form(messages, schema)
+        named = b"{}"
+        if choices or limits:
+            allowed: dict[str, dict[str, Any]] = {}
+            for field, values in (choices or {}).items():
+                allowed[field] = {"enum": [json_number(value) for value in values]}
+            for field, (lowest, highest) in (limits or {}).items():
+                bounds = {"minimum": json_number(lowest), "maximum": json_number(highest)}
+                allowed.setdefault(field, {}).update(bounds)
+            try:
+                # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
+                named = to_json(allowed)
+            except ValueError as error:
+                raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
+        schema = _schema_of(response_model, self._config.max_text_chars, rationale, named)
         return self._new_request(
-            messages, site=site, options=self._options, schema=schema, origin=origin
+            self._with_form(messages, schema),
+            site=site,
+            options=self._options,
+            schema=schema,
+            origin=origin,
         )
 
     def _messages_of(
@@ -527,3 +533,11 @@ def _schema_of(
         fields[alias] = narrowed(fields[alias], schema, limits)
     shared: Mapping[str, Any] = frozen(schema)
     return shared
+
+
+@lru_cache(maxsize=1024)
+def _text_limits_of(
+    response_model: type[BaseModel], max_text: int | None, rationale: Rationale
+) -> tuple[TextLimit, ...]:
+    """Return how long the texts of a reply may be, whatever else is allowed in it."""
+    return text_limits_of(response_model, _schema_of(response_model, max_text, rationale, b"{}"))

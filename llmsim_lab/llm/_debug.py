@@ -19,6 +19,8 @@ _SHOWN_CHARS = 300
 
 def log_queued(request: ChatRequest, at_once: int) -> None:
     """Log that a request waits for its turn, behind so many at once."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
     _log("LLM_QUEUED", request, at_once=at_once)
 
 

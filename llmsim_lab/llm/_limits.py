@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llmsim_lab._util.text import estimate_prompt_tokens, roughly
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._debug import log_queued, log_request
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.types import ChatReply, ChatRequest
 
 if TYPE_CHECKING:
     from llmsim_lab.llm._scope import InFlight
@@ -227,6 +227,7 @@ class Sent:
         phase_of: the backend's ``phase``.
         watch: is notified of what the server does.
         round: see ``Lane.next_round``; None for a request that follows from no other.
+        queued_at: when it began to wait for its turn, if it had to.
         began: when it was sent, by the event loop's clock; None while it waits for its turn.
         at_work_by: by when the server had no earlier request of ours before it, as far as we know.
         seconds: how long it took, once it has ended.
@@ -234,8 +235,6 @@ class Sent:
         phase: what the server did when it was last asked: ``loading`` or ``reading``; empty where
             that is not known.
         fault: why the request was ended from here, if it was.
-        tokens: of its reply, 1 where they are not known; None until it has one.
-        load_s: how long the server loaded the model before it began with the request.
         cancelled: how often its task had been cancelled before its turn.
     """
 
@@ -245,14 +244,13 @@ class Sent:
     phase_of: PhaseOf
     watch: InFlight | None
     round: int | None = None
+    queued_at: float | None = None
     began: float | None = None
     at_work_by: float = 0.0
     seconds: float = 0.0
     is_writing: bool = False
     phase: str = ""
     fault: Exception | None = None
-    tokens: int | None = None
-    load_s: float = 0.0
     cancelled: int = 0
 
     @property
@@ -347,56 +345,72 @@ class Lane:
         self._round = 0
         """The round that is being sent."""
         self._is_choosing = False
+        self._others = 0
+        """Tasks beside the one that asked, when they were last counted, less what came since."""
         self._since = 0.0  # the time of none begins before this
         self._in_time: dict[Sent, asyncio.Task[Any]] = {}
+        self._limited: set[Sent] = set()
+        """Those of them whose time is limited in all."""
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = 0.0
         self._has_answered = False
 
-    async def enter(self, sent: Sent) -> None:
-        """Wait for a request's turn; its time begins."""
-        arrived = self._loop.time()
-        await self._until_next(sent)
-        began = sent.began = sent.at_work_by = self._loop.time()
-        log_request(sent.request, began - arrived)
-        sent.is_writing, sent.fault = False, None  # of a first try, when the server was away
-        sent.tokens = None
-        sent.load_s = 0.0
+    def begin(self, sent: Sent) -> None:
+        """Begin a request's turn, and with it its time."""
+        began = self._loop.time()
+        sent.began = began
+        sent.at_work_by = began
+        queued_s = 0.0 if sent.queued_at is None else began - sent.queued_at
+        log_request(sent.request, queued_s)
+        # Of a first try, when the server was away.
+        sent.queued_at = None
+        sent.is_writing = False
+        sent.fault = None
         self._limits.began(began)
         task: Any = asyncio.current_task()
         sent.cancelled = task.cancelling()
         self._in_time[sent] = task
+        if sent.total_s < math.inf:
+            self._limited.add(sent)
         self._look_at(began + min(sent.silence_s, sent.total_s, _ASK_EVERY_S))
 
-    def leave(self, sent: Sent, error: BaseException | None = None) -> Exception | None:
+    def end(
+        self, sent: Sent, *, reply: ChatReply | None = None, error: BaseException | None = None
+    ) -> Exception | None:
         """End a request's turn, and let others have theirs.
 
         Args:
             sent: the request.
-            error: what it ended with, if anything.
+            reply: what was answered, if anything was.
+            error: what it ended with otherwise.
 
         Returns:
             Why it was ended from here, if it was: its time was over, or its server has gone.
         """
         self._in_time.pop(sent, None)
+        self._limited.discard(sent)
         if self._asking is not None and not self._in_time:
             self._asking.cancel()
         now = self._since = self._loop.time()
         began = now if sent.began is None else sent.began
         sent.seconds = now - began
-        too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
-        if error is None:
-            self._has_answered = True
-        for other in self._in_time:
+        for other in self._limited:
             # A server that answers one after another has not looked at it before.
             if other.began is not None and other.began >= began and not other.is_writing:
                 other.at_work_by = now
-        self._limits.ended(began, now, tokens=sent.tokens, load_s=sent.load_s, too_many=too_many)
+        if reply is not None:
+            self._has_answered = True
+            tokens = reply.reply_tokens or 1
+            self._limits.ended(began, now, tokens=tokens, load_s=reply.load_seconds)
+        else:
+            too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
+            self._limits.ended(began, now, tokens=None, too_many=too_many)
         change = max(-1, self._limits.at_once - self._size)
         self._size += change
         self._free += 1 + change
-        self._choose_soon()
+        if self._queue:
+            self._choose_soon()
         if sent.fault is None:
             return None
         # As ``asyncio.timeout`` does it, which takes long where nothing is late.
@@ -415,35 +429,46 @@ class Lane:
         """
         return self._round + 1
 
-    async def _until_next(self, sent: Sent) -> None:
+    def takes_at_once(self, sent: Sent) -> bool:
+        """Return True for a request that is next at once, since none can come at the same time.
+
+        That saves two steps of the loop, which cost as much as the rest of a call.
+        """
+        if self._free < 1 or self._queue or self._in_time:
+            return False
+        if self._others > 0:
+            self._others -= 1
+            return False
+        # It looks at every task, and so not again before as many requests have come.
+        self._others = len(asyncio.all_tasks(self._loop)) - 1
+        if self._others > 0:
+            return False
+        self._free -= 1
+        self._round = max(self._round, self._round_of(sent))
+        return True
+
+    def _round_of(self, sent: Sent) -> int:
+        """Return the round in which a request is sent."""
+        return self.next_round if sent.round is None else sent.round
+
+    async def turn_of(self, sent: Sent) -> None:
         """Wait until it is this request's turn to be sent."""
-        if len(self._queue) >= self._free:
-            log_queued(sent.request, self._limits.at_once)
         request = sent.request
-        round_ = self.next_round if sent.round is None else sent.round
-        if self._free > 0 and not self._queue and self._is_quiet():
-            self._free -= 1
-            self._round = max(self._round, round_)
-            return
-        texts = (request.model, *(message.content for message in request.messages))
-        queued = _Queued(round_, texts, next(self._numbers), self._loop.create_future())
+        sent.queued_at = self._loop.time()
+        if len(self._queue) >= self._free:
+            log_queued(request, self._limits.at_once)
+        texts = (request.model, *[message.content for message in request.messages])
+        is_next = self._loop.create_future()
+        queued = _Queued(self._round_of(sent), texts, next(self._numbers), is_next)
         heapq.heappush(self._queue, queued)
         self._choose_soon()
         try:
-            await queued.is_next
+            await is_next
         except asyncio.CancelledError:
-            if not queued.is_next.cancelled():  # it had just been chosen
+            if not is_next.cancelled():  # it had just been chosen
                 self._free += 1
                 self._choose_soon()
             raise
-
-    def _is_quiet(self) -> bool:
-        """Return True if nothing runs before the loop waits, so that no request can join this one.
-
-        Then two steps of the loop are saved, which cost as much as the rest of a call. asyncio has
-        no other name for it; a loop that lacks this one takes the two steps.
-        """
-        return not getattr(self._loop, "_ready", True)
 
     def _choose_soon(self) -> None:
         """Send what is next once others have come that are asked at the same time."""

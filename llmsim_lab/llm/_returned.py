@@ -122,6 +122,9 @@ def returned_info(info: object, who: str) -> ModelInfo:
 
 def _is_plain(reply: ChatReply) -> bool:
     """Return True for a reply as most are, with nothing to convert; quicker than to find out."""
+    for tokens in (reply.prompt_tokens, reply.reply_tokens, reply.cached_tokens):
+        if tokens is not None and not (type(tokens) is int and 0 <= tokens <= _MOST_TOKENS):
+            return False
     return (
         type(reply.text) is type(reply.thinking) is type(reply.done_reason) is str
         and type(reply.seconds) is type(reply.load_seconds) is float
@@ -129,14 +132,7 @@ def _is_plain(reply: ChatReply) -> bool:
         and 0.0 <= reply.load_seconds <= _MOST_SECONDS
         and reply.tool_calls == ()
         and reply.top_logprobs == ()
-        and _is_count(reply.prompt_tokens)
-        and _is_count(reply.reply_tokens)
-        and _is_count(reply.cached_tokens)
     )
-
-
-def _is_count(value: object) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS)
 
 
 def _text(name: str, value: object, *, unsaid: str | None = None) -> str:

@@ -1,14 +1,14 @@
 """What the layers of a call hand down, and what they give back.
 
-Both are named tuples: nothing changes them, and they are made several times for each call.
+They are named tuples: nothing changes them, and they are made several times for each call.
 """
 
 from __future__ import annotations
 
 import math
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._config import LLMConfig
@@ -16,6 +16,20 @@ from llmsim_lab.llm._scope import Scope
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
 
 T = TypeVar("T")
+
+
+class TextLimit(NamedTuple):
+    """The longest text that a schema allows in a field of a reply.
+
+    Attributes:
+        field: its name in the class.
+        name: its name in the schema, and so in the reply.
+        longest: characters.
+    """
+
+    field: str
+    name: str
+    longest: int
 
 
 class CallContext(NamedTuple, Generic[T]):
@@ -29,6 +43,7 @@ class CallContext(NamedTuple, Generic[T]):
         seed: of the server's sampler, where the run gives the call its own. Beside the request, not
             in it: a recording is found by what was asked, and the seed follows from the run's own.
         total_s: the longest time for one reply, seconds.
+        text_limits: of the reply's texts: one that has reached its longest length was cut.
         first: the first attempt, where this is the second.
         wait_s: how long the second attempt waits before it is sent, seconds.
     """
@@ -39,30 +54,31 @@ class CallContext(NamedTuple, Generic[T]):
     scope: Scope
     seed: int | None = None
     total_s: float = math.inf
+    text_limits: Sequence[TextLimit] = ()
     first: Attempt | None = None
     wait_s: float = 0.0
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """What became of an attempt, or of a call.
+    """What became of an attempt.
 
     Attributes:
         attempt: the request with its reply, or with what was wrong.
         fault: what was wrong; a ``CancelledError`` where the caller waits no longer. None if
             nothing was, as far as the layer knows.
         value: what was read in the reply, once that was done.
-        call: all attempts, once the call has ended.
     """
 
     attempt: Attempt
     fault: BackendError | CancelledError | None = None
     value: T | None = None
-    call: CallRecord | None = None
 
-    @property
-    def answer(self) -> tuple[T, CallRecord]:
-        """What was read in the reply, and the call; of a call that was answered."""
-        return cast("T", self.value), cast("CallRecord", self.call)
+
+class Answered(NamedTuple, Generic[T]):
+    """What was read in the reply to a call, and all attempts of the call."""
+
+    value: T
+    call: CallRecord
 
 
 class Layer(Protocol):

@@ -7,7 +7,7 @@ A fault is whatever a backend raised, or a reply that is not what was asked for,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, has_form, without_thinking
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._seeds import seed_from
-from llmsim_lab.llm.calls.context import CallContext, Outcome
+from llmsim_lab.llm.calls.context import CallContext, Outcome, TextLimit
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -153,16 +153,16 @@ def parsed(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
             status_code=fault.status_code,
             retry=fault.retry,
         )
-        return Outcome(attempt=attempt, fault=fault)
+        return Outcome(attempt, fault)
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
-        return Outcome(attempt=attempt, fault=_recorded_fault(attempt))
+        return Outcome(attempt, _recorded_fault(attempt))
     try:
         value = context.read(attempt.reply)
     except InvalidReply as error:
         fault = _invalid(attempt.reply, attempt.request, error)
         attempt = replace(attempt, reason=fault.reason, detail=str(fault), retry=True)
-        return Outcome(attempt=attempt, fault=fault)
-    return Outcome(attempt=attempt, value=value)
+        return Outcome(attempt, fault)
+    return Outcome(attempt, None, value)
 
 
 def _recorded_fault(attempt: Attempt) -> BackendError:
@@ -198,23 +198,36 @@ def _invalid(reply: ChatReply, request: ChatRequest, error: InvalidReply) -> Bac
     return fault
 
 
-def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
+def text_limits_of(
+    response_model: type[BaseModel], schema: Mapping[str, Any]
+) -> tuple[TextLimit, ...]:
+    """Return how long a schema allows the texts of a reply to be.
+
+    Args:
+        response_model: what the reply is read as.
+        schema: what the model that answers is held to.
+    """
+    limits = []
+    names = aliases_of(response_model)
+    for field in response_model.model_fields:
+        name = names.get(field, field)
+        said = schema.get("properties", {}).get(name, {})
+        # A text that may be null is one of two.
+        lengths = [kind.get("maxLength", 0) for kind in (said, *said.get("anyOf", ()))]
+        if max(lengths):
+            limits.append(TextLimit(field, name, max(lengths)))
+    return tuple(limits)
+
+
+def cut_texts(reply: BaseModel, limits: Sequence[TextLimit]) -> tuple[str, ...]:
     """Return the fields of a reply whose text has reached the schema's longest length."""
     cut = []
-    fields = (schema or {}).get("properties", {})
-    aliases = aliases_of(type(reply))
-    # Not of the model itself, which takes long, as this is asked of every reply.
-    for name, text in reply.__dict__.items():
-        if not isinstance(text, str):
-            continue
-        alias = aliases.get(name, name)
-        field = fields.get(alias, {})
-        longest = field.get("maxLength", 0)
-        for kind in field.get("anyOf", ()):  # a text that may be null is one of two
-            longest = max(longest, kind.get("maxLength", 0))
+    texts = reply.__dict__  # of the model itself it takes long, and every reply is asked
+    for field, name, longest in limits:
+        text = texts[field]
         # One less, since a blank at the end may have been stripped.
-        if longest and len(text) >= longest - 1:
-            cut.append(alias)
+        if isinstance(text, str) and len(text) >= longest - 1:
+            cut.append(name)
     return tuple(cut)
 
 

@@ -67,20 +67,20 @@ class Queued:
         reply: ChatReply | None = None
         fault: BackendError | None = None
         try:
-            await lane.enter(sent)
+            if not lane.takes_at_once(sent):
+                await lane.turn_of(sent)
+            lane.begin(sent)
             try:
                 if sent.watch is not None:
                     sent.watch.began(request)
                 answer = await self._asking(context, sent, lane)
                 reply = returned_reply(answer, self._who)
-                sent.tokens = reply.reply_tokens or 1
-                sent.load_s = reply.load_seconds
             except BaseException as error:
-                late = lane.leave(sent, error)
+                late = lane.end(sent, error=error)
                 if late is not None:
                     raise late from late.__cause__
                 raise
-            lane.leave(sent)
+            lane.end(sent, reply=reply)
         except Exception as error:
             fault = self._fault_of(error, request.timeout_s)
             if fault is None:

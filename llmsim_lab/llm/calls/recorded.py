@@ -72,7 +72,7 @@ class Recorded:
             outcome = parsed(context, outcome)
         attempt = outcome.attempt
         if isinstance(outcome.value, BaseModel):
-            attempt.cut = cut_texts(outcome.value, request.schema)
+            attempt.cut = cut_texts(outcome.value, context.text_limits)
         if context.first is not None:
             attempt.first = context.first.number
         log_outcome(attempt)

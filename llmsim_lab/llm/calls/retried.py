@@ -10,7 +10,7 @@ from typing import TypeVar
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._debug import log_wait
-from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
+from llmsim_lab.llm.calls.context import Answered, CallContext, Layer
 from llmsim_lab.llm.calls.faults import (
     failure_of,
     is_shown,
@@ -40,7 +40,7 @@ class Retried:
         self._below = below
         self._advised = advised
 
-    async def send(self, context: CallContext[T]) -> Outcome[T]:
+    async def send(self, context: CallContext[T]) -> Answered[T]:
         """Return what was answered, at the first or the second attempt, with the whole call.
 
         Raises:
@@ -51,7 +51,7 @@ class Retried:
         if log is not None:
             seed = log.begin(request)
             if seed is not None:
-                context = context._replace(seed=seed)
+                context = _seeded(context, seed)
         attempts: tuple[Attempt, ...] = ()
         status: Status = "failed"
         try:
@@ -83,7 +83,21 @@ class Retried:
                 del outcome, fault  # else the error would hold this frame, which holds the error
         if fault is not None:
             raise failure_of(fault, call, request)
-        return Outcome(outcome.attempt, value=outcome.value, call=call)
+        value: T = outcome.value  # type: ignore[assignment]  # without a fault it was read
+        return Answered(value, call)
+
+
+def _seeded(context: CallContext[T], seed: int) -> CallContext[T]:
+    """Return a call's first attempt with a seed; ``_replace`` takes as long as the other layers."""
+    return CallContext(
+        context.request,
+        context.read,
+        context.config,
+        context.scope,
+        seed,
+        context.total_s,
+        context.text_limits,
+    )
 
 
 def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str]) -> None:

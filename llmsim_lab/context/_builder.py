@@ -7,7 +7,7 @@ in any process.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -60,7 +60,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     return " ".join(str(words).split())
 
 
-def quoted(said: Mapping[str, str], names: Iterable[str]) -> str:
+def quoted(words: Mapping[str, str], names: Iterable[str]) -> str:
     """Return what each has said, in the form ``Speaker: "words"``.
 
     The words are a model's, so they are untrusted. Lines that could pass for a section's heading,
@@ -68,25 +68,38 @@ def quoted(said: Mapping[str, str], names: Iterable[str]) -> str:
     for the simulation.
 
     Args:
-        said: the words, by speaker.
+        words: the words, by speaker.
         names: of all who could speak.
     """
-    known = {name.casefold() for name in names}
-
-    def marked(line: str) -> str:
-        found = _SPEECH.search(line)
-        # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
-        speaker = line[: found.start()].strip(" \t*_#>-").casefold() if found else None
-        return f"> {line}" if line.lstrip().startswith("===") or speaker in known else line
-
+    speakers = {name.casefold() for name in names}
     parts = []
-    for speaker, words in said.items():
-        lines = words.strip().splitlines()
-        # The first line follows the speaker's name, so it cannot pass for anything else.
-        safe = [*lines[:1], *map(marked, lines[1:])]
-        text = words.strip() if safe == lines else "\n".join(safe)
-        parts.append(f'{speaker}: "{text}"' if text else f"{speaker}: (said nothing)")
+    for speaker, text in words.items():
+        text = _marked(text.strip(), speakers)
+        if text:
+            parts.append(f'{speaker}: "{text}"')
+        else:
+            parts.append(f"{speaker}: (said nothing)")
     return "\n\n".join(parts) or "Nobody has acted yet."
+
+
+def _marked(text: str, speakers: Set[str]) -> str:
+    """Return a text whose lines that could pass for a heading or for a speaker's are marked."""
+    lines = text.splitlines()
+    marked = lines[:1]  # which follows the speaker's name, so it cannot pass for anything else
+    for line in lines[1:]:
+        is_heading = line.lstrip().startswith("===")
+        marked.append(f"> {line}" if is_heading or _speaker_in(line) in speakers else line)
+    # Where nothing is marked, the text keeps its own line ends.
+    return text if marked == lines else "\n".join(marked)
+
+
+def _speaker_in(line: str) -> str | None:
+    """Return who is quoted in a line such as ``Bo: "words"``; None where it quotes nobody."""
+    speech = _SPEECH.search(line)
+    if speech is None:
+        return None
+    # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
+    return line[: speech.start()].strip(" \t*_#>-").casefold()
 
 
 def bullets(heading: str, lines: Iterable[str]) -> list[str]:
@@ -95,14 +108,14 @@ def bullets(heading: str, lines: Iterable[str]) -> list[str]:
     return ["", heading, *listed] if listed else []
 
 
-def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> list[str]:
+def _state_lines(variables: Mapping[str, Variable], state: Mapping[str, Any]) -> list[str]:
     """Return variables with label and unit: the defined ones in their order, then any others."""
-    variables = {name: known.get(name, ANY) for name in [*known, *state]}
-    return [
-        f"{variable.label or humanise(name)}: {variable.text(state[name])}"
-        for name, variable in variables.items()
-        if variable.shown and name in state
-    ]
+    lines = []
+    for name in dict.fromkeys([*variables, *state]):
+        variable = variables.get(name, ANY)
+        if variable.shown and name in state:
+            lines.append(f"{variable.label or humanise(name)}: {variable.text(state[name])}")
+    return lines
 
 
 def shared_order(reader: str, speakers: Sequence[str]) -> list[str]:
@@ -121,11 +134,11 @@ def shared_order(reader: str, speakers: Sequence[str]) -> list[str]:
     if len(speakers) == 1:
         return []
     middle = len(speakers) // 2
-    mine = speakers[:middle]
-    others = speakers[middle:]
-    if reader in others:
-        mine, others = others, mine
-    return [*others, *shared_order(reader, mine)]
+    first_half = speakers[:middle]
+    second_half = speakers[middle:]
+    if reader in first_half:
+        return [*second_half, *shared_order(reader, first_half)]
+    return [*first_half, *shared_order(reader, second_half)]
 
 
 class _Section(NamedTuple):
@@ -186,8 +199,8 @@ class AgentContextBuilder:
     def __post_init__(self) -> None:
         # Code puts the sections together; recordings name this in a prompt file's place.
         self._template = Prompt("{{ user }}", system="{{ system }}", name="agent_context")
-        modules = self.composed_modules or ComposedModules()
-        self._modules, self._known = modules, modules.variables_with(self.variables)
+        self._modules = self.composed_modules or ComposedModules()
+        self._defined = self._modules.variables_with(self.variables)
 
     def build_prompt(
         self,
@@ -225,27 +238,27 @@ class AgentContextBuilder:
         situation_lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
         if aware and not self.stable_first:
             situation_lines.append(aware)
-        situation_lines += _state_lines(self._known.global_vars, global_state)
+        situation_lines += _state_lines(self._defined.global_vars, global_state)
         situation_lines += bullets("Recent events:", map(event_line, events))
         moment = briefing.moment.replace("{step}", str(step_number))
         situation = _Section("SITUATION", "\n".join(situation_lines), f" ({moment})")
 
-        own_lines = _state_lines(self._known.agent_vars, agent_state)
-        state = _Section("YOUR CURRENT STATE", "\n".join(own_lines) or "Nothing is recorded.")
+        agent_lines = _state_lines(self._defined.agent_vars, agent_state)
+        state = _Section("YOUR CURRENT STATE", "\n".join(agent_lines) or "Nothing is recorded.")
 
         speakers = [*other_responses]
         listed = [name for name in speakers if name != agent_name]
         if self.stable_first:
             listed = shared_order(agent_name, speakers)
         # With the reader's own name: no other speaker puts words into its mouth either.
-        said = quoted({name: other_responses[name] for name in listed}, [agent_name, *speakers])
-        others = _Section("WHAT OTHERS DID", said, f" (Step {step_number - 1})")
+        words = quoted({name: other_responses[name] for name in listed}, [agent_name, *speakers])
+        others = _Section("WHAT OTHERS DID", words, f" (Step {step_number - 1})")
 
         added = []
         for module in self._modules:
-            words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
+            context = module.call("build_agent_context", agent_name, agent_state, global_state)
             title = module.title or humanise(module.name).upper()
-            added.append(_Section(title, words.strip(), source=f"module {module.name}"))
+            added.append(_Section(title, (context or "").strip(), source=f"module {module.name}"))
 
         question = [briefing.question, *bullets("Consider:", briefing.considerations)]
         decision = _Section("YOUR DECISION", "\n".join(question))
@@ -255,12 +268,15 @@ class AgentContextBuilder:
         form = _Section("RESPONSE FORMAT", "\n".join(form_lines))
 
         if self.stable_first:
-            system, first = _joined([decision, form], "system")
+            system, system_spans = _joined([decision, form], "system")
             simulation = _Section("SIMULATION", aware)
-            user, rest = _joined([situation, others, role, simulation, state, *added], "user")
+            user, user_spans = _joined([situation, others, role, simulation, state, *added], "user")
         else:
-            system, first = _joined([role], "system")
-            user, rest = _joined([situation, state, others, *added, decision, form], "user")
+            system, system_spans = _joined([role], "system")
+            user, user_spans = _joined([situation, state, others, *added, decision, form], "user")
         return RenderedPrompt(
-            system=system, user=user, template=self._template, spans=[*first, *rest]
+            system=system,
+            user=user,
+            template=self._template,
+            spans=[*system_spans, *user_spans],
         )

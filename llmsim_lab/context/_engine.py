@@ -90,10 +90,10 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
     """
     text = {"type": "string", "maxLength": _MOST_CHARS}
     event = _object({"type": {"type": "string", "maxLength": 60}, "description": text})
-    own = _changes(engine.variables.agent_vars)
+    changes_of_agent = _changes(engine.variables.agent_vars)
     updates = {
         "global_vars": _changes(engine.variables.global_vars),
-        "agent_vars": _object(dict.fromkeys(engine.agents, own), optional=True),
+        "agent_vars": _object(dict.fromkeys(engine.agents, changes_of_agent), optional=True),
     }
     events = {"type": "array", "maxItems": max_events, "items": event}
     return create_model(
@@ -117,47 +117,70 @@ def _object(properties: Mapping[str, Any], *, optional: bool = False) -> dict[st
 
 
 def _changes(definitions: Mapping[str, Variable]) -> dict[str, Any]:
-    properties = {
-        name: variable.json_schema()
-        | ({"description": variable.description} if variable.description else {})
-        for name, variable in definitions.items()
-        if variable.engine_may_set
-    }
+    """Return the schema of an object with new values, of the variables that the engine may set."""
+    properties = {}
+    for name, variable in definitions.items():
+        if not variable.engine_may_set:
+            continue
+        schema = variable.json_schema()
+        if variable.description:
+            schema["description"] = variable.description
+        properties[name] = schema
     return _object(properties, optional=True)
 
 
 def _definitions(variables: Variables) -> str:
     """Return a list of the variables that the engine may set."""
-    lines, headings = [], ("In global_vars:", "In agent_vars, for each party:")
-    for heading, (_, definitions) in zip(headings, variables, strict=True):
-        its = {name: it for name, it in definitions.items() if it.engine_may_set}
-        words = [f"- {name}: {limits_of(it)}. {it.description}" for name, it in its.items()]
-        lines += [heading, *(line.removesuffix(". ") for line in words or ["- none"])]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            "In global_vars:",
+            *_definition_lines(variables.global_vars),
+            "In agent_vars, for each party:",
+            *_definition_lines(variables.agent_vars),
+        ]
+    )
+
+
+def _definition_lines(definitions: Mapping[str, Variable]) -> list[str]:
+    lines = []
+    for name, variable in definitions.items():
+        if variable.engine_may_set:
+            line = f"- {name}: {limits_of(variable)}. {variable.description}"
+            lines.append(line.removesuffix(". "))
+    return lines or ["- none"]
 
 
 def limits_of(variable: Variable) -> str:
     """Return which values a variable takes, in words: ``whole number, 0 to 100``."""
     # From the schema, so that the prompt never says anything else than what is enforced.
     schema = variable.json_schema()
-    if options := schema.get("enum"):
-        return f"one of {', '.join(options)}"
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
     if schema["type"] == "string":
         return f"a text of at most {schema['maxLength']} characters"
     if schema["type"] == "boolean":
         return "true or false"
-    noun = "whole number" if schema["type"] == "integer" else "number"
-    low, high, step = schema.get("minimum"), schema.get("maximum"), getattr(variable, "step", None)
-    if low is not None and high is not None:
-        noun += f", {value_text(low)} to {value_text(high)}"
-    elif low is not None or high is not None:
-        noun += f", at {'least' if high is None else 'most'} {value_text(low or high or 0)}"
-    return noun if step in (None, 1) else f"{noun}, in steps of {value_text(step)}"
+    words = "whole number" if schema["type"] == "integer" else "number"
+    lowest = schema.get("minimum")
+    highest = schema.get("maximum")
+    if lowest is not None and highest is not None:
+        words += f", {value_text(lowest)} to {value_text(highest)}"
+    elif lowest is not None:
+        words += f", at least {value_text(lowest)}"
+    elif highest is not None:
+        words += f", at most {value_text(highest)}"
+    step = getattr(variable, "step", None)
+    if step not in (None, 1):
+        words += f", in steps of {value_text(step)}"
+    return words
 
 
 def _values(values: Mapping[str, Any]) -> str:
-    written = {name: json.dumps(rounded(it), ensure_ascii=False) for name, it in values.items()}
-    return ", ".join(map(" = ".join, written.items())) or "nothing is recorded"
+    """Return a state's values as the engine reads them: ``water = 40, alert = true``."""
+    parts = []
+    for name, value in values.items():
+        parts.append(f"{name} = {json.dumps(rounded(value), ensure_ascii=False)}")
+    return ", ".join(parts) or "nothing is recorded"
 
 
 def engine_prompt(
@@ -181,11 +204,12 @@ def engine_prompt(
     Raises:
         PromptError: an edited prompt has slots that nothing fills.
     """
-    state, agents = game_engine.get_current_state(), game_engine.agents
+    state = game_engine.get_current_state()
+    agents = game_engine.agents
     # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
-    said = {name: responses[name] for name in agents if name in responses}
-    happened = [f"- {event_line(item.model_dump())}" for item in events]
-    parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
+    words = {name: responses[name] for name in agents if name in responses}
+    event_lines = [f"- {event_line(event.model_dump())}" for event in events]
+    parties = [f"- {agent}: {_values(values)}" for agent, values in state["agent_vars"].items()]
     slots = {
         "title": scenario.title,
         "description": scenario.description,
@@ -195,11 +219,11 @@ def engine_prompt(
         "step": step_number,
         "world": _values(state["global_vars"]),
         "parties": "\n".join(parties),
-        "events": "\n".join(happened) or "Nothing yet.",
-        "actions": quoted(said, agents),
+        "events": "\n".join(event_lines) or "Nothing yet.",
+        "actions": quoted(words, agents),
     }
-    wanted = {name: value for name, value in slots.items() if name in prompt.slots}
-    return prompt.render(**wanted).sourced(_SOURCES, step=step_number, before=step_number - 1)
+    used = {name: value for name, value in slots.items() if name in prompt.slots}
+    return prompt.render(**used).sourced(_SOURCES, step=step_number, before=step_number - 1)
 
 
 class SimulatorAgent:
@@ -245,28 +269,40 @@ class SimulatorAgent:
         world = copy.deepcopy(self.game_engine)
         known_names("agent", list(agent_responses), world.agents)
         apply_deterministic_updates(self.composed_modules, world, step_number)
-        # The engine reads what agents know already and what is pending; they what is new.
-        known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")
+        prompt = engine_prompt(
+            Prompt.load("crisis_engine"),
+            self.scenario,
+            world,
+            step_number,
+            agent_responses,
+            # The engine reads what agents know already and what is pending; they what is new.
+            (*self._known, *self._pending),
+        )
         asking = self.llm_client.call_with_retry(
-            prompt=engine_prompt(prompt, self.scenario, world, step_number, agent_responses, known),
+            prompt=prompt,
             response_model=self._reply,
             site=CallSite(component="engine", turn=step_number),
         )
         output = run_sync(asking)
         world.apply_state_updates(output.state_updates)
         events = (*self._pending, *happenings(output))
-        now = world.get_current_state()
-        told = [item.model_dump() for item in events]
+        state = world.get_current_state()
         prompts: dict[str, str] = {}
         for name in agent_responses or world.agents:
-            own = now["agent_vars"][name]
             prompts[name] = self.context_builder.build_prompt(
-                name, step_number, own, now["global_vars"], agent_responses, told
+                name,
+                step_number,
+                state["agent_vars"][name],
+                state["global_vars"],
+                agent_responses,
+                [event.model_dump() for event in events],
             )
-        self.game_engine, self._known, self._pending = world, events, ()
+        self.game_engine = world
+        self._known = events
+        self._pending = ()
         return prompts
 
 
 def happenings(output: EngineOutput) -> tuple[Happening, ...]:
     """Return the events of a judgement, as agents read them."""
-    return tuple(Happening(**item, source="engine") for item in output.events)
+    return tuple(Happening(**event, source="engine") for event in output.events)

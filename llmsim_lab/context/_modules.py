@@ -86,9 +86,9 @@ class BehaviorModule(ModuleData):
         self,
         function: str,
         agent: str,
-        own: Mapping[str, Any],
-        world: Mapping[str, Any],
-        *rest: int,
+        agent_state: Mapping[str, Any],
+        global_state: Mapping[str, Any],
+        *step_number: int,
     ) -> Any:
         """Return what a function of its code returns; None where it has no such function.
 
@@ -96,9 +96,9 @@ class BehaviorModule(ModuleData):
             function: ``build_agent_context``, or ``compute_state_updates``, which takes the turn's
                 number as well.
             agent: the agent's name.
-            own: the agent's variables.
-            world: the world's.
-            rest: the turn's number.
+            agent_state: the agent's variables.
+            global_state: the world's.
+            step_number: the turn's.
 
         Raises:
             ModuleError: the code raised, or returned what it must not.
@@ -106,15 +106,21 @@ class BehaviorModule(ModuleData):
         if not hasattr(self.code, function):
             return None
         types, words = _RETURNS[function]
+        run = getattr(self.code, function)
         try:
-            made = getattr(self.code, function)(agent, dict(own), dict(world), *rest)
+            result = run(agent, dict(agent_state), dict(global_state), *step_number)
         except Exception as error:
-            detail = error_text(error)
-            raise ModuleError(self.name, agent=agent, function=function, detail=detail) from error
-        if not isinstance(made, types):
-            detail = f"it returned {type(made).__name__}, not {words}"
-            raise ModuleError(self.name, agent=agent, function=function, detail=detail)
-        return made
+            raise ModuleError(
+                self.name, agent=agent, function=function, detail=error_text(error)
+            ) from error
+        if not isinstance(result, types):
+            raise ModuleError(
+                self.name,
+                agent=agent,
+                function=function,
+                detail=f"it returned {type(result).__name__}, not {words}",
+            )
+        return result
 
 
 class ComposedModules:
@@ -141,8 +147,10 @@ class ComposedModules:
 
         def add(name: str, *above: str) -> None:
             if name not in by_name:
-                what = f"module {above[-1]!r} requires {name!r}, which is not given"
-                raise ConfigError(f"{what}{among(name, by_name)}")
+                raise ConfigError(
+                    f"module {above[-1]!r} requires {name!r}, which is not given"
+                    f"{among(name, by_name)}"
+                )
             if name in above:
                 circle = " -> ".join([*above, name])
                 raise ConfigError(f"modules require each other in a circle: {circle}")
@@ -155,26 +163,29 @@ class ComposedModules:
         self.modules = tuple(ordered.values())
         self.variables_with(None)  # raises for what is defined twice
 
-    def variables_with(self, own: Variables | None) -> Variables:
+    def variables_with(self, scenario: Variables | None) -> Variables:
         """Return a scenario's own definitions, if it has any, then what all modules define.
 
         Raises:
             ConfigError: a variable is defined twice.
         """
         owners: dict[str, str] = {}
-        found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
-        parts = {f"module {module.name!r}": module.variables for module in self.modules}
-        for owner, part in {"the scenario": own or Variables(), **parts}.items():
-            for kind, definitions in part:
-                for name in definitions:
-                    if name in owners:
-                        raise ConfigError(
-                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
-                            "already; rename one, or leave one out"
-                        )
-                    owners[name] = owner
-                found[kind] |= definitions
-        return Variables(**found)
+        global_vars: dict[str, Variable] = {}
+        agent_vars: dict[str, Variable] = {}
+        parts = {"the scenario": scenario or Variables()}
+        for module in self.modules:
+            parts[f"module {module.name!r}"] = module.variables
+        for owner, part in parts.items():
+            for name in (*part.global_vars, *part.agent_vars):
+                if name in owners:
+                    raise ConfigError(
+                        f"{owner} defines the variable {name!r}, which {owners[name]} defines "
+                        "already; rename one, or leave one out"
+                    )
+                owners[name] = owner
+            global_vars |= part.global_vars
+            agent_vars |= part.agent_vars
+        return Variables(global_vars=global_vars, agent_vars=agent_vars)
 
     def silenced(self, *names: str) -> ComposedModules:
         """Return the composition with some modules that say and change nothing.
@@ -186,12 +197,13 @@ class ComposedModules:
             ConfigError: there is no such module.
         """
         known_names("module", names, [module.name for module in self.modules])
-        # The requirements stay too: the order of the other modules must not change.
-        quiet = {"code": None, "code_text": ""}
-        return ComposedModules(
-            module.model_copy(update=quiet) if module.name in names else module
-            for module in self.modules
-        )
+        modules = []
+        for module in self.modules:
+            if module.name in names:
+                # The requirements stay: the order of the other modules must not change.
+                module = module.model_copy(update={"code": None, "code_text": ""})
+            modules.append(module)
+        return ComposedModules(modules)
 
     def __iter__(self) -> Iterator[BehaviorModule]:
         return iter(self.modules)
@@ -226,40 +238,54 @@ class ModuleLoader:
                 its code does not load; or the modules do not fit together. The message names file
                 and line.
         """
-        wanted, found = list(names), dict[str, BehaviorModule]()
+        modules: dict[str, BehaviorModule] = {}
+        wanted = list(names)
         while wanted:
             name = wanted.pop(0)
-            if name not in found:
-                found[name] = self._read(name)
-                wanted += found[name].requires
-        return ComposedModules(found.values())
+            if name not in modules:
+                modules[name] = self._read(name)
+                wanted += modules[name].requires
+        return ComposedModules(modules.values())
 
     def _read(self, name: str) -> BehaviorModule:
         # Looked for among what is there: "../elsewhere/name" would lead out of the folders.
-        files = sorted(path for folder in self.folders for path in folder.glob("*.yaml"))
+        files: list[Path] = []
+        for folder in self.folders:
+            files += folder.glob("*.yaml")
+        files.sort()
         paths = [path for path in files if path.stem == name]
         if not paths:
-            folders, there = ", ".join(map(str, self.folders)), [path.stem for path in files]
-            raise ConfigError(f"there is no module {name!r:.80} in {folders}{among(name, there)}")
+            folders = ", ".join(map(str, self.folders))
+            names = [path.stem for path in files]
+            raise ConfigError(f"there is no module {name!r:.80} in {folders}{among(name, names)}")
         # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")
         data = read_config(paths[0], ModuleData)
-        code, text, path = None, "", paths[0].with_suffix(".py")
-        if path.exists():
+        code = None
+        text = ""
+        code_path = paths[0].with_suffix(".py")
+        if code_path.exists():
             try:
-                text = path.read_text(encoding="utf-8")
-                code = _run(path, text)
+                text = code_path.read_text(encoding="utf-8")
+                code = _run(code_path, text)
             except Exception as error:
-                lines = [
-                    it.lineno for it in extract_tb(error.__traceback__) if it.filename == str(path)
-                ]
-                line = getattr(error, "lineno", None) or next(reversed(lines), None)
-                where = f"{path}, line {line}" if line else str(path)
+                line = _line_of(error, code_path)
+                place = f"{code_path}, line {line}" if line else str(code_path)
                 raise ConfigError(
-                    f"{where}: the module's code does not load: {error_text(error)}"
+                    f"{place}: the module's code does not load: {error_text(error)}"
                 ) from error
         return BehaviorModule(name=name, code=code, code_text=text, **dict(data))
+
+
+def _line_of(error: Exception, path: Path) -> int | None:
+    """Return the line of a file that an error is about; None where it is about none."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if frame.filename == str(path):
+            return frame.lineno
+    return None
 
 
 def _run(path: Path, text: str) -> ModuleType:

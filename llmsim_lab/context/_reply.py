@@ -35,14 +35,21 @@ class AgentReply(Decision):
     @property
     def public(self) -> str:
         """What the others read, each part under its label, without spaces around it."""
-        parts = {self.labels[name]: getattr(self, name).strip() for name in self.read_by_others()}
-        return "\n".join(f"{label}: {text}" for label, text in parts.items() if text)
+        lines = []
+        for name in self.read_by_others():
+            text = getattr(self, name).strip()
+            if text:
+                lines.append(f"{self.labels[name]}: {text}")
+        return "\n".join(lines)
 
     @property
     def reasoning(self) -> str:
         """The assessment; where none was asked for, the whole answer."""
-        own = [getattr(self, name) for name, label in self.labels.items() if label == PRIVATE]
-        return "".join(own).strip() or self.public
+        for name, label in self.labels.items():
+            if label == PRIVATE:
+                assessment: str = getattr(self, name).strip()
+                return assessment or self.public
+        return self.public
 
     confidence: ClassVar[None] = None
     """Not asked for."""
@@ -60,7 +67,8 @@ class AgentReply(Decision):
         Without words it is silence, which no model may answer.
         """
         values: dict[str, Any] = dict.fromkeys(cls.labels, "")
-        return cls.model_construct(None, **{**values, cls.read_by_others()[0]: words})
+        values[cls.read_by_others()[0]] = words
+        return cls.model_construct(None, **values)
 
 
 # Cached, since clients cache schema and validator by class: a class made for each call would cost
@@ -79,8 +87,12 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
     labels: dict[str, str] = {}
     fields: dict[str, Any] = {}
     for place, line in enumerate(response_format or ("RESPONSE: What you say and do",), 1):
-        found = _LABEL.fullmatch(line)
-        label, what = (found[1].strip(), found[2]) if found else (f"PART {place}", line)
+        label = f"PART {place}"
+        description = line
+        labelled = _LABEL.fullmatch(line)
+        if labelled:
+            label = labelled[1].strip()
+            description = labelled[2]
         name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
         # A label such as "Copy" or "Public" would hide what every reply has.
         if name[0].isdigit() or hasattr(AgentReply, name):
@@ -90,7 +102,7 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         # A label with other characters than letters and digits is not an identifier, so the field
         # has a name made of it, and the class keeps the label.
         labels[name] = label
-        fields[name] = (Annotated[str, Field(description=what.strip() or label)], ...)
+        fields[name] = (Annotated[str, Field(description=description.strip() or label)], ...)
     model: type[AgentReply] = create_model("AgentReply", __base__=AgentReply, **fields)
     model.labels = labels
     return model

@@ -55,7 +55,8 @@ class BaseVariable(Settings):
     @model_validator(mode="after")
     def _default_is_possible(self) -> Self:
         # Each type declares its own default, since each has another type of value.
-        if (default := getattr(self, "default", None)) is not None:
+        default = getattr(self, "default", None)
+        if default is not None:
             self.accept(default)
         return self
 
@@ -101,14 +102,20 @@ class NumericVariable(BaseVariable):
         return round(value) if self.whole else value  # 65, not 65.0, in prompts and frames
 
     def text(self, value: Any) -> str:
-        return value_text(value) + (self.suffix if type(value) in (int, float) else "")
+        if type(value) not in (int, float):
+            return value_text(value)
+        return value_text(value) + self.suffix
 
     def json_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
-        for name, bound in (("minimum", self.min), ("maximum", self.max)):
-            if bound is not None:
-                schema[name] = int(bound) if self.whole and bound.is_integer() else bound
+        if self.min is not None:
+            schema["minimum"] = self._as_bound(self.min)
+        if self.max is not None:
+            schema["maximum"] = self._as_bound(self.max)
         return schema
+
+    def _as_bound(self, bound: float) -> float:
+        return int(bound) if self.whole and bound.is_integer() else bound
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -127,8 +134,9 @@ class ScaleVariable(NumericVariable):
 
     @property
     def suffix(self) -> str:
-        low, high = number(self.min), number(self.max)
-        return f"/{high}" if self.min == 0 else f" on a scale from {low} to {high}"
+        if self.min == 0:
+            return f"/{number(self.max)}"
+        return f" on a scale from {number(self.min)} to {number(self.max)}"
 
 
 class PercentVariable(NumericVariable):
@@ -225,13 +233,15 @@ def inferred(name: str, value: Any) -> Variable:
     Raises:
         ConfigError: it is not a number, a text or a flag.
     """
-    variable: Variable
-    for types, variable in ((bool, FlagVariable()), (int | float, ANY), (str, TextVariable())):
-        if isinstance(value, types):
-            return variable
+    if isinstance(value, bool):
+        return FlagVariable()
+    if isinstance(value, int | float):
+        return ANY
+    if isinstance(value, str):
+        return TextVariable()
     raise ConfigError(
-        f"{name}: {brief(value)} is {type(value).__name__}; a variable holds a number, a "
-        "text or true or false"
+        f"{name}: {brief(value)} is {type(value).__name__}; a variable holds a number, a text or "
+        "true or false"
     )
 
 
@@ -259,4 +269,6 @@ def value_text(value: Any) -> str:
         return "unknown"
     if isinstance(value, bool):
         return "Yes" if value else "No"
-    return number(value) if isinstance(value, int | float) else " ".join(str(value).split())
+    if isinstance(value, int | float):
+        return number(value)
+    return " ".join(str(value).split())

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from llmsim_lab._util.text import among, brief, log_event
 from llmsim_lab.context._modules import ComposedModules
-from llmsim_lab.context._variables import Scalar, Variables, inferred
+from llmsim_lab.context._variables import Scalar, Variable, Variables, inferred
 from llmsim_lab.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class UpdateRecord(NamedTuple):
 
     agent: str | None
     variable: str
-    asked: Any
+    asked: object
     before: Scalar | None
     after: Scalar | None
     status: Literal["ok", "failed"]
@@ -107,27 +107,12 @@ class GameEngine:
         closed: bool = False,
     ) -> None:
         defined = (modules or ComposedModules()).variables_with(variables)
-        world, shared = dict(defined.global_vars), dict(defined.agent_vars)
-        self._values: dict[str | None, dict[str, Any]] = {}
-        for agent, given in ((None, global_vars), *agent_vars.items()):
-            place = "global_vars" if agent is None else f"agent_vars.{agent}"
-            known = world if agent is None else shared
-            own = defined.global_vars if agent is None else defined.agent_vars
-            values = self._values[agent] = {}
-            for name in dict.fromkeys([*own, *given]):
-                if closed and name not in own:
-                    raise ConfigError(f"{place}.{name}: unknown variable{among(name, own)}")
-                # One definition for all agents: the type is that of the first agent's value.
-                if name not in known:
-                    known[name] = inferred(f"{place}.{name}", given[name])
-                value = given.get(name, known[name].default)
-                if value is None:
-                    raise ConfigError(f"{place}: no value for {name!r}, which has no default")
-                try:
-                    values[name] = known[name].accept(value)
-                except ValueError as error:
-                    raise ConfigError(f"{place}.{name}: {error}") from error
-        self.variables = Variables(global_vars=world, agent_vars=shared)
+        of_world = _Start("global_vars", defined.global_vars, closed=closed)
+        of_agents = _Start("agent_vars", defined.agent_vars, closed=closed)
+        self._values: dict[str | None, dict[str, Scalar]] = {None: of_world.values(global_vars)}
+        for agent, values in agent_vars.items():
+            self._values[agent] = of_agents.values(values, agent)
+        self.variables = Variables(global_vars=of_world.variables, agent_vars=of_agents.variables)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -157,40 +142,104 @@ class GameEngine:
         Raises:
             ConfigError: the updates have other parts.
         """
-        if unknown := updates.keys() - {"global_vars", "agent_vars"}:
-            raise ConfigError(f"updates have global_vars and agent_vars, not {min(unknown)!r}")
-        asked = {None: updates.get("global_vars", {}), **updates.get("agent_vars", {})}
-        return tuple(
-            self.change(agent, name, value, source)
-            for agent, changes in asked.items()
-            for name, value in changes.items()
-        )
+        unknown_parts = updates.keys() - {"global_vars", "agent_vars"}
+        if unknown_parts:
+            raise ConfigError(
+                f"updates have global_vars and agent_vars, not {min(unknown_parts)!r}"
+            )
+        records = []
+        for name, value in updates.get("global_vars", {}).items():
+            records.append(self.change(None, name, value, source))
+        for agent, changes in updates.get("agent_vars", {}).items():
+            for name, value in changes.items():
+                records.append(self.change(agent, name, value, source))
+        return tuple(records)
 
-    def change(self, agent: str | None, name: str, asked: Any, source: str) -> UpdateRecord:
+    def change(self, agent: str | None, name: str, value: object, source: str) -> UpdateRecord:
         """Make one change, if it is possible, and return what became of it."""
-        known = self.variables.global_vars if agent is None else self.variables.agent_vars
-        own = self._values.get(agent, {})
-        before = after = own.get(name)
+        values = self._values.get(agent, {})
+        before = values.get(name)
         status: Literal["ok", "failed"] = "ok"
         reason = ""
         try:
-            if agent not in self._values:
-                raise ValueError(f"unknown agent; there are: {', '.join(self.agents) or 'none'}")
-            if name not in own:
-                raise ValueError(f"unknown variable; there are: {', '.join(own) or 'none'}")
-            # The schema does not name such variables to the model, but not every server limits it
-            # to the schema. Modules' code and interventions may change any variable.
-            if source == ENGINE and not known[name].engine_may_set:
-                raise ValueError("only modules' code may change it")
-            own[name] = after = known[name].accept(asked)
+            values[name] = self._accepted(agent, name, value, source)
         except ValueError as error:
-            status, reason = "failed", str(error)
+            status = "failed"
+            reason = str(error)
             # An intervention that cannot be made raises an error, which says the same.
             if source != OUTSIDE:
-                what = {"source": source, "agent": agent, "variable": name}
-                what |= {"asked": brief(asked), "reason": reason}
-                log_event(logger, logging.WARNING, "state_update_refused", **what)
-        return UpdateRecord(agent, name, asked, before, after, status, reason, source)
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "state_update_refused",
+                    source=source,
+                    agent=agent,
+                    variable=name,
+                    asked=brief(value),
+                    reason=reason,
+                )
+        return UpdateRecord(agent, name, value, before, values.get(name), status, reason, source)
+
+    def _accepted(self, agent: str | None, name: str, value: object, source: str) -> Scalar:
+        """Return a value as its variable takes it.
+
+        Raises:
+            ValueError: the change is impossible; the message says why.
+        """
+        if agent not in self._values:
+            raise ValueError(f"unknown agent; there are: {', '.join(self.agents) or 'none'}")
+        names = self._values[agent]
+        if name not in names:
+            raise ValueError(f"unknown variable; there are: {', '.join(names) or 'none'}")
+        defined = self.variables.global_vars if agent is None else self.variables.agent_vars
+        # The schema does not name such variables to the model, but not every server limits it to
+        # the schema. Modules' code and interventions may change any variable.
+        if source == ENGINE and not defined[name].engine_may_set:
+            raise ValueError("only modules' code may change it")
+        return defined[name].accept(value)
+
+
+class _Start:
+    """Checks initial values of the world or of the agents.
+
+    Args:
+        place: where they stand, for messages.
+        defined: the variables' definitions.
+        closed: whether a value without a definition is an error.
+
+    Attributes:
+        variables: the definitions, and those that were made of values. All agents share them: the
+            type is that of the first agent's value.
+    """
+
+    def __init__(self, place: str, defined: Mapping[str, Variable], *, closed: bool) -> None:
+        self.variables = dict(defined)
+        self._place = place
+        self._defined = defined
+        self._closed = closed
+
+    def values(self, values: Mapping[str, Any], agent: str = "") -> dict[str, Scalar]:
+        """Return the values by name, those left out at their defaults, in the definitions' order.
+
+        Raises:
+            ConfigError: a value is impossible, missing or, if closed, not defined.
+        """
+        place = f"{self._place}.{agent}" if agent else self._place
+        accepted: dict[str, Scalar] = {}
+        for name in dict.fromkeys([*self._defined, *values]):
+            if self._closed and name not in self._defined:
+                raise ConfigError(f"{place}.{name}: unknown variable{among(name, self._defined)}")
+            if name not in self.variables:
+                self.variables[name] = inferred(f"{place}.{name}", values[name])
+            variable = self.variables[name]
+            value = values.get(name, variable.default)
+            if value is None:
+                raise ConfigError(f"{place}: no value for {name!r}, which has no default")
+            try:
+                accepted[name] = variable.accept(value)
+            except ValueError as error:
+                raise ConfigError(f"{place}.{name}: {error}") from error
+        return accepted
 
 
 def apply_deterministic_updates(
@@ -216,9 +265,9 @@ def apply_deterministic_updates(
     for module in composed_modules or ():
         state = game_engine.get_current_state()
         world = state["global_vars"]
-        changes = {
-            agent: module.call("compute_state_updates", agent, own, world, step_number) or {}
-            for agent, own in state["agent_vars"].items()
-        }
+        changes = {}
+        for agent, values in state["agent_vars"].items():
+            asked = module.call("compute_state_updates", agent, values, world, step_number)
+            changes[agent] = asked or {}
         records += game_engine.apply_state_updates({"agent_vars": changes}, source=module.name)
     return tuple(records)

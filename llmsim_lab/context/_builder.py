@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -54,7 +54,7 @@ class Briefing(Settings):
     )
 
 
-def event_line(event: Mapping[str, Any]) -> str:
+def event_line(event: Mapping[str, object]) -> str:
     """Return an event on one line, so that its words cannot pass for a section; empty for none."""
     words = event.get("description") or humanise(str(event.get("type") or ""))
     return " ".join(str(words).split())
@@ -108,7 +108,7 @@ def bullets(heading: str, lines: Iterable[str]) -> list[str]:
     return ["", heading, *listed] if listed else []
 
 
-def _state_lines(variables: Mapping[str, Variable], state: Mapping[str, Any]) -> list[str]:
+def _state_lines(variables: Mapping[str, Variable], state: Mapping[str, object]) -> list[str]:
     """Return variables with label and unit: the defined ones in their order, then any others."""
     lines = []
     for name in dict.fromkeys([*variables, *state]):
@@ -163,7 +163,16 @@ def _joined(sections: Iterable[_Section], role: _Role) -> tuple[str, list[Span]]
         start = len(message)
         message += written
         tokens = estimate_tokens(written)
-        spans.append(Span(section.title, role, start, len(message), section.source, tokens))
+        spans.append(
+            Span(
+                section.title,
+                role,
+                start,
+                len(message),
+                section.source,
+                tokens,
+            )
+        )
     return message, spans
 
 
@@ -198,7 +207,11 @@ class AgentContextBuilder:
 
     def __post_init__(self) -> None:
         # Code puts the sections together; recordings name this in a prompt file's place.
-        self._template = Prompt("{{ user }}", system="{{ system }}", name="agent_context")
+        self._template = Prompt(
+            "{{ user }}",
+            system="{{ system }}",
+            name="agent_context",
+        )
         self._modules = self.composed_modules or ComposedModules()
         self._defined = self._modules.variables_with(self.variables)
 
@@ -206,10 +219,10 @@ class AgentContextBuilder:
         self,
         agent_name: str,
         step_number: int,
-        agent_state: Mapping[str, Any],
-        global_state: Mapping[str, Any],
+        agent_state: Mapping[str, object],
+        global_state: Mapping[str, object],
         other_responses: Mapping[str, str],
-        events: Sequence[Mapping[str, Any]],
+        events: Sequence[Mapping[str, object]],
     ) -> RenderedPrompt:
         """Return what an agent reads in a turn.
 
@@ -256,9 +269,20 @@ class AgentContextBuilder:
 
         added = []
         for module in self._modules:
-            context = module.call("build_agent_context", agent_name, agent_state, global_state)
+            context = module.call(
+                "build_agent_context",
+                agent_name,
+                agent_state,
+                global_state,
+            )
             title = module.title or humanise(module.name).upper()
-            added.append(_Section(title, (context or "").strip(), source=f"module {module.name}"))
+            added.append(
+                _Section(
+                    title,
+                    (context or "").strip(),
+                    source=f"module {module.name}",
+                )
+            )
 
         question = [briefing.question, *bullets("Consider:", briefing.considerations)]
         decision = _Section("YOUR DECISION", "\n".join(question))

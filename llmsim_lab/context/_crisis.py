@@ -111,7 +111,11 @@ class CrisisSimulation(Run[CrisisState]):
     defaults: ClassVar[Mapping[str, Any]] = {
         "name": "crisis",
         "turns": 6,
-        "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
+        "llm": LLMConfig(
+            max_tokens=600,
+            max_text_chars=300,
+            timeout_s=180,
+        ),
     }
     gone: ClassVar[Mapping[str, str]] = {
         "engine": "say who answers by the seat: players={'engine': 'rule'}",
@@ -153,19 +157,32 @@ class CrisisSimulation(Run[CrisisState]):
         judgement = await self._judged(state, world, ask)
         updates += world.apply_state_updates(judgement.state_updates)
         events = (*state.pending, *happenings(judgement))
-        after = state.replace(**world.get_current_state(), events=events, pending=())
+        after = state.replace(
+            **world.get_current_state(),
+            events=events,
+            pending=(),
+        )
         words = await self._answered(after, ask)
         for line in story_of(events, judgement.reasoning, updates, words):
             ask.note(text=line)
         by_engine = [update for update in updates if update.source == ENGINE]
-        ask.note("world", changes=count_made(by_engine), refused=count_refused(by_engine))
+        ask.note(
+            "world",
+            changes=count_made(by_engine),
+            refused=count_refused(by_engine),
+        )
         return after.replace(
             responses=words,
             changes=count_made(updates),
             refused=count_refused(updates),
         )
 
-    async def _judged(self, state: CrisisState, world: GameEngine, ask: Ask) -> EngineOutput:
+    async def _judged(
+        self,
+        state: CrisisState,
+        world: GameEngine,
+        ask: Ask,
+    ) -> EngineOutput:
         """Ask the engine what the agents' last words lead to, after the modules' rules."""
         # It reads what agents know already and what is pending; agents read only what is new.
         known_events = (*state.events, *state.pending)
@@ -180,7 +197,12 @@ class CrisisSimulation(Run[CrisisState]):
                 known_events,
             )
 
-        return await ask("world", self._judgement, prompt, by=ENGINE)
+        return await ask(
+            "world",
+            self._judgement,
+            prompt,
+            by=ENGINE,
+        )
 
     async def _answered(self, state: CrisisState, ask: Ask) -> dict[str, str]:
         """Ask the agents; return what each says in public, empty where it says nothing."""
@@ -222,18 +244,31 @@ class CrisisSimulation(Run[CrisisState]):
         if not isinstance(events, list | tuple):
             events = [events]
         pending = [*state.pending, *map(_from_outside, events)]
-        muted = known_names("agent", variables.pop("muted", state.muted), state.agent_vars)
+        muted = known_names(
+            "agent",
+            variables.pop("muted", state.muted),
+            state.agent_vars,
+        )
         world = self.world(state)
         for name, value in variables.items():
             agent, dot, variable = name.rpartition(".")  # an agent's name may have a dot
-            record = world.change(agent if dot else None, variable, value, OUTSIDE)
+            record = world.change(
+                agent if dot else None,
+                variable,
+                value,
+                OUTSIDE,
+            )
             # For a model an impossible value is a record; a person can correct it.
             if record.status == "ok":
                 continue
             if not dot and name not in state.global_vars:
                 raise ConfigError(f"{name} = {value!r}: {record.reason}; and events, muted")
             raise ConfigError(f"{name} = {value!r}: {record.reason}")
-        return state.replace(**world.get_current_state(), pending=tuple(pending), muted=muted)
+        return state.replace(
+            **world.get_current_state(),
+            pending=tuple(pending),
+            muted=muted,
+        )
 
     def world(self, state: CrisisState) -> GameEngine:
         """Return a copy of a state's variables with their definitions, to be changed.
@@ -271,7 +306,12 @@ class CrisisSimulation(Run[CrisisState]):
         state = self.state.replace(events=self.state.pending)
         return self._read_by(agent, state, self.turn_number + 1)
 
-    def _read_by(self, agent: str, state: CrisisState, number: int) -> RenderedPrompt:
+    def _read_by(
+        self,
+        agent: str,
+        state: CrisisState,
+        number: int,
+    ) -> RenderedPrompt:
         return self._builder.build_prompt(
             agent,
             number,

@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Words
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import event_line, quoted
@@ -55,8 +56,8 @@ class Event(TypedDict):
 class StateUpdates(TypedDict):
     """New values by name; ``GameEngine`` judges which names and values are possible."""
 
-    global_vars: NotRequired[dict[str, Any]]
-    agent_vars: NotRequired[dict[str, dict[str, Any]]]
+    global_vars: NotRequired[dict[str, object]]
+    agent_vars: NotRequired[dict[str, dict[str, object]]]
 
 
 class EngineOutput(Decision):
@@ -105,7 +106,7 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
     )
 
 
-def _object(properties: Mapping[str, Any], *, optional: bool = False) -> dict[str, Any]:
+def _object(properties: Schema, *, optional: bool = False) -> dict[str, Any]:
     required = [] if optional else list(properties)
     return {
         "type": "object",
@@ -116,7 +117,7 @@ def _object(properties: Mapping[str, Any], *, optional: bool = False) -> dict[st
     }
 
 
-def _changes(definitions: Mapping[str, Variable]) -> dict[str, Any]:
+def _changes(definitions: Mapping[str, Variable]) -> Schema:
     """Return the schema of an object with new values, of the variables that the engine may set."""
     properties = {}
     for name, variable in definitions.items():
@@ -175,7 +176,7 @@ def limits_of(variable: Variable) -> str:
     return words
 
 
-def _values(values: Mapping[str, Any]) -> str:
+def _values(values: Mapping[str, object]) -> str:
     """Return a state's values as the engine reads them: ``water = 40, alert = true``."""
     parts = []
     for name, value in values.items():
@@ -223,7 +224,11 @@ def engine_prompt(
         "actions": quoted(words, agents),
     }
     used = {name: value for name, value in slots.items() if name in prompt.slots}
-    return prompt.render(**used).sourced(_SOURCES, step=step_number, before=step_number - 1)
+    return prompt.render(**used).sourced(
+        _SOURCES,
+        step=step_number,
+        before=step_number - 1,
+    )
 
 
 class SimulatorAgent:
@@ -268,7 +273,11 @@ class SimulatorAgent:
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
         known_names("agent", list(agent_responses), world.agents)
-        apply_deterministic_updates(self.composed_modules, world, step_number)
+        apply_deterministic_updates(
+            self.composed_modules,
+            world,
+            step_number,
+        )
         prompt = engine_prompt(
             Prompt.load("crisis_engine"),
             self.scenario,

@@ -66,12 +66,12 @@ class BehaviorModule(ModuleData):
     """
 
     name: Annotated[str, Field(min_length=1)]
-    code: Any = Field(default=None, repr=False)
+    code: object = Field(default=None, repr=False)
     code_text: str = Field(default="", repr=False)
 
     @field_validator("code")
     @classmethod
-    def _can_be_called(cls, code: Any) -> Any:
+    def _can_be_called(cls, code: object) -> object:
         if code is not None and not any(hasattr(code, name) for name in _RETURNS):
             raise ValueError(f"the code defines neither {' nor '.join(_RETURNS)}")
         return code
@@ -86,8 +86,8 @@ class BehaviorModule(ModuleData):
         self,
         function: str,
         agent: str,
-        agent_state: Mapping[str, Any],
-        global_state: Mapping[str, Any],
+        agent_state: Mapping[str, object],
+        global_state: Mapping[str, object],
         *step_number: int,
     ) -> Any:
         """Return what a function of its code returns; None where it has no such function.
@@ -108,10 +108,18 @@ class BehaviorModule(ModuleData):
         types, words = _RETURNS[function]
         run = getattr(self.code, function)
         try:
-            result = run(agent, dict(agent_state), dict(global_state), *step_number)
+            result = run(
+                agent,
+                dict(agent_state),
+                dict(global_state),
+                *step_number,
+            )
         except Exception as error:
             raise ModuleError(
-                self.name, agent=agent, function=function, detail=error_text(error)
+                self.name,
+                agent=agent,
+                function=function,
+                detail=error_text(error),
             ) from error
         if not isinstance(result, types):
             raise ModuleError(
@@ -196,7 +204,11 @@ class ComposedModules:
         Raises:
             ConfigError: there is no such module.
         """
-        known_names("module", names, [module.name for module in self.modules])
+        known_names(
+            "module",
+            names,
+            [module.name for module in self.modules],
+        )
         modules = []
         for module in self.modules:
             if module.name in names:
@@ -275,7 +287,12 @@ class ModuleLoader:
                 raise ConfigError(
                     f"{place}: the module's code does not load: {error_text(error)}"
                 ) from error
-        return BehaviorModule(name=name, code=code, code_text=text, **dict(data))
+        return BehaviorModule(
+            name=name,
+            code=code,
+            code_text=text,
+            **dict(data),
+        )
 
 
 def _line_of(error: Exception, path: Path) -> int | None:

@@ -103,6 +103,10 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         # has a name made of it, and the class keeps the label.
         labels[name] = label
         fields[name] = (Annotated[str, Field(description=description.strip() or label)], ...)
-    model: type[AgentReply] = create_model("AgentReply", __base__=AgentReply, **fields)
+    model: type[AgentReply] = create_model(
+        "AgentReply",
+        __base__=AgentReply,
+        **fields,
+    )
     model.labels = labels
     return model

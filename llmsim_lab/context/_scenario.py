@@ -30,7 +30,7 @@ class ScenarioAgent(Settings):
 
     role: Annotated[str, Field(min_length=1)]
     objectives: tuple[str, ...] = ()
-    vars: dict[str, Any] = Field(default_factory=dict)
+    vars: dict[str, object] = Field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -81,7 +81,7 @@ class CrisisScenario(Settings):
     simulator_awareness: bool = False
     modules: tuple[str, ...] = ()
     variables: Variables = Field(default_factory=Variables)
-    global_vars: dict[str, Any] = Field(default_factory=dict)
+    global_vars: dict[str, object] = Field(default_factory=dict)
     agents: Annotated[dict[_AgentName, ScenarioAgent], Field(min_length=1)]
     events: tuple[Happening, ...] = ()
     briefing: Briefing = Field(default_factory=Briefing)
@@ -128,7 +128,13 @@ class CrisisScenario(Settings):
         """
         modules = self.compose() if modules is None else modules
         agents = {name: agent.vars for name, agent in self.agents.items()}
-        return GameEngine(self.global_vars, agents, modules, variables=self.variables, closed=True)
+        return GameEngine(
+            self.global_vars,
+            agents,
+            modules,
+            variables=self.variables,
+            closed=True,
+        )
 
     def builder(
         self, modules: ComposedModules | None = None, **options: Any

@@ -17,6 +17,8 @@ from llmsim_lab.errors import ConfigError
 
 Scalar: TypeAlias = bool | int | float | str
 """What a variable holds."""
+VariableSchema: TypeAlias = dict[str, Any]
+"""The JSON schema of a variable's values."""
 
 _Step = Annotated[FiniteFloat, Field(gt=0)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -41,14 +43,14 @@ class BaseVariable(Settings):
     engine_may_set: bool = True
 
     @abstractmethod
-    def accept(self, value: Any) -> Any:
+    def accept(self, value: object) -> Scalar:
         """Return the value as the variable takes it: 65 for 65.0, a text on one line.
 
         Raises:
             ValueError: it is of the wrong type or out of bounds; the message has value and limit.
         """
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """Return a value as prompts show it, with its unit or scale."""
         return value_text(value)
 
@@ -86,7 +88,7 @@ class NumericVariable(BaseVariable):
         """True if only whole numbers are values."""
         return self.step is not None and self.step.is_integer()
 
-    def accept(self, value: Any) -> float:
+    def accept(self, value: object) -> float:
         # True is an int for Python.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{brief(value)} is {type(value).__name__}, not a number")
@@ -101,13 +103,13 @@ class NumericVariable(BaseVariable):
             raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
         return round(value) if self.whole else value  # 65, not 65.0, in prompts and frames
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         if type(value) not in (int, float):
             return value_text(value)
         return value_text(value) + self.suffix
 
-    def json_schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
+    def json_schema(self) -> VariableSchema:
+        schema: VariableSchema = {"type": "integer" if self.whole else "number"}
         if self.min is not None:
             schema["minimum"] = self._as_bound(self.min)
         if self.max is not None:
@@ -170,7 +172,7 @@ class TextVariable(BaseVariable):
     max_chars: Annotated[int, Field(ge=1)] = 200
     default: str | None = None
 
-    def accept(self, value: Any) -> str:
+    def accept(self, value: object) -> str:
         if not isinstance(value, str):
             raise ValueError(f"{brief(value)} is {type(value).__name__}, not a text")
         # On one line: a model wrote it, and it must not pass for a section of the next prompts.
@@ -179,10 +181,10 @@ class TextVariable(BaseVariable):
             raise ValueError(f"the text has {len(line)} characters, more than {self.max_chars}")
         return line
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         return value_text(value) or "none"
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> VariableSchema:
         return {"type": "string", "maxLength": self.max_chars}
 
 
@@ -192,12 +194,12 @@ class FlagVariable(BaseVariable):
     type: Literal["flag"] = "flag"
     default: bool | None = None
 
-    def accept(self, value: Any) -> bool:
+    def accept(self, value: object) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{brief(value)} is neither true nor false")
         return value
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> VariableSchema:
         return {"type": "boolean"}
 
 
@@ -208,13 +210,13 @@ class ChoiceVariable(BaseVariable):
     options: Annotated[tuple[str, ...], Field(min_length=2)]
     default: str | None = None
 
-    def accept(self, value: Any) -> str:
+    def accept(self, value: object) -> str:
         if value not in self.options:
             raise ValueError(f"{brief(value)} is not one of {', '.join(self.options)}")
         return str(value)
 
-    def json_schema(self) -> dict[str, Any]:
-        return {"enum": list(self.options)}
+    def json_schema(self) -> VariableSchema:
+        return {"enum": [*self.options]}
 
 
 ANY = NumberVariable()
@@ -227,7 +229,7 @@ Variable: TypeAlias = Annotated[
 """A definition, as YAML has it: ``{type: scale, label: Trust level, default: 50}``."""
 
 
-def inferred(name: str, value: Any) -> Variable:
+def inferred(name: str, value: object) -> Variable:
     """Return a definition without bounds for a value that has none.
 
     Raises:
@@ -263,7 +265,7 @@ def humanise(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """Return a value as prompts show it without a definition, on one line."""
     if value is None:
         return "unknown"

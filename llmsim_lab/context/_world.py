@@ -99,8 +99,8 @@ class GameEngine:
 
     def __init__(
         self,
-        global_vars: Mapping[str, Any],
-        agent_vars: Mapping[str, Mapping[str, Any]],
+        global_vars: Mapping[str, object],
+        agent_vars: Mapping[str, Mapping[str, object]],
         modules: ComposedModules | None = None,
         *,
         variables: Variables | None = None,
@@ -155,7 +155,13 @@ class GameEngine:
                 records.append(self.change(agent, name, value, source))
         return tuple(records)
 
-    def change(self, agent: str | None, name: str, value: object, source: str) -> UpdateRecord:
+    def change(
+        self,
+        agent: str | None,
+        name: str,
+        value: object,
+        source: str,
+    ) -> UpdateRecord:
         """Make one change, if it is possible, and return what became of it."""
         values = self._values.get(agent, {})
         before = values.get(name)
@@ -178,9 +184,24 @@ class GameEngine:
                     asked=brief(value),
                     reason=reason,
                 )
-        return UpdateRecord(agent, name, value, before, values.get(name), status, reason, source)
+        return UpdateRecord(
+            agent,
+            name,
+            value,
+            before,
+            values.get(name),
+            status,
+            reason,
+            source,
+        )
 
-    def _accepted(self, agent: str | None, name: str, value: object, source: str) -> Scalar:
+    def _accepted(
+        self,
+        agent: str | None,
+        name: str,
+        value: object,
+        source: str,
+    ) -> Scalar:
         """Return a value as its variable takes it.
 
         Raises:
@@ -212,13 +233,19 @@ class _Start:
             type is that of the first agent's value.
     """
 
-    def __init__(self, place: str, defined: Mapping[str, Variable], *, closed: bool) -> None:
+    def __init__(
+        self,
+        place: str,
+        defined: Mapping[str, Variable],
+        *,
+        closed: bool,
+    ) -> None:
         self.variables = dict(defined)
         self._place = place
         self._defined = defined
         self._closed = closed
 
-    def values(self, values: Mapping[str, Any], agent: str = "") -> dict[str, Scalar]:
+    def values(self, values: Mapping[str, object], agent: str = "") -> dict[str, Scalar]:
         """Return the values by name, those left out at their defaults, in the definitions' order.
 
         Raises:
@@ -243,7 +270,9 @@ class _Start:
 
 
 def apply_deterministic_updates(
-    composed_modules: ComposedModules | None, game_engine: GameEngine, step_number: int
+    composed_modules: ComposedModules | None,
+    game_engine: GameEngine,
+    step_number: int,
 ) -> tuple[UpdateRecord, ...]:
     """Apply the rules of each module, in dependency order, before the engine's model is asked.
 
@@ -267,7 +296,13 @@ def apply_deterministic_updates(
         world = state["global_vars"]
         changes = {}
         for agent, values in state["agent_vars"].items():
-            asked = module.call("compute_state_updates", agent, values, world, step_number)
+            asked = module.call(
+                "compute_state_updates",
+                agent,
+                values,
+                world,
+                step_number,
+            )
             changes[agent] = asked or {}
         records += game_engine.apply_state_updates({"agent_vars": changes}, source=module.name)
     return tuple(records)

@@ -8,9 +8,16 @@ from dataclasses import replace
 from functools import cache
 from math import sqrt
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab._util.checks import known_names
@@ -65,8 +72,10 @@ from llmsim_lab.validators.validators import verdict_prompts
 if TYPE_CHECKING:
     import pandas as pd
 
-_VARIABLES = tuple(it.column for it in SERIES if it.column != "taylor_rate")
+_VARIABLES = tuple(series.column for series in SERIES if series.column != "taylor_rate")
 _TAYLOR = TaylorRule()
+_TOLD = ("interest_rate", "inflation", "unemployment", "output_gap")
+"""The figures of a quarter that its line of text has."""
 GAP_NOISE_PERSISTENCE = 0.97
 """A quarter, of the error of the gap that is read: the first autocorrelation of ``output_gap`` less
 ``output_gap_one_sided`` in the US data, whose standard deviation is 1.5 % of potential."""
@@ -106,19 +115,22 @@ class Economy(State):
     @property
     def global_state(self) -> GlobalState:
         """The economy as models, rules, people and the contracts' classes read it."""
-        actual, error = self.actual, self.gap_error
-        return set_levels(actual, output_gap=actual.output_gap + error) if error else actual
+        if not self.gap_error:
+            return self.actual
+        return set_levels(self.actual, output_gap=self.output_gap + self.gap_error)
 
-    def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
+    def with_economy(self, economy: GlobalState, **changes: object) -> Self:
         """Return this state with the figures of an economy."""
         return self.replace(**dict(economy), **changes)
 
     def columns(self) -> dict[str, Any]:
         """Return its figures, the gap as read, and the rate that the Taylor rule asks for on it."""
-        figures = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
-        read = self.global_state
-        seen = {"output_gap_read": read.output_gap} if self.gap_error else {}
-        return {**figures, **seen, "taylor_rate": rate_by(_TAYLOR, read)}
+        economy = self.global_state
+        columns = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
+        if self.gap_error:
+            columns["output_gap_read"] = economy.output_gap
+        columns["taylor_rate"] = rate_by(_TAYLOR, economy)
+        return columns
 
 
 class RateMove(Reply):
@@ -151,10 +163,32 @@ class EconomicDecision(PolicyDecision):
         return self
 
 
-_NOTHING = EconomicDecision(
-    action="No change of economic policy", reasoning="No valid answer.", confidence=0.0
+class NoPolicy(EconomicDecision):
+    """Stands in where a model twice proposes what is not economic policy: it changes nothing."""
+
+
+_NO_POLICY = NoPolicy(
+    action="No change of economic policy",
+    reasoning="No valid answer.",
+    confidence=0.0,
 )
-"""Stands in where a model twice proposes what is no economic policy; it changes nothing."""
+
+Proposal = RateDecision | RateMove | EconomicDecision
+"""What a member of the committee answers."""
+
+
+class RateSetting(NamedTuple):
+    """The rate that the proposals of a quarter lead to.
+
+    Attributes:
+        rate: percent per year.
+        outcomes: what became of each proposal, by member: columns of its row.
+        minutes: how a committee voted; empty where none did.
+    """
+
+    rate: float
+    outcomes: Mapping[str, Mapping[str, Any]]
+    minutes: str = ""
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -175,10 +209,14 @@ class Nation(NationProfile):
     @model_validator(mode="before")
     @classmethod
     def _seated(cls, values: Any) -> Any:
+        if isinstance(values, str):
+            return {"name": values}
         if isinstance(values, Mapping) and "kind" in values:
-            players = f"{{{values.get('name', 'Ann')}: rule}}, or model, or person"
-            raise ValueError(f"kind: who decides is said in players: {players}")
-        return {"name": values} if isinstance(values, str) else values
+            name = values.get("name", "Ann")
+            raise ValueError(
+                f"kind: who decides is said in players: {{{name}: rule}}, or model, or person"
+            )
+        return values
 
 
 def _by_rule(committee: Any) -> Any:
@@ -186,16 +224,21 @@ def _by_rule(committee: Any) -> Any:
 
 
 def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
-    if twice := [name for name, many in Counter(it.name for it in nations).items() if many > 1]:
-        raise ValueError(f"nations must have different names; twice: {', '.join(sorted(twice))}")
+    counts = Counter(nation.name for nation in nations)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise ValueError(f"nations must have different names; twice: {', '.join(repeated)}")
     return nations
 
 
-def _in_a_seat(given: Any, info: Any) -> Any:
-    if callable(given) or (isinstance(given, Mapping) and "kind" in given):
-        what = f"who answers is a player: players={{{info.field_name!r}: ...}}"
-        raise ValueError(f"{what}, a word such as 'rule', a function, a person or a client")
-    return given
+def _not_a_player(setting: object, info: ValidationInfo) -> object:
+    """Return a setting; who answers, such as a validator, has a seat and is no setting."""
+    if callable(setting) or (isinstance(setting, Mapping) and "kind" in setting):
+        raise ValueError(
+            f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
+            "'rule', a function, a person or a client"
+        )
+    return setting
 
 
 # --- the world ------------------------------------------------------------------------------------
@@ -261,88 +304,122 @@ class Simulation(Run[Economy]):
     briefing: Literal["economist", "thin"] | None = None
     masked: bool = True
     decide: Decide | None = None
-    validator: Annotated[Literal["asked", "none"] | None, BeforeValidator(_in_a_seat)] = None
+    validator: Annotated[Literal["asked", "none"] | None, BeforeValidator(_not_a_player)] = None
     domain: Annotated[str, Field(min_length=1)] = "economic"
     permissive: bool = True
-    engine: Annotated[EngineConfig, BeforeValidator(_in_a_seat)] = EngineConfig()
+    engine: Annotated[EngineConfig, BeforeValidator(_not_a_player)] = EngineConfig()
     economy: EconomyConfig = EconomyConfig()
     gap_noise: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
 
     def ready(self) -> None:
         """Make what follows from the parameters, and check that they fit together."""
-        moves = self.moves_bp
         self._nations = {nation.name: nation for nation in self.nations}
-        # The order in which a committee's members are named must not matter.
-        in_turn = self.committee.rule == "sequential"
-        self._members = list(self._nations) if in_turn else sorted(self._nations)
-        self._reply = RateMove if self.decide else RateDecision if moves else EconomicDecision
-        self._checked = self.validator == "asked" or (self.validator is None and moves is None)
-        briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
-        # Recorded committees may have been asked with the prompt that is now a single bank's.
-        single = ("agent_briefing#", "agent_briefing of ")
-        recorded = any(place.startswith(single) for place in self._prompts)
-        if briefed and (len(self.nations) == 1 or recorded):
-            self._shipped = "agent_briefing"
-        elif briefed:
-            self._shipped = "committee_briefing"
-        else:
-            self._shipped = "agent_rate" if moves else "agent_policy"
-        if moves is None and (briefed or self.decide):
-            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
-            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
-        if not briefed and not self.masked:
-            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
-        for name in self._members:
-            if moves and "moves" not in self._prompt_of(name).slots:
-                what = f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer"
-                raise ConfigError(f"{what}; add it, or set moves_bp to null")
+        self._members = list(self._nations)
+        if self.committee.rule != "sequential":
+            # The order in which a committee's members are named must not matter.
+            self._members.sort()
+        self._reply = self._reply_type()
+        in_words = self.moves_bp is None
+        self._checked = self.validator == "asked" or (self.validator is None and in_words)
+        self._shipped = self._shipped_prompt()
+        self._check_moves()
         known_names("chair", self.committee.chair or (), self._members)
         rate = self.start().interest_rate
         if self.economy.mirrored and rate != self.engine.inside(rate):
-            what = f"the mirror image of {self.start_at} has an interest rate of {rate:.2f}"
-            outside = f"outside engine.rate_bounds {self.engine.lower:g} to {self.engine.upper:g}"
-            raise ConfigError(f"{what}, {outside}; choose another start, such as 1973Q1")
+            raise ConfigError(
+                f"the mirror image of {self.start_at} has an interest rate of {rate:.2f}, outside "
+                f"engine.rate_bounds {self.engine.lower:g} to {self.engine.upper:g}; choose "
+                "another start, such as 1973Q1"
+            )
+
+    def _reply_type(self) -> type[Proposal]:
+        if self.decide:
+            return RateMove
+        if self.moves_bp:
+            return RateDecision
+        return EconomicDecision
+
+    @property
+    def _is_briefed(self) -> bool:
+        """Whether members read an economist's briefing."""
+        return self.briefing == "economist" or (self.briefing is None and self.moves_bp is not None)
+
+    def _shipped_prompt(self) -> str:
+        """Return the name of the prompt of members that have none of their own."""
+        if not self._is_briefed:
+            return "agent_rate" if self.moves_bp else "agent_policy"
+        # Recorded committees may have been asked with the prompt that is now a single bank's.
+        banks_own = ("agent_briefing#", "agent_briefing of ")
+        is_recorded_so = any(place.startswith(banks_own) for place in self._prompts)
+        if len(self.nations) == 1 or is_recorded_so:
+            return "agent_briefing"
+        return "committee_briefing"
+
+    def _check_moves(self) -> None:
+        """Raise ConfigError if a parameter or prompt does not go with the moves on offer."""
+        if self.moves_bp is None and self.decide:
+            raise ConfigError(
+                f"decide: {self.decide} needs moves on offer, and moves_bp is null; set moves_bp"
+            )
+        if self.moves_bp is None and self._is_briefed:
+            raise ConfigError(
+                "an economist's briefing needs moves on offer, and moves_bp is null; set moves_bp"
+            )
+        if not self._is_briefed and not self.masked:
+            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
+        for name in self._members:
+            if self.moves_bp and "moves" not in self._prompt_of(name).slots:
+                raise ConfigError(
+                    f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer; "
+                    "add it, or set moves_bp to null"
+                )
 
     def start(self) -> Economy:
         """Return the quarter to start from, or its mirror image, of which none happened."""
         first = initial_state(self.start_at) if self.start_at else SimulationState()
-        economy, period = first.global_state, first.period
+        gap_error = self.gap_noise * self._gap_draw(0)
         if self.economy.mirrored:
-            economy, period = mirrored(economy), None
-        error = self.gap_noise * self._drawn(0)
-        return Economy().with_economy(economy, period=period, gap_error=error)
+            return Economy().with_economy(mirrored(first.global_state), gap_error=gap_error)
+        return Economy().with_economy(first.global_state, period=first.period, gap_error=gap_error)
 
-    def _drawn(self, turn: int) -> float:
+    def _gap_draw(self, turn: int) -> float:
         """Return what is new of a quarter's error of the gap, in standard deviations."""
-        drawn = Random(f"{self.seed}/gap noise/{turn}").gauss(0, 1)
-        return -drawn if self.economy.mirrored else drawn
+        draw = Random(f"{self.seed}/gap noise/{turn}").gauss(0, 1)
+        return -draw if self.economy.mirrored else draw
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
-        quarters = self._quarters(state)
-        decisions = await self._decided(ask, self._members, quarters)
-        actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
-        accepted = {name: decisions[name] for name in await self._accepted(ask, actions)}
-        rate, became = await self._new_rate(ask, self._as_read(state).actual, accepted)
-        scale, turned = self.economy.shock_scale, self.economy.mirrored
-        shocks = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned) + state.shock
+        proposals = await self._decided(ask, self._members, self._quarters(state))
+        accepted = await self._accepted(ask, proposals)
+        setting = await self._new_rate(ask, self._as_read(state).actual, accepted)
+        after = self._next_quarter(state, setting.rate, ask.turn)
+        _note_quarter(ask, proposals, accepted, setting, after)
+        return after
+
+    def _next_quarter(self, state: Economy, rate: float, turn: int) -> Economy:
+        """Return the quarter that a rate and the shocks on the way lead to."""
+        shocks = state.shock + shocks_at(
+            turn,
+            seed=self.seed,
+            scale=self.economy.shock_scale,
+            mirrored=self.economy.mirrored,
+        )
         if self.economy.fiscal_backstop:
-            low = self.engine.lower
-            shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
-        after = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
-        figures = ("interest_rate", "inflation", "unemployment", "output_gap")
-        led_to = ", ".join(f"{it.replace('_', ' ')} {getattr(after, it):.2f}" for it in figures)
-        ask.note(led_to=led_to, actions=len(decisions), accepted=len(accepted))
-        for name, made in decisions.items():
-            verdict = "accepted" if name in accepted else "REJECTED"
-            ask.note(text=f"{name} proposed ({verdict}): {made.action}")
-        for name in {**became, **decisions}:  # first those whose actions count
-            outcome = {**became.get(name, {}), "accepted": name in accepted}
-            ask.note(name, component="agent", **outcome)
-        period = next_quarter(state.period) if state.period else None
-        new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
-        error = GAP_NOISE_PERSISTENCE * state.gap_error + new
-        return state.with_economy(after, period=period, shock=NO_SHOCKS, gap_error=error)
+            demand = fiscal_demand(state.actual, rate=rate, lower_bound=self.engine.lower)
+            shocks += Shocks(demand=demand)
+        economy = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
+        return state.with_economy(
+            economy,
+            period=next_quarter(state.period) if state.period else None,
+            shock=NO_SHOCKS,
+            gap_error=self._next_gap_error(state.gap_error, turn),
+        )
+
+    def _next_gap_error(self, error: float, turn: int) -> float:
+        """Return the error of the gap that is read a quarter later: a stationary AR(1)."""
+        # So that its standard deviation is gap_noise in every quarter, the first included.
+        new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._gap_draw(turn)
+        return GAP_NOISE_PERSISTENCE * error + new
 
     def _quarters(self, state: Economy) -> list[Economy]:
         """Return the run's quarters up to one."""
@@ -350,7 +427,9 @@ class Simulation(Run[Economy]):
 
     def _as_read(self, state: Economy) -> Economy:
         """Return a quarter with what prompts show of it: its gap as read, and no coming shock."""
-        read = state.replace(shock=NO_SHOCKS) if state.shock != NO_SHOCKS else state
+        read = state
+        if state.shock != NO_SHOCKS:
+            read = state.replace(shock=NO_SHOCKS)
         if not state.gap_error:
             return read
         *_, before, now = self._known(self._quarters(state))
@@ -359,96 +438,149 @@ class Simulation(Run[Economy]):
 
     def _known(self, states: Sequence[Economy]) -> list[Quarter]:
         """Return all quarters that are known at the last of these, as prompts show them."""
-        turned = self.economy.mirrored
-        us_from = self.start_at and (self.start_at if turned else states[0].period)
-        return known_quarters(states, us_from=us_from, mirrored=turned)
+        is_mirrored = self.economy.mirrored
+        us_from = self.start_at
+        if us_from and not is_mirrored:
+            us_from = states[0].period
+        return known_quarters(states, us_from=us_from, mirrored=is_mirrored)
 
     async def _decided(
-        self, ask: Ask, members: Sequence[str], quarters: Sequence[Economy], called: str = ""
-    ) -> Mapping[str, Any]:
-        """Return what members decide; ``called`` is told them instead of what they are called."""
-        moves = self.moves_bp
+        self,
+        ask: Ask,
+        members: Sequence[str],
+        quarters: Sequence[Economy],
+        called: str = "",
+    ) -> dict[str, Proposal]:
+        """Return what members propose; ``called`` is told them instead of what they are called."""
+        limits = fallback = None
+        if self.moves_bp:
+            limits = {"rate_change_bp": moves_to_choose(self.moves_bp)}
+        else:
+            fallback = _NO_POLICY
         return await ask.each(
             members,
             self._reply,
             self._prompts_to(quarters, ask.turn, called),
             tag="agent",
-            limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
+            limits=limits,
             decide=self.decide,
-            fallback=None if moves else _NOTHING,
+            fallback=fallback,
         )
 
-    async def _accepted(self, ask: Ask, actions: Mapping[str, str]) -> list[str]:
-        """Return whose actions count."""
+    async def _accepted(self, ask: Ask, proposals: Mapping[str, Proposal]) -> dict[str, Proposal]:
+        """Return the proposals that count: those that are policy, and pass the validator."""
+        policies = {
+            name: proposal
+            for name, proposal in proposals.items()
+            if not isinstance(proposal, NoPolicy)
+        }
         if not self._checked:
-            return list(actions)
-        about = self.domain, self.permissive
-        writes = cache(lambda: verdict_prompts(self.prompt("validator_economic"), *about))
+            return policies
 
-        def put(name: str) -> RenderedPrompt:
-            return writes()(actions[name], name)
+        @cache  # and only where a model is asked, since rules read no prompt
+        def writer() -> Callable[[str, str], RenderedPrompt]:
+            prompt = self.prompt("validator_economic")
+            return verdict_prompts(prompt, self.domain, self.permissive)
 
         verdicts = await ask.each(
-            actions, ValidationDecision, put, by="validator", action=actions.get
+            policies,
+            ValidationDecision,
+            lambda name: writer()(policies[name].action, name),
+            by="validator",
+            action=lambda name: policies[name].action,
         )
-        return [name for name, verdict in verdicts.items() if verdict.is_valid]
+        return {name: policies[name] for name, verdict in verdicts.items() if verdict.is_valid}
 
     async def _new_rate(
-        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any]
-    ) -> tuple[float, dict[str, dict[str, Any]]]:
-        """Return the rate that accepted actions lead to, and what became of each."""
-        start = rate = economy.interest_rate
-        engine, became = self.engine, dict[str, dict[str, Any]]()
-        about = engine, economy, ask.turn - 1
-        writes = cache(lambda: update_prompts(self.prompt("engine_interest_rate"), *about))
-
-        async def rates(here: float, decisions: Mapping[str, Any]) -> dict[str, float]:
-            """Return the rate that each decision leads to; the engine judges mere words."""
-            sizes = {name: _stated(made, here) for name, made in decisions.items()}
-            stated = {name: engine.inside(it) for name, it in sizes.items() if it is not None}
-            words = {name: made.action for name, made in decisions.items() if name not in stated}
-            if not words:
-                return stated
-            judged = await ask.each(
-                words,
-                StateUpdateDecision,
-                lambda name: writes()(here, words[name], name),
-                by="engine",
-                # Real data and rules leave more digits than the two that the prompt shows.
-                limits={"new_interest_rate": engine.choices(round(here, 2))},
-                action=lambda name: words[name],
-                economy=lambda _: economy.model_copy(update={"interest_rate": here}),
-            )
-            return stated | {name: made.new_interest_rate for name, made in judged.items()}
-
+        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Proposal]
+    ) -> RateSetting:
+        """Return the rate that accepted proposals lead to: by a vote, or one after the other."""
         if self.committee.rule == "sequential" or len(self._members) < 2:
-            for name, made in accepted.items():  # each finds the rate that the last one left
-                here, rate = rate, (await rates(rate, {name: made}))[name]
-                became[name] = {"new_rate": rate, "applied_bp": _basis_points(here, rate)}
-            return rate, became
-        votes = await rates(start, accepted)
+            return await self._one_after_the_other(ask, economy, accepted)
+        start = economy.interest_rate
+        votes = await self._rates_meant(ask, economy, accepted)
         rate = self.committee.rate(votes, current=start)
-        ask.note(text=minutes(self.committee, votes, rate, current=start))
-        outcome_bp = _basis_points(start, rate)
-        for name, vote in votes.items():
-            bp = {"vote_bp": _basis_points(start, vote), "outcome_bp": outcome_bp}
-            became[name] = {"new_rate": rate, **bp, "dissent": dissents(vote, rate)}
-        return rate, became
+        outcomes = {
+            name: {
+                "new_rate": rate,
+                "vote_bp": _basis_points(start, vote),
+                "outcome_bp": _basis_points(start, rate),
+                "dissent": dissents(vote, rate),
+            }
+            for name, vote in votes.items()
+        }
+        words = minutes(self.committee, votes, rate, current=start)
+        return RateSetting(rate, outcomes, words)
+
+    async def _one_after_the_other(
+        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Proposal]
+    ) -> RateSetting:
+        """Return the rate that proposals lead to, of which each finds what the last one left."""
+        rate = economy.interest_rate
+        outcomes: dict[str, Mapping[str, Any]] = {}
+        for name, proposal in accepted.items():
+            here = economy.model_copy(update={"interest_rate": rate})
+            rates = await self._rates_meant(ask, here, {name: proposal})
+            outcomes[name] = {
+                "new_rate": rates[name],
+                "applied_bp": _basis_points(rate, rates[name]),
+            }
+            rate = rates[name]
+        return RateSetting(rate, outcomes)
+
+    async def _rates_meant(
+        self, ask: Ask, economy: GlobalState, proposals: Mapping[str, Proposal]
+    ) -> dict[str, float]:
+        """Return the rate that each proposal means; the engine's player judges mere words."""
+        here = economy.interest_rate
+        rates: dict[str, float] = {}
+        words: dict[str, str] = {}
+        for name, proposal in proposals.items():
+            rate = _stated_rate(proposal, here)
+            if rate is None:
+                words[name] = proposal.action
+            else:
+                rates[name] = self.engine.inside(rate)
+        if not words:
+            return rates
+
+        @cache
+        def writer() -> Callable[[float, str, str], RenderedPrompt]:
+            prompt = self.prompt("engine_interest_rate")
+            return update_prompts(prompt, self.engine, economy, ask.turn - 1)
+
+        judgements = await ask.each(
+            words,
+            StateUpdateDecision,
+            lambda name: writer()(here, words[name], name),
+            by="engine",
+            # Real data and rules leave more digits than the two that the prompt shows.
+            limits={"new_interest_rate": self.engine.choices(round(here, 2))},
+            action=lambda name: words[name],
+            economy=lambda _: economy,
+        )
+        for name, judgement in judgements.items():
+            rates[name] = judgement.new_interest_rate
+        return rates
 
     def rule(self, question: Question) -> Any:
         """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
         if question.by == "validator":
             return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
         if question.by == "engine":
-            here, offered = question.values["economy"].interest_rate, question.limits
+            here = question.values["economy"].interest_rate
             # What is offered has two decimals; the rate in force may have more.
-            held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
-            why = "The rule takes no rate from words."
-            return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
+            offered = question.limits["new_interest_rate"]
+            return {
+                "new_interest_rate": min(offered, key=lambda rate: abs(rate - here)),
+                "reasoning": "The rule takes no rate from words.",
+                "confidence": 1.0,
+            }
         rule = TaylorRule(inflation_target=self._nations[question.player].inflation_target)
-        economy, moves = question.state.global_state, self.moves_bp
-        said = rule_proposal(rule, economy, self.engine, moves_bp=moves)
-        return {it: said[it] for it in question.reply.model_fields if said[it] is not None}
+        economy = question.state.global_state
+        proposal = rule_proposal(rule, economy, self.engine, moves_bp=self.moves_bp)
+        fields = question.reply.model_fields
+        return {name: proposal[name] for name in fields if proposal[name] is not None}
 
     def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
         """Return a state with figures or shocks set; inflation's last four quarters move with it.
@@ -466,33 +598,50 @@ class Simulation(Run[Economy]):
         self, states: Sequence[Economy], turn: int, called: str = ""
     ) -> Callable[[str], RenderedPrompt]:
         """Return what writes to members of the run so far: what their prompts have slots for."""
-        moves, at = self.moves_bp, turn - 1
-        members, rule, masked = len(self.nations), self.committee.rule, self.masked and not called
         writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
-
-        def writer(prompt: Prompt) -> Callable[[str, Nation], RenderedPrompt]:
-            economy = states[-1].global_state
-            if "history" not in prompt.slots:
-                return thin_prompts(prompt, economy, moves_bp=moves, turn=at)
-            quarters = briefing(self._known(states), masked=masked)
-            shown = {"moves": moves_in_words(moves or ()), **quarters}
-            render = prompt.sharing(shown)
-            return lambda name, nation: render(
-                {"role": role_of(name, masked=masked, members=members, rule=rule)}
-                | view_of(nation, economy.inflation)
-            ).sourced(SOURCES, agent=name, turn=at)
 
         def put(name: str) -> RenderedPrompt:
             nation = self._nations[name]
             if nation.prompt not in writers:  # what all with one prompt read is written once
-                writers[nation.prompt] = writer(self._prompt_of(name))
+                prompt = self._prompt_of(name)
+                writers[nation.prompt] = self._writer(prompt, states, turn, is_named=bool(called))
             return writers[nation.prompt](called or name, nation)
 
         return put
 
+    def _writer(
+        self, prompt: Prompt, states: Sequence[Economy], turn: int, *, is_named: bool
+    ) -> Callable[[str, Nation], RenderedPrompt]:
+        """Return what writes a prompt to members: a briefing where it has the slots for one."""
+        economy = states[-1].global_state
+        if "history" not in prompt.slots:
+            return thin_prompts(prompt, economy, moves_bp=self.moves_bp, turn=turn - 1)
+        masked = self.masked and not is_named
+        render = prompt.sharing(
+            {
+                "moves": moves_in_words(self.moves_bp or ()),
+                **briefing(self._known(states), masked=masked),
+            }
+        )
+
+        def write(name: str, nation: Nation) -> RenderedPrompt:
+            role = role_of(
+                name,
+                masked=masked,
+                members=len(self.nations),
+                rule=self.committee.rule,
+            )
+            text = render({"role": role, **view_of(nation, economy.inflation)})
+            return text.sourced(SOURCES, agent=name, turn=turn - 1)
+
+        return write
+
     def _prompt_of(self, name: str) -> Prompt:
-        own, base = self._nations[name].prompt, self._shipped
-        return self.prompt(base if own is None else Prompt.parse(own, name=f"{base} of {name}"))
+        """Return the prompt that a member is asked with."""
+        text = self._nations[name].prompt
+        if text is None:
+            return self.prompt(self._shipped)
+        return self.prompt(Prompt.parse(text, name=f"{self._shipped} of {name}"))
 
     # --- views --------------------------------------------------------------------------------
 
@@ -551,22 +700,32 @@ class Simulation(Run[Economy]):
             ...     print(finding.rule)
             Taylor principle
         """
-        ruled: dict[str, Any] = {} if rule is None else {"the rule": rule}
-        for name, nation in self._nations.items() if rule is None else ():
-            who = seat_of(self, name)
-            if isinstance(who, TaylorRuleAgent):
-                ruled[name] = who.rule
-            elif who == "rule":
-                ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
-        largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
+        rules = self._rules() if rule is None else {"the rule": rule}
+        largest = self.engine.max_move
+        if self.moves_bp:
+            largest = max(map(abs, self.moves_bp)) / 100
         start = self.turns[0].state.global_state
-        of_rules = (it for who in ruled for it in of_rule(who, ruled[who], start, largest))
-        of_own = of_model(model) if model is not None else ()
-        return [*of_targets(self.nations), *of_own, *of_rules]
+        findings = [*of_targets(self.nations)]
+        if model is not None:
+            findings += of_model(model)
+        for name, one_rule in rules.items():
+            findings += of_rule(name, one_rule, start, largest)
+        return findings
+
+    def _rules(self) -> dict[str, Rule]:
+        """Return the rules of the members that follow one."""
+        rules: dict[str, Rule] = {}
+        for name, nation in self._nations.items():
+            player = seat_of(self, name)
+            if isinstance(player, TaylorRuleAgent):
+                rules[name] = player.rule
+            elif player == "rule":
+                rules[name] = TaylorRule(inflation_target=nation.inflation_target)
+        return rules
 
     def _doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
-        return [found._asdict() for found in self.lint()]
+        return [finding._asdict() for finding in self.lint()]
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
@@ -583,16 +742,41 @@ class Simulation(Run[Economy]):
 
 def seat_of(run: Simulation, nation: str) -> Any:
     """Return who decides for a nation, as ``players`` has it."""
-    seats = (run.players.get(seat) for seat in (nation, "agent", "*"))
-    return next(filter(None, seats), "model")
+    for seat in (nation, "agent", "*"):
+        player = run.players.get(seat)
+        if player:
+            return player
+    return "model"
 
 
-def _stated(made: Any, here: float) -> Any:
-    """Return the rate that a decision states; None where it has only words."""
-    if isinstance(made, EconomicDecision):
-        return made.proposed_rate
+def _stated_rate(proposal: Proposal, here: float) -> float | None:
+    """Return the rate that a proposal states; None where it has only words."""
+    if isinstance(proposal, EconomicDecision):
+        return proposal.proposed_rate
+    if proposal.rate_change_bp is None:
+        return None
     # Without the dust of binary fractions.
-    return None if made.rate_change_bp is None else round(here + made.rate_change_bp / 100, 10)
+    return round(here + proposal.rate_change_bp / 100, 10)
+
+
+def _note_quarter(
+    ask: Ask,
+    proposals: Mapping[str, Proposal],
+    accepted: Mapping[str, Proposal],
+    setting: RateSetting,
+    after: Economy,
+) -> None:
+    """Record a quarter: the votes, each proposal and what became of it, the figures it led to."""
+    if setting.minutes:
+        ask.note(text=setting.minutes)
+    figures = [f"{name.replace('_', ' ')} {getattr(after, name):.2f}" for name in _TOLD]
+    ask.note(led_to=", ".join(figures), actions=len(proposals), accepted=len(accepted))
+    for name, proposal in proposals.items():
+        verdict = "accepted" if name in accepted else "REJECTED"
+        ask.note(text=f"{name} proposed ({verdict}): {proposal.action}")
+    for name in {**setting.outcomes, **proposals}:  # first those that count
+        outcome = setting.outcomes.get(name, {})
+        ask.note(name, component="agent", **outcome, accepted=name in accepted)
 
 
 def _basis_points(rate: float, to: float) -> float:

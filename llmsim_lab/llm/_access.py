@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
@@ -64,8 +64,10 @@ class Address:
 
 def without_password(url: str) -> str:
     """Return an address for messages: one that may have a password or a key in it is masked."""
-    scheme = re.match(r"(?:https?://)?", url, re.IGNORECASE)
-    return f"{scheme[0] if scheme else ''}***" if re.search("[@?#]", url) else url
+    if not re.search("[@?#]", url):
+        return url
+    scheme = re.match(r"https?://", url, re.IGNORECASE)
+    return f"{scheme[0]}***" if scheme else "***"
 
 
 def read_address(
@@ -96,26 +98,28 @@ def read_address(
     Raises:
         ConfigError: it is not a server's address, or has a query in it.
     """
-    usual = os.environ.get(variable, "")
-    source, text = (argument, given) if given else (variable, usual or default)
+    environment = os.environ.get(variable, "")
+    source = argument if given else variable
+    text = given or environment or default
     try:
         address = _address(text, usual_port, usual_path)
     except (ValueError, httpx.InvalidURL):
-        encoded = ""
+        encoding_hint = ""
         if re.search("[@?#]", text):
-            encoded = (
+            encoding_hint = (
                 "; in a user name or password write @, /, ? and # as %40, %2F, %3F and %23, and "
                 "leave out a query, which is not sent"
             )
+        # From None: the library's error would show the password.
         raise ConfigError(
             f"{source}={without_password(text)!r} is not a server's address; write it as "
-            f"{example}{encoded}"
+            f"{example}{encoding_hint}"
         ) from None
-    if given and usual and address.login is None:
+    if given and environment and address.login is None:
         with suppress(ValueError, httpx.InvalidURL):
-            other = _address(usual, usual_port, usual_path)
-            if other.url == address.url:
-                return other
+            of_environment = _address(environment, usual_port, usual_path)
+            if of_environment.url == address.url:
+                return of_environment
     return address
 
 
@@ -214,7 +218,8 @@ def env_proxy(url: str) -> Proxy | None:
     proxy = proxies.get(at.scheme) or proxies.get("all")
     if not proxy:
         return None
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
     scheme, _, rest = proxy.partition("://")
     return Proxy(SecretStr(proxy), f"{scheme}://{rest.rpartition('@')[2]}")
 
@@ -265,7 +270,8 @@ class Access:
     def __init__(
         self, key: Key | None, *, variable: str, argument: str, login: SecretStr | None = None
     ) -> None:
-        self.variable, self.argument = variable, argument
+        self.variable = variable
+        self.argument = argument
         self._login = login
         if key and login is not None:
             raise ConfigError(
@@ -274,8 +280,12 @@ class Access:
             )
         if key is None and login is None:
             key = os.environ.get(variable, "").strip()
-        self.kept = key if callable(key) else None
-        self._key = self._checked(key) if key and not callable(key) else None
+        self.kept: Callable[[], str | Awaitable[str]] | None = None
+        self._key: SecretStr | None = None
+        if callable(key):
+            self.kept = key
+        elif key:
+            self._key = self._checked(key)
 
     def __bool__(self) -> bool:
         """Whether requests show anything."""
@@ -291,9 +301,13 @@ class Access:
             return Credential("Basic", self._login)
         secret = self._key
         if self.kept is not None:
-            key = self.kept()
-            secret = self._checked(await key if inspect.isawaitable(key) else key)
-        return None if secret is None else Credential("Bearer", secret)
+            key: object = self.kept()
+            if inspect.isawaitable(key):
+                key = await key
+            secret = self._checked(key)
+        if secret is None:
+            return None
+        return Credential("Bearer", secret)
 
     def _checked(self, value: object) -> SecretStr:
         """Return a key that can stand in a header.
@@ -353,15 +367,20 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        return self._pattern.sub("***", text) if self and self._is_in(text) else text
+        if not self or not self._is_in(text):
+            return text
+        return self._pattern.sub("***", text)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: T) -> T:
         """Return a value of JSON whose texts, as deep as they are, have no secrets."""
+        masked: Any = value
         if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            return {self.text(name): self.value(item) for name, item in value.items()}
-        return [self.value(item) for item in value] if isinstance(value, list) else value
+            masked = self.text(value)
+        elif isinstance(value, dict):
+            masked = {self.text(name): self.value(item) for name, item in value.items()}
+        elif isinstance(value, list):
+            masked = [self.value(item) for item in value]
+        return cast("T", masked)
 
     def known_length(self, text: str) -> int:
         """Return up to where a text can be judged, if more of it may follow."""
@@ -393,17 +412,18 @@ class Mask:
 
     def errors(self, error: BaseException) -> None:
         """Take secrets out of an error and those behind it."""
-        for one in errors_behind(error):
-            if isinstance(one, httpx.RequestError):
-                one.request = None  # type: ignore[assignment]  # it is not for those who debug
+        for cause in errors_behind(error):
+            if isinstance(cause, httpx.RequestError):
+                cause.request = None  # type: ignore[assignment]  # it is not for those who debug
             if not self:
                 continue
-            one.args = tuple(self.value(argument) for argument in one.args)
-            if isinstance(one, OSError) and isinstance(one.strerror, str):
-                one.strerror = self.text(one.strerror)
-            for name, value in list(vars(one).items()):
+            cause.args = tuple(self.value(argument) for argument in cause.args)
+            # Which is no member of its ``vars``.
+            if isinstance(cause, OSError) and isinstance(cause.strerror, str):
+                cause.strerror = self.text(cause.strerror)
+            for name, value in list(vars(cause).items()):
                 if isinstance(value, str):
-                    setattr(one, name, self.text(value))
+                    setattr(cause, name, self.text(value))
 
 
 @lru_cache(maxsize=64)
@@ -418,7 +438,7 @@ def _forms(secret: str) -> set[str]:
     encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
     forms = {
         secret,
-        *(one.rstrip("=") for one in encoded),
+        *(base64_text.rstrip("=") for base64_text in encoded),
         quote(secret, safe=""),
         quote(secret),
         quote_plus(secret),
@@ -475,8 +495,8 @@ def clear_locals(error: BaseException) -> None:
     An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
     them. Frames that still run keep theirs.
     """
-    for one in errors_behind(error):
-        traceback.clear_frames(one.__traceback__)
+    for cause in errors_behind(error):
+        traceback.clear_frames(cause.__traceback__)
 
 
 class LocalsCleared:
@@ -501,7 +521,7 @@ def without_locals(function: Callable[P, T]) -> Callable[P, T]:
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
-        async def wait(*args: P.args, **kwargs: P.kwargs) -> Any:
+        async def wait(*args: P.args, **kwargs: P.kwargs) -> object:
             try:
                 return await function(*args, **kwargs)
             except BaseException as error:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import SchemaValidator
 
-from llmsim_lab._util.jsontext import ALWAYS_FINITE, all_finite
+from llmsim_lab._util.jsontext import ALWAYS_FINITE, JSONObject, Schema, all_finite
 from llmsim_lab._util.text import fault_text, few, listed, text_of
 from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
@@ -22,7 +23,8 @@ _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL |
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MAX_CANDIDATES = 50
-_MAX_FAULTS, _MOST_LISTED = 5, 12
+_MAX_FAULTS = 5
+_MOST_LISTED = 12
 _BROKEN_LIMITS = (
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
     *("literal_error", "enum"),
@@ -46,7 +48,7 @@ def parse_reply(
     text: str,
     response_model: type[ModelT],
     check: Callable[[ModelT], str | None] | None = None,
-    choices: Mapping[str, Sequence[Any]] | None = None,
+    choices: Mapping[str, Sequence[object]] | None = None,
     limits: Mapping[str, tuple[Number, Number]] | None = None,
     *,
     thinking: str = "",
@@ -70,34 +72,51 @@ def parse_reply(
     Raises:
         InvalidReply: nothing in the text fits.
     """
-    decision: ModelT | None = None
-    complaint = ""
     validator = reply_validator(response_model, has_reasoning=rationale is not False)
     try:
-        decision = validator.validate_json(text)
+        decision: ModelT = validator.validate_json(text)
     except ValidationError as error:
-        answer = without_thinking(text)
-        why = error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
-        complaint = f"the reply is not valid JSON: {why}"
-        if not answer.strip():
-            complaint = "the reply is empty"
-            if thinking.strip() or text.strip():
-                complaint += ": it has only thinking, and no answer after it"
-        for value in _json_values(answer):
-            try:
-                decision = validator.validate_python(value)
-            except ValidationError as wrong:
-                complaint = _describe(wrong, allowed_words(choices or {}, limits or {}))
-    if decision is None:
-        raise InvalidReply(complaint)
+        words = allowed_words(choices or {}, limits or {})
+        decision = _last_that_fits(validator, text, error, words, thinking)
     values = decision.__dict__  # asked of every reply, and of the model itself it takes long
     if decision.__pydantic_extra__:
         values = {**values, **decision.__pydantic_extra__}
     for name, value in values.items():  # a class's own validator, or a field allowed besides
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
             raise InvalidReply(f"{name}: Input should be finite (it is {value!r:.60})")
-    if check is not None and (found := check(decision)):
-        raise InvalidReply(found, rejected=decision)
+    complaint = None if check is None else check(decision)
+    if complaint:
+        raise InvalidReply(complaint, rejected=decision)
+    return decision
+
+
+def _last_that_fits(
+    validator: SchemaValidator,
+    text: str,
+    error: ValidationError,
+    allowed: Mapping[str, str],
+    thinking: str,
+) -> Any:
+    """Return the last of the pieces of JSON in a reply that fits.
+
+    Raises:
+        InvalidReply: none does; it is about the last piece, or about the text where it has none.
+    """
+    answer = without_thinking(text)
+    reason = error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
+    complaint = f"the reply is not valid JSON: {reason}"
+    if not answer.strip():
+        complaint = "the reply is empty"
+        if thinking.strip() or text.strip():
+            complaint += ": it has only thinking, and no answer after it"
+    decision: object = None
+    for value in _json_values(answer):
+        try:
+            decision = validator.validate_python(value)
+        except ValidationError as wrong:
+            complaint = _describe(wrong, allowed)
+    if decision is None:
+        raise InvalidReply(complaint)
     return decision
 
 
@@ -105,7 +124,7 @@ class _AnyObject(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def reply_fields(text: str) -> dict[str, Any]:
+def reply_fields(text: str) -> JSONObject:
     """Return the fields of the JSON object in a reply, whatever was asked for.
 
     Raises:
@@ -114,9 +133,10 @@ def reply_fields(text: str) -> dict[str, Any]:
     return parse_reply(text, _AnyObject).model_extra or {}
 
 
-def has_form(text: str, schema: Mapping[str, Any]) -> bool:
+def has_form(text: str, schema: Schema) -> bool:
     """Return True if a reply has a complete JSON object with a field of the schema, or more."""
-    names, values = field_names(schema), _json_values(without_thinking(text))
+    names = field_names(schema)
+    values = _json_values(without_thinking(text))
     return any(not names or names & value.keys() for value in values)
 
 
@@ -131,19 +151,19 @@ def without_thinking(text: str) -> str:
 
 
 def allowed_words(
-    choices: Mapping[str, Sequence[Any]], limits: Mapping[str, tuple[Number, Number]]
+    choices: Mapping[str, Sequence[object]], limits: Mapping[str, tuple[Number, Number]]
 ) -> dict[str, str]:
     """Return by field what it must be, in words: ``from 0 to 5``, ``one of Ann, Bob``."""
     words: dict[str, str] = {}
     for name, (lowest, highest) in limits.items():
         words[name] = f"from {text_of(lowest)} to {text_of(highest)}"
     for name, values in choices.items():
-        more = ", …" if len(values) > _MOST_LISTED else ""
-        words[name] = f"one of {', '.join(map(str, values[:_MOST_LISTED]))}{more}"
+        ellipsis = ", …" if len(values) > _MOST_LISTED else ""
+        words[name] = f"one of {', '.join(map(str, values[:_MOST_LISTED]))}{ellipsis}"
     return words
 
 
-def _json_values(text: str) -> Iterator[dict[str, Any]]:
+def _json_values(text: str) -> Iterator[JSONObject]:
     """Yield the outermost JSON objects in a text, in order."""
     position = 0
     # Bounded, since each attempt may read to the end: a text of braces would take quadratic time.
@@ -178,7 +198,7 @@ def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
 
 def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
     """Return the conversation with a text at the end of its system message."""
-    first = messages[0] if messages else None
-    if first is not None and first.role == "system":
-        return (replace(first, content=f"{first.content}\n\n{text}"), *messages[1:])
+    if messages and messages[0].role == "system":
+        first = replace(messages[0], content=f"{messages[0].content}\n\n{text}")
+        return (first, *messages[1:])
     return (Message("system", text), *messages)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -41,6 +42,9 @@ _NOT_SCHEMAS = frozenset(
 """Members of a node that hold values of the user's, which may look like a node."""
 
 Node = dict[str, Any]
+"""Of pydantic's core schema, whose members depend on its type."""
+Check = Callable[..., object]
+"""Returns a value that is read, or raises what pydantic shows."""
 
 
 @lru_cache(maxsize=1024)
@@ -66,11 +70,13 @@ def reply_validator(model: type[BaseModel], *, has_reasoning: bool = True) -> Sc
 def _fields_in(schema: Any) -> dict[str, Node]:
     """Return the fields of the class that pydantic made a schema of, by name."""
     node: Node = schema
-    known: dict[str, Node] = {}
+    definitions: dict[str, Node] = {}
     while node["type"] != "model-fields":
-        known |= {definition["ref"]: definition for definition in node.get("definitions", ())}
-        # A class that holds replies of its own kind is one of the definitions.
-        node = known[node["schema_ref"]] if node["type"] == "definition-ref" else node["schema"]
+        definitions |= {definition["ref"]: definition for definition in node.get("definitions", ())}
+        if node["type"] == "definition-ref":  # a class that holds replies of its own kind
+            node = definitions[node["schema_ref"]]
+        else:
+            node = node["schema"]
     fields: dict[str, Node] = node["fields"]
     return fields
 
@@ -89,7 +95,7 @@ def _strict(part: Any, *, complete: bool) -> Any:
     node: Node = {}
     for name, inner in part.items():
         if name in _BY_NAME and isinstance(inner, dict):
-            node[name] = {key: _strict(it, complete=complete) for key, it in inner.items()}
+            node[name] = {key: _strict(each, complete=complete) for key, each in inner.items()}
         elif name in _NOT_SCHEMAS:
             node[name] = inner
         else:
@@ -104,40 +110,46 @@ def _strict(part: Any, *, complete: bool) -> Any:
     if kind == "any":
         return _checked_after(_read_finite, node)
     if kind in ("enum", "literal") and not _holds_truth_values(node):
+        # Python takes true for 1, in a Literal[0, 1] too.
         return _checked_before(_read_choice, node)
-    return _required(node) if complete else node
+    if complete:
+        return _required(node)
+    return node
 
 
 def _required(node: Node) -> Node:
     """Return a node whose field may not be left out, unless no model is asked for it."""
     if node.get("type") == "typed-dict-field":
         return {**node, "required": True}
-    inner: Any = node.get("schema")
-    has_default = isinstance(inner, dict) and inner.get("type") == "default"
+    inner = node.get("schema")
+    if not isinstance(inner, dict) or inner.get("type") != "default":
+        return node
     # A dataclass gives a field with init=False its default by itself.
-    if has_default and node.get("type") in _FIELDS and node.get("init", True):
-        without_default = inner["schema"]
-        if not _is_hidden(without_default):
-            return {**node, "schema": without_default}
+    is_given = node.get("type") in _FIELDS and node.get("init", True)
+    if is_given and not _is_hidden(inner["schema"]):
+        return {**node, "schema": inner["schema"]}
     return node
 
 
 def _union(lenient: Node, strict: Node, *, complete: bool) -> Node:
     """Return alternatives under their own names; if complete, only what a model is asked for."""
-    choices: list[Any] = []
+    choices: list[object] = []
     for before, after in zip(lenient["choices"], strict["choices"], strict=True):
         if complete and _is_hidden(before):
             continue
-        is_wrapped = isinstance(before, dict) and before["type"] != after["type"]
-        # Else an error names the function around it.
-        choices.append((after, before["type"]) if is_wrapped else after)
+        if isinstance(before, dict) and before["type"] != after["type"]:
+            # By its name of before: else an error names the function around it.
+            choices.append((after, before["type"]))
+        else:
+            choices.append(after)
     return {**strict, "choices": choices or strict["choices"]}
 
 
-def _is_hidden(node: Any) -> bool:
+def _is_hidden(node: object) -> bool:
     """Return True if a model is not asked for this: it is annotated with ``SkipJsonSchema``."""
-    metadata = node.get("metadata", {}) if isinstance(node, dict) else {}
-    makers = metadata.get("pydantic_js_annotation_functions", ())
+    if not isinstance(node, dict):
+        return False
+    makers = node.get("metadata", {}).get("pydantic_js_annotation_functions", ())
     owners = [getattr(maker, "__self__", None) for maker in makers]
     return any(isinstance(owner, SkipJsonSchema) for owner in owners)  # type: ignore[misc]  # an alias there
 
@@ -146,7 +158,9 @@ def _finite(node: Node) -> Node:
     """Return a number's node that takes finite numbers alone."""
     if node["type"] in ("float", "decimal"):
         return {**node, "allow_inf_nan": False}
-    return _checked_after(_read_finite, node) if node["type"] == "complex" else node
+    if node["type"] == "complex":  # which has no such setting
+        return _checked_after(_read_finite, node)
+    return node
 
 
 def _holds_truth_values(node: Node) -> bool:
@@ -154,28 +168,32 @@ def _holds_truth_values(node: Node) -> bool:
     return any(isinstance(value, bool) for value in values)
 
 
-def _checked_before(check: Any, node: Node) -> Node:
+def _checked_before(check: Check, node: Node) -> Node:
     return _around("function-before", check, node)
 
 
-def _checked_after(check: Any, node: Node) -> Node:
+def _checked_after(check: Check, node: Node) -> Node:
     return _around("function-after", check, node)
 
 
-def _around(kind: str, check: Any, node: Node) -> Node:
+def _around(kind: str, check: Check, node: Node) -> Node:
     """Return a node around another one, which it takes the place of for those that refer to it."""
-    inner = {name: value for name, value in node.items() if name != "ref"}
-    outer = {"ref": node["ref"]} if "ref" in node else {}
-    # What a model is asked for is seen at the outer one.
-    outer |= {"metadata": node.get("metadata", {})}
-    function = {"type": "no-info", "function": check}
-    return {**outer, "type": kind, "function": function, "schema": inner}
+    outer: Node = {
+        "type": kind,
+        "function": {"type": "no-info", "function": check},
+        "schema": {name: value for name, value in node.items() if name != "ref"},
+        # What a model is asked for is seen at the outer one.
+        "metadata": node.get("metadata", {}),
+    }
+    if "ref" in node:
+        outer["ref"] = node["ref"]
+    return outer
 
 
 # --- what is read ---------------------------------------------------------------------------------
 
 
-def _read_number(value: Any) -> Any:
+def _read_number(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise PydanticCustomError("number_type", "Input should be a number")
     if isinstance(value, str) and _is_too_large(value):
@@ -196,20 +214,21 @@ def _is_too_large(text: str) -> bool:
         return False
 
 
-def _read_time(wanted: str, value: Any) -> Any:
+def _read_time(wanted: str, value: object) -> object:
+    # Pydantic takes a number for seconds since 1970.
     is_number = isinstance(value, int | float)
     if is_number or (isinstance(value, str) and _DIGITS_ALONE.fullmatch(value)):
         raise PydanticCustomError("time_type", "Input should be {wanted}", {"wanted": wanted})
     return value
 
 
-def _read_choice(value: Any) -> Any:
+def _read_choice(value: object) -> object:
     if isinstance(value, bool):
         raise PydanticCustomError("choice_type", "Input should not be true or false")
     return value
 
 
-def _read_finite(value: Any) -> Any:
+def _read_finite(value: object) -> object:
     if not all_finite(value):
         raise PydanticCustomError("finite_number", "Input should be finite")
     return value

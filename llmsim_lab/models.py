@@ -108,9 +108,11 @@ class Action(Value):
                 "both say where the rate goes; give one of them"
             )
         # A decision's call is not a field, so one read from a tape comes without it.
-        decision, call = self.policy_decision, self.chain.call if self.chain else None
-        if decision is not None and call is not None and decision.call is None:
-            decision.with_call(call)
+        decision = self.policy_decision
+        if decision is None or decision.call is not None or self.chain is None:
+            return self
+        if self.chain.call is not None:
+            decision.with_call(self.chain.call)
         return self
 
 

@@ -38,6 +38,7 @@ from pydantic_core import CoreSchema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import fields_html
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
@@ -132,8 +133,8 @@ class ChatRequest:
 
     model: str
     messages: tuple[Message, ...]
-    schema: Mapping[str, Any] | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
+    schema: Schema | None = None
+    tools: tuple[Schema, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     think: bool | str | None = False
     keep_alive: float | str | None = field(default=None, compare=False)
@@ -157,7 +158,9 @@ class ChatRequest:
                 f"turn, or has more than {MAX_SPANS:,} values"
             )
         # Reversed, since the first message of each role counts.
-        texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
+        texts: dict[str, str] = {}
+        for message in reversed(self.messages):
+            texts[message.role] = message.content
         site = self.site or CallSite(component="")
         return self.origin.read(texts, agent=site.agent, turn=site.turn)
 
@@ -418,12 +421,14 @@ class CallRecord:
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return sum(one.reply.prompt_tokens or 0 for one in self.history if one.reply)
+        replies = [attempt.reply for attempt in self.history if attempt.reply]
+        return sum(reply.prompt_tokens or 0 for reply in replies)
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return sum(one.reply.reply_tokens or 0 for one in self.history if one.reply)
+        replies = [attempt.reply for attempt in self.history if attempt.reply]
+        return sum(reply.reply_tokens or 0 for reply in replies)
 
     @property
     def tokens(self) -> int:
@@ -491,9 +496,10 @@ def _foreign_type(cls: type[BaseModel], error: PydanticSchemaGenerationError) ->
         try:
             TypeAdapter(annotation)
         except PydanticSchemaGenerationError:
-            is_class = isinstance(annotation, type) and not get_args(annotation)
-            words = f"{annotation.__module__}.{annotation.__qualname__}" if is_class else annotation
-            wrong.append(f"{cls.__name__}.{name} is annotated as {words}")
+            type_name = str(annotation)
+            if isinstance(annotation, type) and not get_args(annotation):
+                type_name = f"{annotation.__module__}.{annotation.__qualname__}"
+            wrong.append(f"{cls.__name__}.{name} is annotated as {type_name}")
         except PydanticUserError:  # as of a name that is not known yet; another field is meant
             continue
     return ConfigError(
@@ -649,20 +655,30 @@ def reply_schema(
     if issubclass(model, Reply):
         _put_in_order(schema["properties"], model, rationale)
 
-    for node in schemas_in(schema):
-        for key in ("title", "default", *(("minimum", "maximum") if "enum" in node else ())):
-            node.pop(key, None)
-        if node.get("type") == "string" and "enum" not in node and max_text is not None:
-            node["maxLength"] = min(max_text, node.get("maxLength", max_text))
-        if node.pop("x-one-sentence", False):
-            node["pattern"] = one_sentence(node["maxLength"])
-        if "properties" in node:
-            node["required"] = node.pop("x-required", list(node["properties"]))
-            node["additionalProperties"] = False
+    for part in schemas_in(schema):
+        _make_strict(part, max_text)
     for name, of_class in model.model_fields.items():
         if of_class.title and name in schema["properties"]:  # the author's own, not pydantic's
             schema["properties"][name]["title"] = of_class.title
     return schema
+
+
+def _make_strict(part: dict[str, Any], max_text: int | None) -> None:
+    """Change a part of pydantic's schema to what a model is asked for."""
+    # A title made of the name says nothing more, and a reply has no defaults.
+    for key in ("title", "default"):
+        part.pop(key, None)
+    if "enum" in part:
+        # What it names is narrower, as the grid of a confidence is.
+        for key in ("minimum", "maximum"):
+            part.pop(key, None)
+    elif part.get("type") == "string" and max_text is not None:
+        part["maxLength"] = min(max_text, part.get("maxLength", max_text))
+    if part.pop("x-one-sentence", False):
+        part["pattern"] = one_sentence(part["maxLength"])
+    if "properties" in part:
+        part["required"] = part.pop("x-required", list(part["properties"]))
+        part["additionalProperties"] = False
 
 
 def _put_in_order(fields: dict[str, Any], model: type[Reply], rationale: Rationale) -> None:

@@ -11,7 +11,11 @@ from llmsim_lab.statechart._chart import AgentState
 PostKind = Literal["original", "reply", "reshare"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Post:
     """One post.
 

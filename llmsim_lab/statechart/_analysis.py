@@ -37,25 +37,29 @@ class Cascade:
     @cached_property
     def children(self) -> dict[int, list[Post]]:
         """What answers each post, by the post's id; posts without an answer are left out."""
-        known = {post.id for post in self.posts}
-        below: dict[int, list[Post]] = {}
+        ids = {post.id for post in self.posts}
+        children: dict[int, list[Post]] = {}
         for post in self.posts[1:]:
-            # A parent from before the run began is not known; its answers are shown below the root.
-            parent = post.parent if post.parent in known else None
-            below.setdefault(parent or self.root.id, []).append(post)
-        return below
+            parent = post.parent
+            # One from before the run began is not known; its answers are shown below the root.
+            if parent is None or parent not in ids:
+                parent = self.root.id
+            children.setdefault(parent, []).append(post)
+        return children
 
     @cached_property
     def levels(self) -> dict[int, int]:
         """How many steps each post is from the root, by id: each before what answers it."""
         # Without recursion: a chain of replies may be longer than Python's stack.
-        found, todo = dict[int, int](), [(self.root, 0)]
-        while todo:
-            post, level = todo.pop()
-            found[post.id] = level
+        levels: dict[int, int] = {}
+        left = [(self.root, 0)]
+        while left:
+            post, level = left.pop()
+            levels[post.id] = level
             below = self.children.get(post.id, [])
-            todo += [(child, level + 1) for child in reversed(below)]
-        return found
+            # Reversed, since the last is taken first.
+            left += [(child, level + 1) for child in reversed(below)]
+        return levels
 
     @property
     def size(self) -> int:
@@ -78,7 +82,8 @@ class Cascade:
         Args:
             most: lines; the last one says how many more there are.
         """
-        lines, by_id = [], {post.id: post for post in self.posts}
+        lines = []
+        by_id = {post.id: post for post in self.posts}
         for number, level in self.levels.items():
             post = by_id[number]
             line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"

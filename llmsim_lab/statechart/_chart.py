@@ -90,8 +90,8 @@ class Transition:
         try:
             return self.guard(agent, context)
         except Exception as error:
-            who = getattr(agent, "name", agent)
-            error.add_note(f"The guard of {self} raised this for {who!s:.80}.")
+            name = getattr(agent, "name", agent)
+            error.add_note(f"The guard of {self} raised this for {name!s:.80}.")
             raise
 
     def __str__(self) -> str:
@@ -125,9 +125,14 @@ class Statechart:
         self.transitions = tuple(transitions)
         self.initial = initial
         self.timeouts = dict(timeouts or {})
-        named = [initial, *self.timeouts]
-        named += [state for move in self.transitions for state in (move.source, move.target)]
-        known_names("chart state", map(str, named), map(str, self.states))
+        named_states = [initial, *self.timeouts]
+        for move in self.transitions:
+            named_states += [move.source, move.target]
+        known_names(
+            "chart state",
+            map(str, named_states),
+            map(str, self.states),
+        )
 
     @classmethod
     def load(
@@ -148,13 +153,22 @@ class Statechart:
             table = read_config(Path(table or _SHIPPED), ChartTable)
         moves = []
         for row in table.transitions:
-            if row.guard and row.guard not in guards:
-                what = f"chart: there is no guard {row.guard!r}{among(row.guard, guards)}"
-                own = f"SocialSimulation.guards | {{{row.guard!r}: function}}"
-                raise ConfigError(f"{what}. Write class Town(SocialSimulation): guards = {own}")
-            guard = guards[row.guard] if row.guard else None
+            guard = None
+            if row.guard:
+                guard = guards.get(row.guard)
+                if guard is None:
+                    raise ConfigError(
+                        f"chart: there is no guard {row.guard!r}{among(row.guard, guards)}. Write "
+                        "class Town(SocialSimulation): guards = SocialSimulation.guards | "
+                        f"{{{row.guard!r}: function}}"
+                    )
             moves.append(Transition(row.trigger, row.source, row.target, guard))
-        return Statechart(table.states, moves, table.initial, timeouts=table.timeouts)
+        return Statechart(
+            table.states,
+            moves,
+            table.initial,
+            timeouts=table.timeouts,
+        )
 
     # --- what is legal ------------------------------------------------------------------------
 
@@ -163,7 +177,12 @@ class Statechart:
         return list(dict.fromkeys(m.trigger for m in self.transitions if m.source == state))
 
     def valid_targets(
-        self, state: AgentState, trigger: str, *, agent: Any = None, context: object = None
+        self,
+        state: AgentState,
+        trigger: str,
+        *,
+        agent: Any = None,
+        context: object = None,
     ) -> list[AgentState]:
         """Return where a trigger may lead from a state, in chart order, each target once.
 
@@ -173,15 +192,20 @@ class Statechart:
             agent: passed to the guards; without an agent all guards count as True.
             context: passed to the guards too.
         """
-        matching = [
-            move.target
-            for move in self.transitions
-            if (move.source, move.trigger) == (state, trigger)
-            and (agent is None or move.allows(agent, context))
-        ]
-        return list(dict.fromkeys(matching))
+        targets = []
+        for move in self.transitions:
+            if move.source != state or move.trigger != trigger:
+                continue
+            if agent is None or move.allows(agent, context):
+                targets.append(move.target)
+        return list(dict.fromkeys(targets))
 
-    def fire(self, agent: Any, trigger: str, context: object = None) -> AgentState | None:
+    def fire(
+        self,
+        agent: Any,
+        trigger: str,
+        context: object = None,
+    ) -> AgentState | None:
         """Return the state that a trigger takes an agent to.
 
         The agent's state is not changed; the caller does that. Where several transitions match,
@@ -195,7 +219,12 @@ class Statechart:
         Returns:
             The new state, or None if no transition matches.
         """
-        targets = self.valid_targets(agent.state, trigger, agent=agent, context=context)
+        targets = self.valid_targets(
+            agent.state,
+            trigger,
+            agent=agent,
+            context=context,
+        )
         return targets[0] if targets else None
 
     # --- as text ------------------------------------------------------------------------------
@@ -226,10 +255,11 @@ class Statechart:
 
 def _mermaid_text(text: str) -> str:
     """Return a text that Mermaid shows and does not obey: codes such as ``#59;`` for a ``;``."""
-    return "".join(
-        letter if letter.isalnum() or letter in " _-.,()[]/'" else f"#{ord(letter)};"
-        for letter in " ".join(visible(text).split())
-    )
+    parts = []
+    for letter in " ".join(visible(text).split()):
+        is_plain = letter.isalnum() or letter in " _-.,()[]/'"
+        parts.append(letter if is_plain else f"#{ord(letter)};")
+    return "".join(parts)
 
 
 # --- files ---------------------------------------------------------------------------------------

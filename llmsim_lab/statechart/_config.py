@@ -21,11 +21,31 @@ from llmsim_lab.statechart._chart import ChartTable
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """Names and topics stand in prompts outside quotation marks, so they must not begin new lines."""
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=100, pattern=_ONE_LINE)]
-Topic = Annotated[
-    str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=60, pattern=_ONE_LINE)
+Name = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True,
+        max_length=100,
+        pattern=_ONE_LINE,
+    ),
 ]
-_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Topic = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True,
+        to_lower=True,
+        max_length=60,
+        pattern=_ONE_LINE,
+    ),
+]
+_Share = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+    ),
+]
 
 
 class ProfileConfig(Settings):
@@ -72,7 +92,14 @@ def _shipped(name: str) -> list[dict[str, Any]]:
 
 
 _MOST_USERS = 100_000
-_Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+_Weight = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=100,
+        allow_inf_nan=False,
+    ),
+]
 
 
 class FeedConfig(Settings):
@@ -97,7 +124,14 @@ class FeedConfig(Settings):
     recency: _Weight = 1.0
     popularity: _Weight = 1.0
     noise: _Weight = 0.3
-    half_life: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 3.0
+    half_life: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1000,
+            allow_inf_nan=False,
+        ),
+    ] = 3.0
     max_age: Annotated[int, Field(ge=1, le=1000)] = 10
     max_posts: Annotated[int, Field(ge=1, le=10_000)] = 200
 
@@ -105,7 +139,7 @@ class FeedConfig(Settings):
 # --- parameters of the simulation ----------------------------------------------------------------
 
 
-def _users(users: Any, info: ValidationInfo) -> Any:
+def _users(users: object, info: ValidationInfo) -> object:
     """Return users; where only their number is given, with distinct names.
 
     They are the shipped profiles, then new ones made from them: a new user has one profile's name
@@ -120,15 +154,17 @@ def _users(users: Any, info: ValidationInfo) -> Any:
     shipped = _shipped("profiles")
     # A stream of its own, apart from the run's other draws, which have the same seed.
     rng = random.Random(f"population/{(info.data or {}).get('seed', 0)}")
-    made = shipped[:users]
+    profiles = shipped[:users]
     for place in range(len(shipped), users):
-        again, like = divmod(place, len(shipped))
-        name = f"{shipped[like]['name']} {again + 1}"
-        made.append({**shipped[like], "name": name, "interests": rng.choice(shipped)["interests"]})
-    return made
+        rounds, model = divmod(place, len(shipped))
+        profile = dict(shipped[model])
+        profile["name"] = f"{profile['name']} {rounds + 1}"
+        profile["interests"] = rng.choice(shipped)["interests"]
+        profiles.append(profile)
+    return profiles
 
 
-def _first_posts(posts: Any) -> Any:
+def _first_posts(posts: object) -> object:
     """Return posts; where only their number is given, the first ones of those shipped."""
     if not isinstance(posts, int):
         return posts
@@ -140,13 +176,14 @@ def _first_posts(posts: Any) -> Any:
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
-    [(name, most)] = Counter(user.name for user in users).most_common(1)
-    if most > 1:
+    [(name, count)] = Counter(user.name for user in users).most_common(1)
+    if count > 1:
         raise ValueError(f"users must have different names; twice: {name}")
     return users
 
 
-def _table(chart: Any, info: ValidationInfo) -> Any:
+def _table(chart: object, info: ValidationInfo) -> object:
+    """Return the chart that a parameter names: a file, or the content of one."""
     # What the file holds, so that a tape needs no other file.
     if not isinstance(chart, str | Path):
         return chart

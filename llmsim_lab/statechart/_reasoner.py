@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, StringConstraints, ValidationError
 
@@ -31,7 +31,7 @@ from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._client import checked_client
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question
-from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
+from llmsim_lab.statechart._agent import Post, PostKind, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
 from llmsim_lab.types import CallSite, Decision, OneSentence, Rationale, Status, Text
 
@@ -102,8 +102,9 @@ class MoveQuestion:
         # Without a post there is neither a good match nor a bad one.
         post = self.context
         match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
-        weights = {it: math.exp(_APPEAL[it][0] + _APPEAL[it][1] * match) for it in self.options}
-        left, total = draw(seed, *self.place), sum(weights.values())
+        weights = {option: _APPEAL[option].weight(match) for option in self.options}
+        total = sum(weights.values())
+        left = draw(seed, *self.place)
         for option, weight in weights.items():
             left -= weight / total
             if left < 0:
@@ -217,10 +218,18 @@ class Reasoner:
             if failure.reason not in FORGIVEN:
                 raise
             # Not the one shown first: a fallback must not depend on how options were shuffled.
-            chosen, name = question.options[0], question.agent.name
-            words = f"{name} takes the first option, {chosen}: {failure}"
-            what = {"turn": question.turn, "chosen": chosen, "reason": failure.reason}
-            log_event(logger, logging.WARNING, "REASONER_FALLBACK", words=words, agent=name, **what)
+            chosen = question.options[0]
+            name = question.agent.name
+            log_event(
+                logger,
+                logging.WARNING,
+                "REASONER_FALLBACK",
+                words=f"{name} takes the first option, {chosen}: {failure}",
+                agent=name,
+                turn=question.turn,
+                chosen=chosen,
+                reason=failure.reason,
+            )
             self.counts["fallback"] += 1
             return chosen
         self.counts[decision.call.status if decision.call else "ok"] += 1
@@ -228,20 +237,32 @@ class Reasoner:
 
     async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
         """Return the model's answer, of the class that is asked for."""
-        options, prompt = question.ordered(self.seed), Prompt.load("reasoner")
+        options = question.ordered(self.seed)
         [rationale] = [place for place, kind in _BY_RATIONALE.items() if kind is reply]
         return await self.llm_client.call_with_retry(
-            prompt=move_prompt(question, options, prompt, rationale),
+            prompt=move_prompt(
+                question,
+                options,
+                Prompt.load("reasoner"),
+                rationale,
+            ),
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
             choices={"next_state": tuple(map(str, options))},
             check=lambda decision: _fault(decision.next_state, options),
-            site=CallSite(component="reasoner", agent=question.agent.name, turn=question.turn),
+            site=CallSite(
+                component="reasoner",
+                agent=question.agent.name,
+                turn=question.turn,
+            ),
         )
 
 
 def move_prompt(
-    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: Rationale
+    question: MoveQuestion,
+    options: Sequence[AgentState],
+    prompt: Prompt,
+    rationale: Rationale,
 ) -> RenderedPrompt:
     """Return the prompt for a decision.
 
@@ -291,8 +312,19 @@ def build_reasoner_prompt(
         context: what it is about; see ``format_context``.
     """
     agent = SocialAgent(agent_name, agent_interests, agent_personality)
-    question = MoveQuestion(agent, current_state, trigger, options, context)
-    return move_prompt(question, options, Prompt.load("reasoner"), False)
+    question = MoveQuestion(
+        agent,
+        current_state,
+        trigger,
+        options,
+        context,
+    )
+    return move_prompt(
+        question,
+        options,
+        Prompt.load("reasoner"),
+        False,
+    )
 
 
 def format_context(context: Any) -> str:
@@ -302,12 +334,20 @@ def format_context(context: Any) -> str:
     """
     if context is None:
         return ""
-    if isinstance(context, Post):
-        kind = {"original": "post", "reply": "reply", "reshare": "reshared post"}[context.kind]
-        about = f" (about {', '.join(context.topics)})" if context.topics else ""
-        quoted = json.dumps(context.text, ensure_ascii=False)
-        return f"You see a {kind} by {context.author}{about}:\n{quoted}"
-    return str(context)
+    if not isinstance(context, Post):
+        return str(context)
+    words = f"You see a {_KIND_WORDS[context.kind]} by {context.author}"
+    if context.topics:
+        words += f" (about {', '.join(context.topics)})"
+    quoted = json.dumps(context.text, ensure_ascii=False)
+    return f"{words}:\n{quoted}"
+
+
+_KIND_WORDS: dict[PostKind, str] = {
+    "original": "post",
+    "reply": "reply",
+    "reshare": "reshared post",
+}
 
 
 def parse_reasoner_response(response_text: str, options: Sequence[AgentState]) -> AgentState:
@@ -317,35 +357,51 @@ def parse_reasoner_response(response_text: str, options: Sequence[AgentState]) -
         ValueError: the reply is not a JSON object with ``next_state``, or names another state.
     """
     try:
-        said = NextState.model_validate_json(response_text).next_state
+        reply = NextState.model_validate_json(response_text)
     except ValidationError as error:
         raise ValueError(f"Failed to parse Reasoner response: {faults(error)}") from error
-    if fault := _fault(said, options):
-        raise ValueError(fault)
-    return AgentState(said)
+    if reply.next_state not in options:
+        raise ValueError(_not_an_option(reply.next_state, options))
+    return AgentState(reply.next_state)
+
+
+def _not_an_option(value: str, options: Sequence[AgentState]) -> str:
+    return f"Invalid state: {value}; the options are {', '.join(options)}"
 
 
 def _fault(value: str, options: Sequence[AgentState]) -> str | None:
     """Return what is wrong with the state that a reply names; None if it is one of the options."""
-    there = ", ".join(options)
-    return None if value in options else f"Invalid state: {value}; the options are {there}"
+    return None if value in options else _not_an_option(value, options)
 
 
-_APPEAL: dict[AgentState, tuple[float, float]] = {
-    AgentState.SCROLLING: (1.0, 0.0),
-    AgentState.RESTING: (-1.0, 0.0),
-    AgentState.IDLE: (-1.0, 0.0),
-    AgentState.EVALUATING: (0.0, 1.0),
-    AgentState.ENGAGING_LIKE: (0.0, 1.5),
-    AgentState.ENGAGING_REPLY: (-1.0, 1.5),
-    AgentState.ENGAGING_RESHARE: (-1.5, 2.0),
-    AgentState.COMPOSING: (-1.5, 1.0),
+class _Appeal(NamedTuple):
+    """How much a state appeals to a user.
+
+    Attributes:
+        alone: its utility by itself.
+        by_match: what a full match of the post with the user's interests adds to it.
+    """
+
+    alone: float
+    by_match: float
+
+    def weight(self, match: float) -> float:
+        """Return the weight of the state in the draw, by the match, 0 to 1."""
+        return math.exp(self.alone + self.by_match * match)
+
+
+# Assumed, not estimated: passive reading is most common, liking is cheaper than replying, and
+# replying is cheaper than resharing.
+_APPEAL: dict[AgentState, _Appeal] = {
+    AgentState.SCROLLING: _Appeal(1.0, 0.0),
+    AgentState.RESTING: _Appeal(-1.0, 0.0),
+    AgentState.IDLE: _Appeal(-1.0, 0.0),
+    AgentState.EVALUATING: _Appeal(0.0, 1.0),
+    AgentState.ENGAGING_LIKE: _Appeal(0.0, 1.5),
+    AgentState.ENGAGING_REPLY: _Appeal(-1.0, 1.5),
+    AgentState.ENGAGING_RESHARE: _Appeal(-1.5, 2.0),
+    AgentState.COMPOSING: _Appeal(-1.5, 1.0),
 }
-"""A state's utility by itself, and what a full match with the user's interests adds to it.
-
-Assumed, not estimated: passive reading is most common, liking is cheaper than replying, and
-replying is cheaper than resharing.
-"""
 
 
 def draw(*place: object) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.tables import frame_of
@@ -81,16 +81,17 @@ class SocialSimulation(Run[SocialState]):
         self._reply: Any = next_state_type(self.config.rationale)
         self.statechart = Statechart.load(self.config.chart, guards=self.guards)
         for move in self.statechart.transitions:
-            if move.trigger not in (fired := triggers_in(move.source)):
+            triggers = triggers_in(move.source)
+            if move.trigger not in triggers:
                 raise ConfigError(
                     f"chart: {move}: no turn fires {move.trigger!r} in the state {move.source!s}; "
-                    f"what is fired there: {', '.join(fired)}"
+                    f"what is fired there: {', '.join(triggers)}"
                 )
 
     def start(self) -> SocialState:
         """Return the network before the first turn: everybody in the chart's initial state."""
-        first, users = self.statechart.initial, self.config.population
-        people = tuple(UserState(user.name, first) for user in users)
+        initial = self.statechart.initial
+        people = tuple(UserState(user.name, initial) for user in self.config.population)
         return self._posted(SocialState(people=people), self.config.seed_posts)
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
@@ -103,9 +104,9 @@ class SocialSimulation(Run[SocialState]):
             seed=self.seed,
         )
         chosen = await self._chosen(plan.ambiguous, ask)
-        made = make_moves(plan.moves, chosen, state.next_post, self.seed)
-        posts = await self._written(made.new_posts, ask)
-        return next_state(state, plan, made, posts, self.feed)
+        outcome = make_moves(plan.moves, chosen, state.next_post, self.seed)
+        posts = await self._written(outcome.new_posts, ask)
+        return next_state(state, plan, outcome, posts, self.feed)
 
     async def _chosen(self, moves: Mapping[str, MoveQuestion], ask: Ask) -> dict[str, AgentState]:
         """Ask users whose moves have several options where they go, all at once."""
@@ -124,7 +125,7 @@ class SocialSimulation(Run[SocialState]):
             self._reply,
             prompt,
             tag="reasoner",
-            limits=lambda name: {"next_state": [str(it) for it in self._ordered(moves[name])]},
+            limits=lambda name: {"next_state": [*map(str, self._ordered(moves[name]))]},
             fallback=lambda name: self._reply(
                 rationale="no valid answer", next_state=moves[name].options[0]
             ),
@@ -132,7 +133,11 @@ class SocialSimulation(Run[SocialState]):
         )
         chosen = {name: AgentState(reply.next_state) for name, reply in replies.items()}
         for name, target in chosen.items():
-            ask.note(name, component="reasoner", moved_to=target.value)
+            ask.note(
+                name,
+                component="reasoner",
+                moved_to=target.value,
+            )
         return chosen
 
     async def _written(self, new_posts: Sequence[NewPost], ask: Ask) -> list[Post]:
@@ -168,45 +173,61 @@ class SocialSimulation(Run[SocialState]):
 
         A banned user may not act; the user's posts leave the feeds, others' reshares stay.
         """
-        if unknown := values.keys() - {"banned", "post"}:
+        unknown = values.keys() - {"banned", "post"}
+        if unknown:
             raise ConfigError(
                 f"{min(unknown)!r} is nothing that can be set in a {type(self).__name__}; it takes "
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
-            banned = known_names("user", values["banned"], [it.name for it in state.people])
-            people = (person._replace(banned=person.name in banned) for person in state.people)
+            names = [person.name for person in state.people]
+            banned = known_names("user", values["banned"], names)
+            people = [person.with_ban(person.name in banned) for person in state.people]
             state = state.replace(people=tuple(people))
         if "post" not in values:
             return state
         post = values["post"]
-        words = PostConfig(**(post if isinstance(post, Mapping) else {"text": post}))
-        return self._posted(state, [words])
+        fields = post if isinstance(post, Mapping) else {"text": post}
+        return self._posted(state, [PostConfig(**fields)])
 
-    def _posted(self, state: SocialState, words: Sequence[PostConfig]) -> SocialState:
+    def _posted(self, state: SocialState, new_posts: Sequence[PostConfig]) -> SocialState:
         """Return the network with posts put in."""
-        posts = [
-            Post(**dict(post), id=number, turn=state.at, root=number)
-            for number, post in enumerate(words, state.next_post)
-        ]
+        posts = []
         # Users do not see their own posts, nor one that is put in in their name.
-        own: dict[str, list[int]] = {}
-        for post in posts:
-            own.setdefault(post.author, []).append(post.id)
-        people = (it._replace(seen=(*it.seen, *own.get(it.name, ()))) for it in state.people)
-        new = [FeedEntry(post) for post in posts]
+        ids_by_author: dict[str, list[int]] = {}
+        for number, new in enumerate(new_posts, state.next_post):
+            posts.append(
+                Post(
+                    id=number,
+                    author=new.author,
+                    text=new.text,
+                    topics=new.topics,
+                    turn=state.at,
+                    root=number,
+                )
+            )
+            ids_by_author.setdefault(new.author, []).append(number)
+        people = [person.having_seen(ids_by_author.get(person.name, ())) for person in state.people]
+        entries = [FeedEntry(post) for post in posts]
         return state.replace(
             people=tuple(people),
-            feed=circulate(state.feed, new, number=state.at, config=self.feed),
+            feed=circulate(
+                state.feed,
+                entries,
+                number=state.at,
+                config=self.feed,
+            ),
             new_posts=(*state.new_posts, *posts),
             next_post=state.next_post + len(posts),
         )
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
-        reads = self.seat(move.agent.name, tag="reasoner") != self.rule  # a rule reads none
-        if self.shuffle and reads:
-            return move.rotated(self.seed)
-        return move.ordered(None)
+        """Return a user's options as they are asked about."""
+        is_rule = self.seat(move.agent.name, tag="reasoner") == self.rule
+        # A rule does not read them, and drawing an order takes time.
+        if is_rule or not self.shuffle:
+            return move.ordered(None)
+        return move.rotated(self.seed)
 
     # --- views -------------------------------------------------------------------------------
 
@@ -214,7 +235,9 @@ class SocialSimulation(Run[SocialState]):
     def posts(self) -> dict[int, Post]:
         """All posts of the run so far, by id, those it began with included."""
         posts: dict[int, Post] = self.turns[0].state.at_hand
-        return posts | {post.id: post for turn in self.turns for post in turn.state.new_posts}
+        for turn in self.turns:
+            posts |= {post.id: post for post in turn.state.new_posts}
+        return posts
 
     def cascades(self) -> list[Cascade]:
         """Return the run's cascades (a post with all that answered or reshared it), largest first.
@@ -223,16 +246,18 @@ class SocialSimulation(Run[SocialState]):
         """
         # The state that the run began from has what was liked before.
         likes = Counter({entry.post.id: entry.likes for entry in self.turns[0].state.feed})
-        likes.update(like.post for turn in self.turns[1:] for like in turn.state.likes)
-        together = dict[int | None, list[Post]]()
+        for turn in self.turns[1:]:
+            likes.update(like.post for like in turn.state.likes)
+        by_root = dict[int, list[Post]]()
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
-            together.setdefault(number if post.root is None else post.root, []).append(post)
-        found = [
-            Cascade(tuple(members), sum(likes[post.id] for post in members))
-            for members in together.values()
-        ]
-        return sorted(found, key=lambda cascade: -cascade.size)
+            root = number if post.root is None else post.root
+            by_root.setdefault(root, []).append(post)
+        cascades = []
+        for posts in by_root.values():
+            likes_of_all = sum(likes[post.id] for post in posts)
+            cascades.append(Cascade(tuple(posts), likes_of_all))
+        return sorted(cascades, key=lambda cascade: -cascade.size)
 
     def cascade_of(self, post: int) -> Cascade:
         """Return the cascade that a post is in.
@@ -251,13 +276,40 @@ class SocialSimulation(Run[SocialState]):
         Columns: ``author``, ``turn``, ``text`` of the first post; ``size``, ``depth``, ``breadth``;
         ``replies``, ``reshares``, ``likes`` in all of it; ``users``, how many different authors.
         """
-        rows = []
-        for cascade in self.cascades():
-            first, kinds = cascade.root, Counter(post.kind for post in cascade.posts[1:])
-            users = len({post.author for post in cascade.posts})
-            about = first.id, first.author, first.turn, first.text
-            form = cascade.size, cascade.depth, cascade.breadth
-            rows.append((*about, *form, kinds["reply"], kinds["reshare"], cascade.likes, users))
-        columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
-        columns += ["replies", "reshares", "likes", "users"]
-        return frame_of(rows, columns).set_index("root")
+        rows = [_cascade_row(cascade) for cascade in self.cascades()]
+        return frame_of(rows, [*_CascadeRow._fields]).set_index("root")
+
+
+class _CascadeRow(NamedTuple):
+    """A row of ``cascade_frame``."""
+
+    root: int
+    author: str
+    turn: int
+    text: str
+    size: int
+    depth: int
+    breadth: int
+    replies: int
+    reshares: int
+    likes: int
+    users: int
+
+
+def _cascade_row(cascade: Cascade) -> _CascadeRow:
+    first = cascade.root
+    kinds = Counter(post.kind for post in cascade.posts[1:])
+    authors = {post.author for post in cascade.posts}
+    return _CascadeRow(
+        root=first.id,
+        author=first.author,
+        turn=first.turn,
+        text=first.text,
+        size=cascade.size,
+        depth=cascade.depth,
+        breadth=cascade.breadth,
+        replies=kinds["reply"],
+        reshares=kinds["reshare"],
+        likes=cascade.likes,
+        users=len(authors),
+    )

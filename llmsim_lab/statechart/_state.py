@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, NonNegativeInt
@@ -30,6 +31,14 @@ class UserState(NamedTuple):
     post: int | None = None
     seen: tuple[int, ...] = ()
     banned: bool = False
+
+    def with_ban(self, banned: bool) -> UserState:
+        """Return the user, banned or not."""
+        return self._replace(banned=banned)
+
+    def having_seen(self, contents: Iterable[int]) -> UserState:
+        """Return the user, who has seen these posts too."""
+        return self._replace(seen=(*self.seen, *contents))
 
 
 class FeedEntry(NamedTuple):
@@ -112,12 +121,12 @@ class SocialState(State):
         state; ``moves``; ``asked``, moves that had several options; ``banned``, users.
         """
         counts = Counter(person.state for person in self.people)
-        made = Counter(post.kind for post in self.new_posts)
+        kinds = Counter(post.kind for post in self.new_posts)
         return {
             "likes": len(self.likes),
-            "replies": made["reply"],
-            "reshares": made["reshare"],
-            "posts": made["original"],
+            "replies": kinds["reply"],
+            "reshares": kinds["reshare"],
+            "posts": kinds["original"],
             **{state.value: counts[state] for state in AgentState},
             "moves": len(self.moves),
             "asked": sum(move.decided_by == "reasoner" for move in self.moves),

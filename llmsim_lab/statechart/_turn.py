@@ -72,7 +72,11 @@ class MovesMade(NamedTuple):
 
 
 def next_posts(
-    state: SocialState, profiles: Sequence[ProfileConfig], config: FeedConfig, *, seed: int
+    state: SocialState,
+    profiles: Sequence[ProfileConfig],
+    config: FeedConfig,
+    *,
+    seed: int,
 ) -> list[Post | None]:
     """Return the post that each user sees next, in the users' order; None if no post is left.
 
@@ -109,7 +113,10 @@ def _interest_matches(
     """Return the share of each post's topics that interest each user: a row a user."""
     # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
     # has no column; a post may name one twice.
-    topics = sorted({topic for profile in profiles for topic in profile.interests})
+    all_interests: set[str] = set()
+    for profile in profiles:
+        all_interests.update(profile.interests)
+    topics = sorted(all_interests)
     interests = np.zeros((len(profiles), len(topics)))
     for row, profile in enumerate(profiles):
         interests[row] = [topic in profile.interests for topic in topics]
@@ -136,7 +143,11 @@ def _hide(scores: npt.NDArray[np.float64], state: SocialState) -> None:
 
 
 def circulate(
-    feed: Sequence[FeedEntry], new: Sequence[FeedEntry], *, number: int, config: FeedConfig
+    feed: Sequence[FeedEntry],
+    new: Sequence[FeedEntry],
+    *,
+    number: int,
+    config: FeedConfig,
 ) -> tuple[FeedEntry, ...]:
     """Return the posts in circulation after a turn, oldest first.
 
@@ -158,7 +169,11 @@ def circulate(
     return tuple(young[place] for place in sorted(best))
 
 
-def _appeal(feed: Sequence[FeedEntry], config: FeedConfig, number: int) -> list[float]:
+def _appeal(
+    feed: Sequence[FeedEntry],
+    config: FeedConfig,
+    number: int,
+) -> list[float]:
     """Return the part of each post's score that is the same for all users, without the draw."""
     largest = max(entry.engagement for entry in feed)
     # At least log 2, one like: where no post has any, nothing is divided by zero.
@@ -216,15 +231,28 @@ def plan_turn(
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
     luck = np.random.default_rng([seed, number, 1]).random(len(profiles))
-    visible = next_posts(state, profiles, feed, seed=seed)
+    visible = next_posts(
+        state,
+        profiles,
+        feed,
+        seed=seed,
+    )
     for profile, person, chance, next_post in zip(
-        profiles, state.people, luck, visible, strict=True
+        profiles,
+        state.people,
+        luck,
+        visible,
+        strict=True,
     ):
         if person.banned:
             continue
         ticks = person.ticks + 1
         # Iterated: of the model itself ``dict`` would look for keys, slowly and in vain.
-        agent = SocialAgent(**dict(iter(profile)), state=person.state, ticks_in_state=ticks)
+        agent = SocialAgent(
+            **dict(iter(profile)),
+            state=person.state,
+            ticks_in_state=ticks,
+        )
         stays_away = person.state is AgentState.RESTING or (
             person.state is AgentState.IDLE and chance >= profile.activity
         )
@@ -244,10 +272,20 @@ def plan_turn(
             # It may have left circulation since; ``at_hand`` has it all the same.
             about = posts.get(person.post or 0)
         # With the guards, so that a model never chooses what they would then not allow.
-        options = chart.valid_targets(person.state, trigger, agent=agent, context=about)
+        options = chart.valid_targets(
+            person.state,
+            trigger,
+            agent=agent,
+            context=about,
+        )
         if options:
             plan.moves[profile.name] = MoveQuestion(
-                agent, person.state, trigger, options, about, number
+                agent,
+                person.state,
+                trigger,
+                options,
+                about,
+                number,
             )
     return plan
 
@@ -263,7 +301,10 @@ def _is_time_up(agent: SocialAgent, chart: Statechart) -> bool:
 
 
 def make_moves(
-    moves: Mapping[str, MoveQuestion], chosen: Mapping[str, AgentState], next_post: int, seed: int
+    moves: Mapping[str, MoveQuestion],
+    chosen: Mapping[str, AgentState],
+    next_post: int,
+    seed: int,
 ) -> MovesMade:
     """Return the moves that are made, who likes what, and what is published.
 
@@ -273,7 +314,7 @@ def make_moves(
         next_post: the id that the first new post gets.
         seed: of what new posts are about.
     """
-    made = MovesMade([], [], [])
+    result = MovesMade([], [], [])
     for name, move in moves.items():
         about = move.context
         target = chosen.get(name, move.options[0])
@@ -282,7 +323,7 @@ def make_moves(
             decided_by = "reasoner"
         elif move.trigger == TIMEOUT:
             decided_by = "timeout"
-        made.moves.append(
+        result.moves.append(
             Move(
                 name,
                 move.trigger,
@@ -292,15 +333,25 @@ def make_moves(
                 None if about is None else about.id,
             )
         )
-        post = _published(move, target, next_post + len(made.new_posts), seed)
+        post = _published(
+            move,
+            target,
+            next_post + len(result.new_posts),
+            seed,
+        )
         if post is not None:
-            made.new_posts.append(NewPost(move.agent, post, about))
+            result.new_posts.append(NewPost(move.agent, post, about))
         elif target is AgentState.ENGAGING_LIKE and about is not None:
-            made.likes.append(Like(name, about.id))
-    return made
+            result.likes.append(Like(name, about.id))
+    return result
 
 
-def _published(move: MoveQuestion, target: AgentState, number: int, seed: int) -> Post | None:
+def _published(
+    move: MoveQuestion,
+    target: AgentState,
+    number: int,
+    seed: int,
+) -> Post | None:
     """Return the post that a move publishes; only a reshare has its text already."""
     agent = move.agent
     about = move.context
@@ -308,7 +359,14 @@ def _published(move: MoveQuestion, target: AgentState, number: int, seed: int) -
     if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
         topics = about.topics if about else (_drawn_topic(agent, turn, seed),)
         # A post of its own even where another one led to it: it is the root of its own cascade.
-        return Post(id=number, author=agent.name, text="", topics=topics, turn=turn, root=number)
+        return Post(
+            id=number,
+            author=agent.name,
+            text="",
+            topics=topics,
+            turn=turn,
+            root=number,
+        )
     kind = _PUBLISHED.get(target)
     if kind is None or about is None:
         return None
@@ -324,35 +382,53 @@ def _published(move: MoveQuestion, target: AgentState, number: int, seed: int) -
     )
     if kind == "reshare":
         # Resharing a reshare reshares the original text, in the same cascade.
-        return replace(post, text=about.text, copy_of=about.content)
+        return replace(
+            post,
+            text=about.text,
+            copy_of=about.content,
+        )
     return post
 
 
-def _drawn_topic(agent: SocialAgent, turn: int, seed: int) -> str:
+def _drawn_topic(
+    agent: SocialAgent,
+    turn: int,
+    seed: int,
+) -> str:
     place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
     return agent.interests[place]
 
 
 def next_state(
-    state: SocialState, plan: TurnPlan, made: MovesMade, posts: Sequence[Post], config: FeedConfig
+    state: SocialState,
+    plan: TurnPlan,
+    outcome: MovesMade,
+    posts: Sequence[Post],
+    config: FeedConfig,
 ) -> SocialState:
     """Return the network after a turn.
 
     Args:
         state: before it.
         plan: what was seen in it.
-        made: what users did.
+        outcome: what users did.
         posts: those that were published, with their texts.
         config: how long posts circulate.
     """
     number = state.at + 1
     feed = circulate(
-        _received(state.feed, made.likes, posts),
+        _received(state.feed, outcome.likes, posts),
         [FeedEntry(post) for post in posts],
         number=number,
         config=config,
     )
-    people = _people_after(state.people, plan.seen, made.moves, posts, feed)
+    people = _people_after(
+        state.people,
+        plan.seen,
+        outcome.moves,
+        posts,
+        feed,
+    )
     # What a user is looking at is kept after it has left circulation, to be replied to.
     looked_at = {person.post for person in people if person.post is not None}
     kept = looked_at - {entry.post.id for entry in feed}
@@ -364,13 +440,15 @@ def next_state(
         new_posts=tuple(posts),
         kept=tuple(at_hand[post] for post in sorted(kept)),
         next_post=state.next_post + len(posts),
-        moves=tuple(made.moves),
-        likes=tuple(made.likes),
+        moves=tuple(outcome.moves),
+        likes=tuple(outcome.likes),
     )
 
 
 def _received(
-    feed: Sequence[FeedEntry], likes: Sequence[Like], posts: Sequence[Post]
+    feed: Sequence[FeedEntry],
+    likes: Sequence[Like],
+    posts: Sequence[Post],
 ) -> list[FeedEntry]:
     """Return posts with what they were given in a turn: likes, replies, reshares."""
     liked = Counter(like.post for like in likes)

@@ -15,11 +15,21 @@ from llmsim_lab.types import Decision
 class Draft(Decision):
     """What the model answers: the text of a post."""
 
-    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
+    text: Annotated[
+        str,
+        StringConstraints(
+            strip_whitespace=True,
+            min_length=1,
+            max_length=600,
+        ),
+    ]
 
 
 def post_prompt(
-    agent: SocialAgent, post: Post, about: Post | None, prompt: Prompt
+    agent: SocialAgent,
+    post: Post,
+    about: Post | None,
+    prompt: Prompt,
 ) -> RenderedPrompt:
     """Return what an author is asked.
 
@@ -29,12 +39,13 @@ def post_prompt(
         about: the post that it answers, or that led to it.
         prompt: has the slots of the shipped ``social_post``.
     """
+    task = "Write a reply to it." if post.kind == "reply" else "Write a new post."
     return prompt.render(
         author=agent.name,
         interests=", ".join(agent.interests),
         personality=agent.personality,
         context=format_context(about),
-        task="Write a reply to it." if post.kind == "reply" else "Write a new post.",
+        task=task,
     )
 
 
@@ -63,4 +74,5 @@ def phrase(post: Post, *, seed: int | str) -> str:
     # Drawn from what the post is, not from a generator: posts are written at the same time, and the
     # order in which they are finished must not matter.
     place = int(draw(seed, post.author, post.turn, post.kind, post.parent) * len(phrases))
-    return phrases[place].format(topic=post.topics[0] if post.topics else "this")
+    topic = post.topics[0] if post.topics else "this"
+    return phrases[place].format(topic=topic)

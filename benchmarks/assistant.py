@@ -39,7 +39,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.llm._choose import wilson
-from llmsim_lab.study._effects import Effects, effects
+from llmsim_lab.study.estimates import Effects, effects
 
 MESSAGES = Path(__file__).resolve().parents[1] / "data" / "assistant" / "messages.yaml"
 ENGINE = AgentEngineConfig(timeout_seconds=600, max_tokens=200)
@@ -346,7 +346,9 @@ def compared(one: pd.DataFrame, other: pd.DataFrame, *, names: tuple[str, str]) 
         for name, right in zip(names, (one[measure][message], other[measure][message]), strict=True)
     ]
     found = effects(pd.DataFrame(rows, columns=COLUMNS), contrasts=[names])
-    return Effects(replace(effect, speaks_of="new messages") for effect in found)
+    return Effects(
+        replace(effect, generalises_to="new messages", unit="message") for effect in found
+    )
 
 
 async def run(model: str, kinds: Sequence[str]) -> list[Scored]:

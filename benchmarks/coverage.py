@@ -2,7 +2,7 @@
 
 ``nice python benchmarks/coverage.py --out benchmarks/coverage.json`` draws numbers whose true
 differences are known, 5,000 times a cell, and counts. Every interval and every p-value that
-``llmsim_lab.study._effects`` offers has its cells here; all follow from one seed. Where the module
+``llmsim_lab.study.estimates`` offers has its cells here; all follow from one seed. Where the module
 may refuse after a look at the numbers, the share is of those that it offers. One check covers all
 judged cells, so that none can be picked: the smallest binomial p-value of a cell that misses its
 level, times the number of cells.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import sqrt
@@ -26,18 +26,12 @@ from numpy.typing import NDArray
 from rich.table import Table
 from scipy import special, stats
 
-from llmsim_lab.study import _effects
-from llmsim_lab.study._effects import (
-    Effect,
-    SpeaksOf,
-    _adjusted,
-    _verdict,
-    compare,
-    effects,
-    energy,
-    smallest_effect,
-    sup_t_band,
-)
+from llmsim_lab.study.estimates import Contrast, effects, family, sup_t_band
+from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
+from llmsim_lab.study.estimates.estimate import Generality, Unit
+from llmsim_lab.study.estimates.family import adjusted
+from llmsim_lab.study.estimates.parts import Parts, Sample, Spread, TextSample
+from llmsim_lab.study.estimates.student import smallest_detectable
 
 __all__ = ["CELLS", "FULL", "QUICK", "Plan", "main", "measure", "measure_cell"]
 
@@ -176,6 +170,33 @@ def worded(
     return values
 
 
+def estimated(
+    values: Numbers,
+    *,
+    w: Numbers = PAIR,
+    sizes: Numbers | None = None,
+    turns: int = 1,
+    speaks_of: Generality = "new runs",
+) -> Parts:
+    """Return what the estimator of a design finds in an array; ``turns`` a run."""
+    if sizes is None:
+        sizes = np.ones(len(values))
+    unit: Unit = "wording"
+    if speaks_of == "new runs":
+        unit = "run"
+    elif speaks_of == "these situations":
+        unit = "situation"
+    contrast = Contrast(name="", weights={}, unit=unit, generalises_to=speaks_of)
+    sample = Sample(
+        values=values,
+        weights=w,
+        run_of=np.arange(values.shape[2]) // turns,
+        wording_counts=sizes.astype(int),
+        wording_sets=np.arange(len(values)),
+    )
+    return estimate_numbers(contrast, sample, Wanted())
+
+
 def covered(
     rng: Rng,
     replications: int,
@@ -183,20 +204,21 @@ def covered(
     design: Callable[[Rng], Numbers],
     truth: float = 0.0,
     w: Numbers = PAIR,
-    speaks_of: SpeaksOf = "new runs",
+    speaks_of: Generality = "new runs",
     turns: int = 1,
     failed: float = 0.0,
 ) -> Counts:
     """Count the intervals that contain the truth, of those that are offered; ``turns`` a run."""
-    effect, hits, offered = Effect(contrast="", outcome="", speaks_of=speaks_of), 0, 0
+    hits = offered = 0
     for _ in range(replications):
         values = design(rng)
         values[rng.random(values.shape) < failed] = np.nan
         sizes = np.isfinite(values).any(axis=(2, 3)).sum(axis=1)
-        one, _ = compare(values, sizes, np.arange(values.shape[2]) // turns, w, effect)
-        if one.low is not None and one.high is not None:
+        found = estimated(values, w=w, sizes=sizes, turns=turns, speaks_of=speaks_of)
+        if found.interval is not None:
             offered += 1
-            hits += one.low <= truth + 1e-9 and one.high >= truth - 1e-9
+            low, high = found.interval
+            hits += low <= truth + 1e-9 and high >= truth - 1e-9
     return hits, offered
 
 
@@ -210,9 +232,9 @@ def family_error(
     hits = 0
     for _ in range(replications):
         differences = draw(rng, (n, m)) + 0.7 * draw(rng, (n, 1))
-        pairs = [Effect(contrast="", outcome="", n=n, p=p) for p in t_test(differences)]
-        family = _adjusted([(e, d) for e, d in zip(pairs, differences.T, strict=True)])
-        hits += min((e.p if each else e.p_family) or 0.0 for e in family) < 1 - LEVEL
+        alone = t_test(differences)
+        together = adjusted(alone, list(differences.T)).p_values
+        hits += min(alone if each else together) < 1 - LEVEL
     return hits, replications
 
 
@@ -229,9 +251,10 @@ def shown(
     hits = 0
     for _ in range(replications):
         values = runs(rng, n, zero, draw) + shift * np.arange(2)[:, None, None, None]
-        one, _ = compare(values, np.ones(2), np.arange(n), PAIR, Effect(contrast="", outcome=""))
-        one = _verdict(replace(one, p_family=one.p), margin or 1.0)
-        p = one.p_equivalent if margin else one.p
+        found = estimated(values)
+        p = found.p
+        if margin:
+            p = found.p_beyond(margin) if found.p_beyond else None
         hits += p is not None and p < 1 - LEVEL
     return hits, replications
 
@@ -260,15 +283,25 @@ def looked(rng: Rng, replications: int, *, last: int) -> Counts:
 
 
 def categories(
-    rng: Rng, replications: int, *, units: int, answers: int, speaks_of: SpeaksOf
+    rng: Rng, replications: int, *, units: int, answers: int, speaks_of: Generality
 ) -> Counts:
     """Count the energy tests that find a difference where there is none."""
-    hits, asked = 0, Effect(contrast="", outcome="answer", speaks_of=speaks_of)
+    hits = 0
+    unit: Unit = "run" if speaks_of == "new runs" else "situation"
+    contrast = Contrast(name="", weights={}, unit=unit, generalises_to=speaks_of)
     for _ in range(replications):
         shares = rng.dirichlet([1, 1, 1], units).cumsum(axis=1)[:, None]
         values = (rng.random((2, units, answers, 1)) > shares).sum(axis=-1)
-        effect, _ = energy(np.eye(4)[values], np.ones(2), np.arange(units), PAIR, asked)
-        hits += effect.p is not None and effect.p < 1 - LEVEL
+        lengths = Sample(
+            values=np.zeros((2, 1, units, answers)),
+            weights=PAIR,
+            run_of=np.arange(units),
+            wording_counts=np.ones(2, int),
+            wording_sets=np.arange(2),
+        )
+        sample = TextSample(kinds=np.eye(4)[values], lengths=lengths, are_words=False)
+        found = estimate_texts(contrast, sample, Wanted())
+        hits += found.p is not None and found.p < 1 - LEVEL
     return hits, replications
 
 
@@ -364,7 +397,7 @@ def _cells_of_situations() -> Iterator[Cell]:
         yield cell("new wordings", name, design=play, speaks_of="new wordings")
         for units in (2, 4) if sd else ():
             play = partial(worded, of=of, units=units, sd=sd, by_run=0.5)
-            both: SpeaksOf = "new wordings and situations"
+            both: Generality = "new wordings and situations"
             yield cell(both, f"{units} runs, {name}", design=play, speaks_of=both)
     for of, p in product(((3, 3), (8, 1)), (0.5, 0.05)):
         play = partial(worded, of=of, units=4, sd=0.0, p=p)
@@ -390,7 +423,7 @@ def _cells_of_tests() -> Iterator[Cell]:
         rule = None if draw is skewed else AT_MOST
         yield Cell("equivalence, at the margin", f"n={n}, {draw.__name__}", play, alpha, rule)
     for n in (5, 20):
-        play = partial(shown, n=n, margin=0.0, shift=smallest_effect(1.0, n) or 0.0)
+        play = partial(shown, n=n, margin=0.0, shift=smallest_detectable([Spread(1.0 / n, n - 1)]))
         yield Cell("power that was promised", f"n={n}", play, 0.8, "within .02")
     for n, turns in ((3, 8), (5, 8), (20, 8), (8, 20), (5, 40)):
         yield Cell("band of a curve", f"n={n}, {turns} turns", partial(band, n=n, turns=turns))
@@ -436,7 +469,7 @@ def measure_cell(cell: Cell, replications: int) -> dict[str, Any]:
 
 def measure(plan: Plan) -> dict[str, Any]:
     """Return all cells, and the one check of them all."""
-    _effects.RANDOM_FLIPS = 199  # exact with any number, and faster
+    family.RANDOM_FLIPS = 199  # exact with any number, and faster
     rows = [measure_cell(cell, plan.replications) for cell in CELLS]
     judged = [row["p"] for row in rows if row["p"] is not None]
     return {

@@ -29,7 +29,7 @@ from llmsim_lab.simulation.world import Simulation
 if TYPE_CHECKING:
     import pandas as pd
 
-    from llmsim_lab.study._effects import Effect
+    from llmsim_lab.study.estimates.estimate import Estimate
 
 World = Literal["plain", "mirrored", "oil"]
 
@@ -139,12 +139,12 @@ class Demonstration:
         moves, seeds = self.moves[self._known(player)] / 100, self.moves["seed"].to_numpy()
         return response_of(away, moves, groups=seeds)
 
-    def response(self, player: str | None = None) -> Effect:
+    def response(self, player: str | None = None) -> Estimate:
         """Return what the oil shock does to a player's rate, the model's if not given.
 
         Percentage points, over the quarters after the shock; the units are runs with the same seed.
         """
-        from llmsim_lab.study._effects import effects  # here, since it imports scipy
+        from llmsim_lab.study.estimates import effects  # here, since it imports scipy
 
         paths = self.paths[self.paths["player"] == self._known(player)]
         after = paths[(paths["turn"] > OIL_TURN) & (paths["world"] != "mirrored")]
@@ -242,21 +242,21 @@ class Demonstration:
         return f"<Demonstration, {counted(len(self.runs), 'seed')}: {self.verdict}>"
 
 
-def _points(effect: Effect) -> str:
+def _points(effect: Estimate) -> str:
     """Return an effect with its interval, and with what there is to keep in mind about it."""
     said = (
         [f"95 % interval {effect.low:+.2f} to {effect.high:+.2f}"] if effect.low is not None else []
     )
     said += [effect.note] if effect.note else []
     around = f" ({'; '.join(said)})" if said else ""
-    return f"{effect.estimate:+.2f} points{around}"
+    return f"{effect.value:+.2f} points{around}"
 
 
-def effect_in_short(effect: Effect) -> str:
+def effect_in_short(effect: Estimate) -> str:
     """Return an effect with its interval, ``+3.11 (+3.01 to +3.20)``."""
     if effect.low is None:
-        return f"{effect.estimate:+.2f}"
-    return f"{effect.estimate:+.2f} ({effect.low:+.2f} to {effect.high:+.2f})"
+        return f"{effect.value:+.2f}"
+    return f"{effect.value:+.2f} ({effect.low:+.2f} to {effect.high:+.2f})"
 
 
 def _rules_beside(recorded: Simulation) -> dict[str, Rule]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._effects import Effect
+    from llmsim_lab.study.estimates.estimate import Estimate
 
 MOST_ARMS = 12
 """In one chart."""
@@ -40,7 +40,7 @@ def arms_figure(
     outcome: str,
     *,
     arms: Sequence[str],
-    effects: Sequence[Effect] = (),
+    effects: Sequence[Estimate] = (),
     unit_name: str = "unit",
 ) -> Figure:
     """Draw an outcome in the order of the window: effects, each unit by arm, means by turn.
@@ -82,7 +82,7 @@ def arms_figure(
 
 
 def draw_forest(
-    axes: Axes, effects: Sequence[Effect], *, arms: Sequence[str], outcome: str
+    axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str], outcome: str
 ) -> None:
     """Draw effects as a forest plot: a row each, with its interval, drawn and in numbers.
 
@@ -104,8 +104,8 @@ def draw_forest(
         names.append(drawable(effect.contrast, 48))
         if effect.low is not None and effect.high is not None:
             axes.hlines(place, effect.low, effect.high, linewidth=2.5, color=colour)
-        if effect.estimate is not None:
-            axes.plot(effect.estimate, place, "o", markersize=6, color=colour)
+        if effect.value is not None:
+            axes.plot(effect.value, place, "o", markersize=6, color=colour)
         axes.annotate(
             _in_numbers(effect),
             (1.01, place),
@@ -122,11 +122,11 @@ def draw_forest(
     axes.set_xlabel(f"difference in {drawable(outcome.replace('_', ' '))}", size="small")
 
 
-def _in_numbers(effect: Effect) -> str:
+def _in_numbers(effect: Estimate) -> str:
     """Return an effect's value, interval and p-value."""
-    if effect.estimate is None:
+    if effect.value is None:
         return "not known"
-    text = f"{effect.estimate:+.2f}"
+    text = f"{effect.value:+.2f}"
     if effect.low is not None:
         text += f" ({effect.low:.2f} to {effect.high:.2f})"
     p = effect.p if effect.p_family is None else effect.p_family

@@ -82,7 +82,8 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     rows = []
     for arm, effect in zip(pairs, of_all, strict=True):
         others = {name: level for name, level in study.arms[arm].items() if name != factor}
-        own = {name: getattr(effect, name) for name in ("estimate", "low", "high", "p", "n")}
+        own = {name: getattr(effect, name) for name in ("low", "high", "p", "n")}
+        own = {"estimate": effect.value, **own}
         rows.append({**others, **own})
     frame = frame_of(rows).sort_values("estimate", ignore_index=True)
     up = frame["estimate"].median() >= 0

@@ -18,7 +18,7 @@ from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
-from llmsim_lab.study._effects import Effects
+from llmsim_lab.study.estimates.estimate import Effects
 
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">

@@ -98,7 +98,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._effects import Effect, Effects, SpeaksOf
+    from llmsim_lab.study.estimates.estimate import Effects, Estimate, Generality
+    from llmsim_lab.study.estimates.power import Detectable, Sizes
 
 logger = logging.getLogger(__name__)
 
@@ -128,8 +129,9 @@ class StudyPlan:
         calls: model calls; None where nothing tells.
         tokens: of prompts and replies; likewise.
         hours: of playing one run after another; likewise.
-        smallest: by outcome, the smallest true difference from the reference that is seen with
-            power .8, at the upper 80 % limit of the pilot's spread; None where nothing tells.
+        detectable: by outcome, the smallest true difference from the reference that ``effects``
+            sees with power .8, at the upper 80 % limit of the pilot's spread, with its units and
+            family.
         based_on: what the estimates are made from, in words.
     """
 
@@ -140,8 +142,13 @@ class StudyPlan:
     calls: float | None = None
     tokens: float | None = None
     hours: float | None = None
-    smallest: Mapping[str, float | None]
+    detectable: Mapping[str, Detectable]
     based_on: str = ""
+
+    @property
+    def smallest(self) -> dict[str, float | None]:
+        """By outcome, the smallest difference that is seen; None where nothing tells."""
+        return {outcome: seen.value for outcome, seen in self.detectable.items()}
 
     def __str__(self) -> str:
         known = {"calls": self.calls, "tokens": self.tokens}
@@ -152,10 +159,7 @@ class StudyPlan:
         already = f" ({self.done} done already)" if self.done else ""
         about = f"{about} ({self.based_on})" if self.left else ""
         lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
-        for outcome, value in self.smallest.items():
-            seen = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
-            if value is not None:
-                seen = f"{value:.3g}, with {self.units} units and power .8"
+        for outcome, seen in self.detectable.items():
             lines.append(f"Smallest detectable difference in {outcome}: {seen}.")
         return "\n".join(lines)
 
@@ -806,7 +810,7 @@ class Study:
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
         """
-        from llmsim_lab.study._effects import effects  # here, since it imports scipy
+        from llmsim_lab.study.estimates import effects  # here, since it imports scipy
 
         if not self.outcome:
             column = next((it.column for it in self._series), "a column")
@@ -820,14 +824,14 @@ class Study:
         if same := [one for one, other in contrasts or () if one == other]:
             raise ConfigError(f"contrasts: {same[0]!r} is compared with itself")
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
-        how["speaks_of"] = self._speaks_of()
+        how["generalises_to"] = self._generalises_to()
         found = effects(self.results, formula, contrasts=contrasts, **how)
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
         if ended < whole:
             found.label = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
         return found
 
-    def _speaks_of(self) -> SpeaksOf:
+    def _generalises_to(self) -> Generality:
         """Return what a result of this design generalises to."""
         runs = len({job.run for job in self._jobs.values()})
         if any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values()):
@@ -848,7 +852,7 @@ class Study:
             reference: what it is compared with; the study's if not given.
             level: of the band.
         """
-        from llmsim_lab.study._effects import by_turn
+        from llmsim_lab.study.estimates import by_turn
 
         level = real_number("level", level, least=0.5, most=0.9999)
         reference = reference or self.reference
@@ -859,7 +863,13 @@ class Study:
             raise ConfigError(
                 f"say which arm: by_turn({column!r}, {others[0]!r}); there are {', '.join(others)}"
             )
-        return by_turn(self._values_of(column), arm or others[0], reference, level=level)
+        return by_turn(
+            self._values_of(column),
+            arm or others[0],
+            reference,
+            level=level,
+            generalises_to=self._generalises_to(),
+        )
 
     def _values_of(self, column: str) -> pd.DataFrame:
         """Return the table of an outcome, by its label, or of a column."""
@@ -931,7 +941,7 @@ class Study:
 
     def registered_effects(self) -> Effects:
         """Return the effects that were registered, as one family; none without ``register``."""
-        from llmsim_lab.study._effects import Effects, effects
+        from llmsim_lab.study.estimates import Effects, effects
 
         if self.registration is None:
             return Effects()
@@ -942,7 +952,7 @@ class Study:
             claims.formula,
             contrasts=[(one, other) for one, other in claims.contrasts] or None,
             reference=self.reference,
-            speaks_of=self._speaks_of(),
+            generalises_to=self._generalises_to(),
             level=claims.level,
             sesoi=claims.sesoi,
         )
@@ -1060,23 +1070,9 @@ class Study:
         Args:
             pilot: a smaller study; this one if not given.
         """
-        from llmsim_lab.study._charts import numbers_of
-        from llmsim_lab.study._effects import smallest_effect
-
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = self._turns_left(left)
         costs, where = self._costs(turns, pilot or self)
-        smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
-        for name in smallest:
-            own = numbers_of((pilot or self).results, name)
-            means = own.pivot_table(index="unit", columns="arm", values="value")
-            if self.reference not in means:
-                continue
-            apart = means.sub(means[self.reference], axis=0)
-            spreads = apart.drop(columns=self.reference).std().dropna()
-            if len(means) > 2 and len(spreads):
-                sd = math.sqrt((spreads**2).mean())
-                smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
         return StudyPlan(
             left=len(left),
             done=len(self._jobs) - len(left),
@@ -1085,8 +1081,45 @@ class Study:
             calls=None if math.isnan(costs.calls) else costs.calls,
             tokens=None if math.isnan(costs.tokens) else costs.tokens,
             hours=None if math.isnan(costs.seconds) else costs.seconds / 3600,
-            smallest=smallest,
+            detectable=self._detectable(pilot or self),
             based_on=where,
+        )
+
+    def _detectable(self, pilot: Study) -> dict[str, Detectable]:
+        """Return by outcome what difference from the reference the study sees, from a pilot."""
+        from llmsim_lab.study.estimates.effects import compared
+        from llmsim_lab.study.estimates.power import NOT_YET, Detectable, detectable
+
+        table = pilot.results
+        found = []
+        if self.reference in set(table["arm"]):
+            found = compared(
+                table,
+                reference=self.reference,
+                generalises_to=pilot._generalises_to(),
+            )
+        comparisons = (len(self.arms) - 1) * len(self.outcome)
+        if comparisons == 0:
+            return {name: Detectable(note=NOT_YET) for name in self.outcome}
+        return {
+            name: detectable(
+                [one for one in found if one.outcome == name],
+                pilot_sizes=pilot._sizes(),
+                planned=self._sizes(),
+                comparisons=comparisons,
+            )
+            for name in self.outcome
+        }
+
+    def _sizes(self) -> Sizes:
+        """Return how much is repeated."""
+        from llmsim_lab.study.estimates.power import Sizes
+
+        return Sizes(
+            runs=len({job.run for job in self._jobs.values()}),
+            situations=len(self.units),
+            samples=self._samples,
+            wordings=max(len(self._world.wordings(arm)) for arm in self._arms.values()),
         )
 
     def _turns_left(self, jobs: Iterable[Job]) -> Counter[str]:
@@ -1265,7 +1298,7 @@ class Study:
             contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
             return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
         labels = [label for label, it in self.outcome.items() if outcome in (label, it)]
-        effects: list[Effect] = []
+        effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
             effects = [effect for effect in self.effects() if effect.outcome == labels[0]]
         table = self._values_of(outcome).assign(outcome=outcome)

@@ -13,7 +13,7 @@ from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
 if TYPE_CHECKING:
-    from llmsim_lab.study._effects import Effect
+    from llmsim_lab.study.estimates.estimate import Estimate
 
 VIEW = "study"
 _MINUS = "\N{MINUS SIGN}"
@@ -71,7 +71,7 @@ def _effects(study: Any) -> dict[str, Any]:
     }
 
 
-def _effect_row(study: Any, effect: Effect, arm: str | None) -> dict[str, Any]:
+def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]:
     """Return what the window draws and writes of an effect.
 
     Args:
@@ -86,7 +86,8 @@ def _effect_row(study: Any, effect: Effect, arm: str | None) -> dict[str, Any]:
         "contrast": effect.contrast,
         "arm": arm,
         "look": list(study.arms).index(arm) if arm else 0,
-        "value": effect.estimate,
+        "kind": effect.kind,
+        "value": effect.value,
         "low": effect.low,
         "high": effect.high,
         "level": effect.level,
@@ -94,10 +95,10 @@ def _effect_row(study: Any, effect: Effect, arm: str | None) -> dict[str, Any]:
         "p_family": effect.p_family,
         "verdict": effect.verdict,
         "n": effect.n,
-        "unit": effect.speaks_of.split()[1].removesuffix("s"),
+        "unit": effect.unit,
         "scale": f"{scale}, {unit}" if unit else scale,
         "sentence": effect.sentence(unit),
-        "generalises_to": effect.speaks_of,
+        "generalises_to": effect.generalises_to,
         "method": effect.method,
         "note": effect.note,
     }

@@ -147,15 +147,15 @@ def test_two_models_are_compared_message_by_message() -> None:
     always = evaluation.frame_of(made(*["RESPOND_ONLY"] * 12))
     seldom = evaluation.frame_of(made(*["INVOKE_TOOL"] * 8, *["RESPOND_ONLY"] * 5))
     decision, safe = compared(always, seldom, names=("always", "seldom"))
-    assert (decision.outcome, decision.estimate, decision.n) == ("decision", 8 / 12, 12)
-    assert decision.speaks_of == "new messages"
+    assert (decision.outcome, decision.value, decision.n) == ("decision", 8 / 12, 12)
+    assert decision.generalises_to == "new messages"
     assert "(decision, 12 messages)" in str(decision)
     assert decision.p == pytest.approx(2 * 0.5**8)
     assert decision.low > 0.2
-    assert (safe.estimate, safe.p) == (0, 1)
+    assert (safe.value, safe.p) == (0, 1)
     kept = pd.read_csv(REPO / "data" / "assistant" / "qwen2.5-coder-1.5b.csv", index_col="id")
     same = compared(kept, kept, names=("one", "other"))
-    assert [(one.outcome, one.estimate, one.n) for one in same] == [
+    assert [(one.outcome, one.value, one.n) for one in same] == [
         ("decision", 0, 60),
         ("tool", 0, 46),
         ("arguments", 0, 27),

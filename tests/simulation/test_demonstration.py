@@ -93,12 +93,12 @@ def test_the_response_to_oil_is_the_difference_of_two_runs_with_the_same_shocks(
     assert inflation.loc[OIL_TURN].tolist() == pytest.approx([1.0] * 2)
     assert (found.responses("no change").to_numpy() == 0).all()
     response = found.response(RULE)
-    assert (response.estimate or 0) > 1
+    assert (response.value or 0) > 1
     assert (response.low or 0) > 0
-    assert f"by {response.estimate:+.2f} points (95 % interval" in found.headline
+    assert f"by {response.value:+.2f} points (95 % interval" in found.headline
     assert found.headline.endswith("under the player (2 seeds).")
     held = found.response("no change")
-    assert (held.estimate, held.low, held.n) == (0, None, 2)
+    assert (held.value, held.low, held.n) == (0, None, 2)
 
 
 def test_an_unknown_player_or_column_is_named() -> None:
@@ -166,8 +166,8 @@ def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     # In words, and in the picture's text for those who cannot see it.
     assert page.count(shipped.verdict.removeprefix(shipped.model)) == 2
     rule, model = shipped.response(RULE), shipped.response()
-    of_rule = f"{rule.estimate:+.2f} points (95 % interval {rule.low:+.2f} to {rule.high:+.2f})"
-    of_model = f"{model.estimate:+.2f} (95 % interval {model.low:+.2f} to {model.high:+.2f}; skewed"
+    of_rule = f"{rule.value:+.2f} points (95 % interval {rule.low:+.2f} to {rule.high:+.2f})"
+    of_model = f"{model.value:+.2f} (95 % interval {model.low:+.2f} to {model.high:+.2f}; skewed"
     assert f"rate by {of_rule}, and the model's by {of_model}" in page
     assert model.note.startswith("skewed")
     assert f"{model.high:+.2f}; {model.note}) under {shipped.model}" in shipped.headline

@@ -113,12 +113,12 @@ def test_a_text_is_an_outcome_of_one_player(path: Path) -> None:
 
 def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(tape: Path) -> None:
     one, both = (played(again(tape, run=run, samples=1)) for run in (1, "all"))
-    assert {it.speaks_of for it in one.effects()} == {"these situations"}
-    assert [it.speaks_of for it in both.effects()] == ["new runs"]
+    assert {it.generalises_to for it in one.effects()} == {"these situations"}
+    assert [it.generalises_to for it in both.effects()] == ["new runs"]
     assert both.results["run"].unique().tolist() == [1, 2]
     words = {"prompt": {"as it is": None, "kind": [kind, lambda text: f"{text} Be good."]}}
     study = played(again(tape, words, run=1, samples=1))
-    assert {it.speaks_of for it in study.effects()} == {"new wordings"}
+    assert {it.generalises_to for it in study.effects()} == {"new wordings"}
     assert study.results["wording"].unique().tolist() == ["", "kind", "wording 2"]
 
 

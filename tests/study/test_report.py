@@ -57,7 +57,7 @@ def page_of(study: Study, tmp_path: Path) -> Page:
 def test_a_report_begins_with_the_effects_and_says_what_was_played(tmp_path: Path) -> None:
     study = played(study_of(tape=tmp_path / "study", turns=2))
     page, effect = page_of(study, tmp_path), study.effects()[0]
-    told = [str(effect), effect.speaks_of, effect.method.partition(";")[0], "0 runs failed"]
+    told = [str(effect), effect.generalises_to, effect.method.partition(";")[0], "0 runs failed"]
     told += ["9: 0, 1, 2, 3, 4, 5, 6, 7, 8", "it asks instant", "calls of complete runs"]
     for words in (*told, study.tape_of("factor=2", 8).name):
         assert words in page.text

@@ -332,8 +332,8 @@ def test_results_are_one_long_table() -> None:
     assert (last["turn"] == 4).all()
     assert last["value"].tolist() == frame.query("turn == 4")["shares.Ann"].tolist()
     effect, values = study.effects()[0], frame.query("turn > 0").groupby("arm")["level"].mean()
-    assert effect.estimate == pytest.approx(values["factor=2"] - values["factor=1"])
-    assert (effect.n, effect.speaks_of) == (3, "new runs")
+    assert effect.value == pytest.approx(values["factor=2"] - values["factor=1"])
+    assert (effect.n, effect.generalises_to) == (3, "new runs")
 
 
 class Measured(Water):
@@ -599,7 +599,7 @@ def test_a_pilot_tells_cost_and_power() -> None:
     plan, own = study_of(seeds=30).plan(pilot), pilot.plan()
     assert plan.calls == 60 * 4 * 2
     assert 0 < (plan.smallest["level"] or 0) < (own.smallest["level"] or 0)
-    assert "with 30 units and power .8" in str(plan)
+    assert "with 30 runs and power .8" in str(plan)
     assert str(own).startswith("0 runs to play (8 done already), 0 turns in all.")
 
 

@@ -15,16 +15,11 @@ from builders import benchmark
 from scipy import stats
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.study._effects import (
-    Effect,
-    SpeaksOf,
-    by_turn,
-    effects,
-    holm,
-    romano_wolf,
-    smallest_effect,
-    sup_t_band,
-)
+from llmsim_lab.study.estimates import Estimate, by_turn, effects, sup_t_band
+from llmsim_lab.study.estimates.estimate import Generality
+from llmsim_lab.study.estimates.family import holm, romano_wolf
+from llmsim_lab.study.estimates.parts import Spread
+from llmsim_lab.study.estimates.student import at_upper_limit, smallest_detectable
 
 REPO = Path(__file__).resolve().parents[2]
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -84,10 +79,10 @@ def make_factorial(values: Any) -> pd.DataFrame:
 def test_arms_that_share_seeds_are_compared_pair_by_pair() -> None:
     [effect] = effects(make_runs({"one": DRUG_1, "two": DRUG_2}))
     assert (effect.contrast, effect.n, effect.df) == (f"two {MINUS} one", 10, 9)
-    assert effect.estimate == pytest.approx(1.58)
+    assert effect.value == pytest.approx(1.58)
     assert (effect.low, effect.high) == pytest.approx((0.7001142, 2.4598858))
     assert effect.p == pytest.approx(0.00283289)
-    assert (effect.speaks_of, effect.method) == ("new runs", "paired t over run means")
+    assert (effect.generalises_to, effect.method) == ("new runs", "paired t over run means")
 
 
 def test_turns_are_averaged_within_their_run() -> None:
@@ -98,10 +93,10 @@ def test_turns_are_averaged_within_their_run() -> None:
 
 
 def test_an_effect_is_one_line() -> None:
-    effect = Effect(
+    effect = Estimate(
         contrast=f"hawkish {MINUS} cautious",
         outcome="loss",
-        estimate=0.5,
+        value=0.5,
         low=0.13,
         high=0.87,
         p=0.0151,
@@ -117,14 +112,14 @@ def test_an_effect_is_one_line() -> None:
 def test_one_pair_of_runs_has_no_interval_and_says_so() -> None:
     found = effects(make_runs({"a": [1.0], "b": [2.0]}))
     note = "one run: an interval takes several runs, not situations"
-    assert (found[0].estimate, found[0].low, found[0].p, found[0].note) == (1.0, None, None, note)
+    assert (found[0].value, found[0].low, found[0].p, found[0].note) == (1.0, None, None, note)
     assert str(found) == f"b {MINUS} a: +1.00 (loss, 1 run)\n  note: {note}"
 
 
 def test_a_pair_with_a_failed_run_is_left_out_and_counted() -> None:
     table = make_runs({"a": [1.0, 2.0, math.nan, 1.0], "b": [2.0, 2.6, 3.0, 5.5]})
     [effect] = effects(table)
-    assert (effect.estimate, effect.n) == (pytest.approx((1.0 + 0.6 + 4.5) / 3), 3)
+    assert (effect.value, effect.n) == (pytest.approx((1.0 + 0.6 + 4.5) / 3), 3)
     assert effect.note.startswith("1 of 4 units left out: failed, not played")
     assert "if that depends on the arm, no interval shows it" in effect.note
     [without_row] = effects(table.dropna())
@@ -133,7 +128,7 @@ def test_a_pair_with_a_failed_run_is_left_out_and_counted() -> None:
 
 def test_if_all_runs_of_an_arm_failed_nothing_is_known() -> None:
     [effect] = effects(make_runs({"a": [1.0, 2.0], "b": [math.nan, math.nan]}))
-    assert (effect.estimate, effect.p) == (None, None)
+    assert (effect.value, effect.p) == (None, None)
     assert "not known" in str(effect)
 
 
@@ -141,18 +136,20 @@ def test_runs_that_share_no_seed_are_not_compared() -> None:
     table = make_runs({"a": [1, 2], "b": [1, 2]})
     apart = table["arm"] + table["unit"].astype(str)
     [effect] = effects(table.assign(unit=apart, run=apart))
-    assert (effect.estimate, effect.p, effect.n) == (None, None, 0)
+    assert (effect.value, effect.p, effect.n) == (None, None, 0)
     assert effect.note.startswith("4 of 4 units left out")
 
 
 def test_differences_that_are_all_alike_have_no_interval() -> None:
     losses = [1.25, 1.5, 3.75]
     [zero] = effects(make_runs({"a": losses, "b": losses}))
-    assert (zero.estimate, zero.low, zero.p) == (0, None, 1)
-    assert zero.note == "all differences are exactly 0"
+    assert (zero.value, zero.low, zero.p) == (0, None, None)
+    assert (
+        zero.note == "all differences are exactly 0, so there is neither an interval nor a p-value"
+    )
     [equal] = effects(make_runs({"a": [0.1, 0.2, 0.3], "b": [0.4, 0.5, 0.6]}))
-    assert (equal.estimate, equal.low, equal.p) == (pytest.approx(0.3), None, 0.25)
-    assert equal.note == "all differ by the same, which says nothing of new ones"
+    assert (equal.value, equal.low, equal.p) == (pytest.approx(0.3), None, None)
+    assert equal.note == "all differences are equal, so there is neither an interval nor a p-value"
 
 
 @pytest.mark.parametrize(
@@ -172,20 +169,20 @@ def test_an_outcome_that_takes_two_values_has_no_interval(
 
 def test_shares_have_width_and_the_exact_test_of_pairs() -> None:
     [never] = effects(make_runs({"a": [0.0] * 20, "b": [0.0] * 20}))
-    assert (never.estimate, never.p) == (0, 1)
+    assert (never.value, never.p) == (0, 1)
     assert never.low is not None
     assert never.low < -0.1
     [pairs] = effects(make_runs({"a": [0.0] * 7 + [1.0], "b": [1.0] * 8}))
     assert pairs.p == pytest.approx(stats.binomtest(0, 7).pvalue)
     # Bonett and Price: (7 + 1 - 1) / 10, and the variance of (8 + 1 - .49 x 10) / 10 over 10.
     error = 1.959964 * math.sqrt(((8 + 1) / 10 - 0.7**2) / 10)
-    assert (pairs.low, pairs.high) == pytest.approx((0.7 - error, 0.7 + error), abs=1e-6)
+    assert (pairs.low, pairs.high) == (pytest.approx(0.7 - error, abs=1e-6), 1)
     assert pairs.df is None
 
 
 def test_shares_of_fewer_than_five_runs_have_no_interval() -> None:
     [effect] = effects(make_runs({"a": [0.0] * 4, "b": [1.0] * 4}))
-    assert (effect.estimate, effect.low) == (1, None)
+    assert (effect.value, effect.low) == (1, None)
     assert effect.note == "4 runs: an interval of a 0 or 1 takes 5"
     assert effect.p is not None
 
@@ -194,14 +191,14 @@ def test_skewed_outcomes_are_warned_of() -> None:
     rare = [0.0, 0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 9.0]
     [effect] = effects(make_runs({"a": [0.0] * 8, "b": rare}))
     assert effect.low is not None
-    assert effect.note.startswith("skewed: with 5 to 50 runs")
+    assert effect.note.startswith("skewed: a mean's interval is too narrow then")
     assert effects(make_runs({"a": [0.0] * 8, "b": DRUG_2[:8]}))[0].note == ""
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
 def test_infinite_values_are_left_out_and_counted(value: float) -> None:
     [effect] = effects(make_runs({"a": [1.0, 2.0, value, 4.0], "b": [2.0, 4.5, 3.0, 5.5]}))
-    assert (effect.estimate, effect.n) == (pytest.approx(5 / 3), 3)
+    assert (effect.value, effect.n) == (pytest.approx(5 / 3), 3)
     assert effect.note.startswith("1 of 4 units left out: failed, not played or without a value")
 
 
@@ -210,7 +207,7 @@ def test_an_outcome_in_the_trillions_does_not_hide_the_difference_in_another_one
     large = make_runs({"a": [1e14, 2e14, 3e14], "b": [2e14, 1e14, 5e14]}, outcome="output")
     [alone] = effects(small)
     beside = effects(pd.concat([large, small]))[1]
-    assert (beside.estimate, beside.low, beside.p) == (alone.estimate, alone.low, alone.p)
+    assert (beside.value, beside.low, beside.p) == (alone.value, alone.low, alone.p)
 
 
 def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
@@ -219,7 +216,7 @@ def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
     assert [e.contrast for e in effects(table, reference="c")] == [f"a {MINUS} c", f"b {MINUS} c"]
     [named] = effects(table, contrasts=[("c", "b")])
     assert named.contrast == f"c {MINUS} b"
-    assert named.estimate == pytest.approx(-1.58)
+    assert named.value == pytest.approx(-1.58)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +259,7 @@ def test_a_formula_names_what_is_wanted_and_other_factors_are_averaged_over() ->
     table = make_factorial(np.random.default_rng(8).standard_normal((2, 2, 9)))
     whole = effects(table, "~ factor * prompt")
     assert [e.contrast for e in effects(table, "loss ~ prompt")] == [whole[1].contrast]
-    assert effects(table, "~ prompt")[0].estimate == whole[1].estimate
+    assert effects(table, "~ prompt")[0].value == whole[1].value
     assert [e.contrast for e in effects(table, "~ factor + factor:prompt")] == [
         whole[0].contrast,
         whole[2].contrast,
@@ -272,7 +269,7 @@ def test_a_formula_names_what_is_wanted_and_other_factors_are_averaged_over() ->
 def test_three_levels_are_each_compared_with_the_first() -> None:
     table = make_runs({"x": [0.0, 1, 4, 4], "y": [3.0, 4, 7, 7], "z": [6.0, 7, 10, 10]})
     found = effects(table.assign(mood=table["arm"]), "~ mood")
-    assert [e.estimate for e in found] == pytest.approx([3, 6])
+    assert [e.value for e in found] == pytest.approx([3, 6])
     assert found[1].contrast == f"mood=z {MINUS} mood=x"
 
 
@@ -306,9 +303,9 @@ def test_contrasts_and_outcomes_are_one_family() -> None:
     few = effects(make_family(5))
     assert len(few) == 4
     assert [e.p_family for e in few] == pytest.approx(holm([e.p or 0 for e in few]))
-    assert few[0].method == "paired t over run means; Holm over 4"
+    assert (few[0].method, few[0].family) == ("paired t over run means", "Holm over 4")
     many = effects(make_family(9))
-    assert many[0].method == "paired t over run means; Romano-Wolf over 4, 256 sign flips"
+    assert many[0].family == "Romano-Wolf over 4, 256 sign flips"
     assert all((e.p or 0) <= (e.p_family or 0) for e in many)
     [alone] = effects(make_runs({"a": DRUG_1, "b": DRUG_2}))
     assert alone.p_family == alone.p
@@ -370,10 +367,10 @@ def test_a_difference_is_judged_by_its_family() -> None:
 
 def test_turns_of_one_run_speak_of_these_situations_only() -> None:
     table = make_answers(NOISE[:, :1])
-    [effect] = effects(table, speaks_of=THESE)
+    [effect] = effects(table, generalises_to=THESE)
     differences = NOISE[1, 0] - NOISE[0, 0]
     parts = differences.var(axis=1, ddof=1) / 5 / 9
-    assert effect.estimate == pytest.approx(differences.mean())
+    assert effect.value == pytest.approx(differences.mean())
     assert effect.df == pytest.approx(parts.sum() ** 2 / (parts**2 / 4).sum())
     reach = stats.t.ppf(0.975, effect.df) * math.sqrt(parts.sum())
     assert effect.high == pytest.approx(differences.mean() + reach)
@@ -387,37 +384,37 @@ def test_several_runs_are_the_units_of_new_runs() -> None:
     [effect] = effects(make_answers(NOISE))
     interval = stats.ttest_1samp((NOISE[1] - NOISE[0]).mean(axis=(1, 2)), 0).confidence_interval()
     assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
-    assert (effect.n, effect.speaks_of) == (4, "new runs")
+    assert (effect.n, effect.generalises_to) == (4, "new runs")
 
 
 def test_a_situation_that_an_arm_did_not_answer_is_left_out() -> None:
     array = NOISE.copy()
     array[0, 0, 1] = math.nan
-    [these] = effects(make_answers(array[:, :1]), speaks_of=THESE)
+    [these] = effects(make_answers(array[:, :1]), generalises_to=THESE)
     assert (these.n, these.note[:21]) == (2, "1 of 3 units left out")
     kept = array[:, 0, [0, 2]].mean(axis=(1, 2))
-    assert these.estimate == pytest.approx(kept[1] - kept[0])
+    assert these.value == pytest.approx(kept[1] - kept[0])
     [new] = effects(make_answers(array))
     runs = [(array[1, r] - array[0, r]).mean(axis=1) for r in range(4)]
-    assert new.estimate == pytest.approx(np.mean([np.nanmean(run) for run in runs]))
+    assert new.value == pytest.approx(np.mean([np.nanmean(run) for run in runs]))
     assert new.note.startswith("1 of 12 units left out")
 
 
 def test_one_answer_a_situation_has_no_interval() -> None:
-    [effect] = effects(make_answers(NOISE[:, :1, :, :1]), speaks_of=THESE)
+    [effect] = effects(make_answers(NOISE[:, :1, :, :1]), generalises_to=THESE)
     assert (effect.low, effect.note) == (None, "one answer a situation: an interval takes two")
 
 
 def test_answers_that_take_two_values_have_no_interval_unless_they_are_shares() -> None:
     answers = np.tile([4.0, 4.25], (2, 1, 3, 2))
     answers[1, 0, 0, 0] = 4.25
-    [effect] = effects(make_answers(answers), speaks_of=THESE)
+    [effect] = effects(make_answers(answers), generalises_to=THESE)
     assert effect.note == "takes two values only: too coarse for an interval"
-    [share] = effects(make_answers(4 * (answers - 4)), speaks_of=THESE)
+    [share] = effects(make_answers(4 * (answers - 4)), generalises_to=THESE)
     assert share.low is not None
     alike = np.ones((2, 1, 3, 2))
-    [same] = effects(make_answers(alike), speaks_of=THESE)
-    assert (same.estimate, same.low, same.p) == (0, None, 1)
+    [same] = effects(make_answers(alike), generalises_to=THESE)
+    assert (same.value, same.low, same.p) == (0, None, None)
 
 
 # --- wordings -------------------------------------------------------------------------------------
@@ -425,16 +422,16 @@ def test_answers_that_take_two_values_have_no_interval_unless_they_are_shares() 
 
 def test_wordings_are_the_units_of_new_wordings() -> None:
     a, b = NOISE[0], NOISE[1, :3]
-    [effect] = effects(make_wordings({"a": a, "b": b}), speaks_of="new wordings")
+    [effect] = effects(make_wordings({"a": a, "b": b}), generalises_to="new wordings")
     means = [array.mean(axis=(1, 2)) for array in (a, b)]
     error = math.sqrt(sum(mean.var(ddof=1) / len(mean) for mean in means))
-    assert (effect.n, effect.df, effect.speaks_of) == (7, 2, "new wordings")
+    assert (effect.n, effect.df, effect.generalises_to) == (7, 2, "new wordings")
     assert effect.high == pytest.approx(b.mean() - a.mean() + stats.t.ppf(0.975, 2) * error)
 
 
 def test_an_arm_with_one_wording_stays_as_it_is() -> None:
     a, b = NOISE[0, :1], NOISE[1]
-    [effect] = effects(make_wordings({"a": a, "b": b}), speaks_of="new wordings")
+    [effect] = effects(make_wordings({"a": a, "b": b}), generalises_to="new wordings")
     means = b.mean(axis=(1, 2))
     error = math.sqrt(a[0].var(axis=1, ddof=1).sum() / 5 / 9 + means.var(ddof=1) / 4)
     assert (effect.n, effect.df) == (5, 3)
@@ -442,39 +439,39 @@ def test_an_arm_with_one_wording_stays_as_it_is() -> None:
 
 
 def test_fewer_than_three_wordings_are_no_sample_of_wordings() -> None:
-    found: SpeaksOf
+    found: Generality
     for found in ("new wordings", "new wordings and situations"):
         table = make_wordings({"a": NOISE[0, :2], "b": NOISE[1, :3]}, runs=3)
-        [effect] = effects(table, speaks_of=found)
+        [effect] = effects(table, generalises_to=found)
         assert (effect.low, effect.note) == (None, "two wordings of an arm: new ones take three")
-        assert effect.estimate is not None
+        assert effect.value is not None
 
 
 def test_new_wordings_and_situations_take_several_runs_and_are_wider() -> None:
     arms = {"a": NOISE[0], "b": NOISE[1]}
-    [these] = effects(make_wordings(arms), speaks_of="new wordings")
-    [new] = effects(make_wordings(arms, runs=3), speaks_of="new wordings and situations")
-    [one_run] = effects(make_wordings(arms), speaks_of="new wordings and situations")
+    [these] = effects(make_wordings(arms), generalises_to="new wordings")
+    [new] = effects(make_wordings(arms, runs=3), generalises_to="new wordings and situations")
+    [one_run] = effects(make_wordings(arms), generalises_to="new wordings and situations")
     runs = (NOISE[1] - NOISE[0]).mean(axis=(0, 2))
-    error = (these.high - these.estimate) / stats.t.ppf(0.975, 3)  # type: ignore[operator]
+    error = (these.high - these.value) / stats.t.ppf(0.975, 3)  # type: ignore[operator]
     wider = math.sqrt(error**2 + runs.var(ddof=1) / 3)
     assert new.df == 2
-    assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, 2) * wider)
+    assert new.high == pytest.approx(new.value + stats.t.ppf(0.975, 2) * wider)
     assert (one_run.low, one_run.note[:7]) == (None, "one run")
 
 
 def test_an_arm_with_one_wording_takes_one_answer_a_run() -> None:
     table = make_wordings({"a": NOISE[0, :1, :, :1], "b": NOISE[1, :, :, :1]}, runs=3)
-    [effect] = effects(table, speaks_of="new wordings and situations")
+    [effect] = effects(table, generalises_to="new wordings and situations")
     assert (effect.df, effect.note) == (2, "")
-    [these] = effects(table, speaks_of="new wordings")
+    [these] = effects(table, generalises_to="new wordings")
     assert these.note == "an arm's only wording takes two answers a situation"
 
 
 def test_contrasts_of_single_wordings_speak_of_what_they_can() -> None:
     table = make_wordings({"a": NOISE[0, :1], "b": NOISE[1, :1], "c": NOISE[1]})
-    one, several = effects(table, speaks_of="new wordings")
-    assert (one.speaks_of, several.speaks_of) == (THESE, "new wordings")
+    one, several = effects(table, generalises_to="new wordings")
+    assert (one.generalises_to, several.generalises_to) == (THESE, "new wordings")
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -486,25 +483,26 @@ def make_texts(arms: dict[str, list[str]], *, of: int) -> pd.DataFrame:
     return make_table(answers, "unit", "replicate", outcome="move")
 
 
-def of_texts(arms: dict[str, list[str]], of: int, speaks_of: SpeaksOf = THESE) -> Effect:
-    [effect] = effects(make_texts(arms, of=of), speaks_of=speaks_of)
+def of_texts(arms: dict[str, list[str]], of: int, generalises_to: Generality = THESE) -> Estimate:
+    found = effects(make_texts(arms, of=of), generalises_to=generalises_to)
+    [effect] = [effect for effect in found if effect.kind == "text distance"]
     return effect
 
 
 def test_the_energy_test_sees_always_a_against_sixty_percent_a() -> None:
     effect = of_texts({"a": ["A"] * 12 + ["B"] * 8, "b": ["A"] * 20}, 20)
-    assert effect.estimate == pytest.approx(2 * 0.4**2)
+    assert effect.value == pytest.approx(2 * 0.4**2)
     assert (effect.p or 1) < 0.01
     assert of_texts({"a": ["up", "down"] * 5, "b": ["down", "up"] * 5}, 10).p == 1
 
 
 def test_shares_are_averaged_over_situations_which_may_differ() -> None:
     effect = of_texts({"a": ["A"] * 5 + ["B"] * 5, "b": ["A"] * 3 + ["C"] * 2 + ["B"] * 5}, 5)
-    assert (effect.n, effect.estimate) == (2, pytest.approx(2 * 0.2**2))
+    assert (effect.n, effect.value) == (2, pytest.approx(2 * 0.2**2))
     assert effect.p == 0.5  # two pairs of ten differ, and both in the same direction
 
 
-def test_whole_runs_are_exchanged_where_the_test_speaks_of_new_runs() -> None:
+def test_whole_runs_are_exchanged_where_the_test_generalises_to_new_runs() -> None:
     effect = of_texts({"a": ["A"] * 40, "b": ["B"] * 40}, 10, "new runs")
     # Four pairs of runs, so one exchange in eight leaves all runs of an arm alike.
     assert effect.n == 4
@@ -515,24 +513,24 @@ def test_outcomes_that_are_texts_are_compared_beside_numbers() -> None:
     texts = make_texts({"a": ["A"] * 8, "b": ["B"] * 8}, of=1)
     numbers = make_runs({"a": DRUG_1[:8], "b": DRUG_2[:8]})
     loss, move = effects(pd.concat([numbers, texts]))
-    assert (move.outcome, move.estimate, move.low) == ("move", 2, None)
-    assert loss.method.endswith("Holm over 2")
+    assert (move.outcome, move.value, move.low) == ("move", 2, None)
+    assert loss.family == "Holm over 2"
     factors = texts.assign(size=texts["arm"])
-    assert effects(factors, "move ~ size")[0].estimate == 2
+    assert effects(factors, "move ~ size")[0].value == 2
 
 
 def test_texts_that_hardly_recur_are_compared_by_their_words() -> None:
     texts = {"a": ["one b", "One, c", "one d"], "b": ["two b", "two c", "two d"]}
-    assert of_texts(texts, 3).estimate == pytest.approx(1)  # 1 / 2 of "one", and as much of "two"
+    assert of_texts(texts, 3).value == pytest.approx(1)  # 1 / 2 of "one", and as much of "two"
     again = {arm: [text.casefold() for text in its] * 2 for arm, its in texts.items()}
-    assert of_texts(again, 6).estimate == pytest.approx(2 / 3)  # six categories, each a third
+    assert of_texts(again, 6).value == pytest.approx(2 / 3)  # six categories, each a third
 
 
 def test_texts_without_words_are_alike_also_beside_numbers() -> None:
     texts = make_texts({"a": ["", "?!", "...", "-"], "b": ["go up.", "go on.", "go.", "up."]}, of=1)
     numbers = make_runs({"a": [1.0, 2, 3, 4], "b": [2.0, 4, 3, 9]})
-    [alone] = effects(texts)
-    assert effects(pd.concat([numbers, texts]))[1].estimate == alone.estimate
+    alone, _ = effects(texts)
+    assert effects(pd.concat([numbers, texts]))[1].value == alone.value
     assert (alone.n, alone.note) == (4, "")
 
 
@@ -540,14 +538,14 @@ def test_arms_with_different_numbers_of_wordings_have_no_p_value_of_texts() -> N
     table = make_texts({"a": ["A", "B", "A"], "b": ["A", "B", "A"]}, of=1)
     more = table[table["arm"] == "b"].assign(wording="another")
     [effect] = effects(pd.concat([table, more]))
-    assert (effect.estimate, effect.p) == (0, None)
+    assert (effect.value, effect.p) == (0, None)
     assert effect.note == "no p-value: arms have different numbers of wordings"
 
 
 def test_of_texts_of_one_arm_nothing_is_known() -> None:
     table = make_texts({"a": ["A"], "b": ["B"]}, of=1)
     [apart] = effects(table.assign(unit=[1, 2], run=[1, 2]))
-    assert apart.estimate is None
+    assert apart.value is None
     assert apart.note.endswith("; there are no answers of both arms")
 
 
@@ -563,7 +561,7 @@ def test_a_band_is_wider_than_each_turn_s_interval() -> None:
     frame = by_turn(make_curves(curves), "b", "a")
     alone = stats.t.ppf(0.975, 9) * curves.std(axis=0, ddof=1) / math.sqrt(10)
     reach = (frame["high"] - frame["estimate"]).to_numpy()
-    assert list(frame.columns) == ["turn", "estimate", "low", "high", "n"]
+    assert list(frame.columns) == ["turn", "estimate", "low", "high", "n", "unit"]
     assert frame["estimate"].to_numpy() == pytest.approx(curves.mean(axis=0))
     assert (reach > alone).all()
     assert reach / alone == pytest.approx(np.full(8, reach[0] / alone[0]))
@@ -602,23 +600,28 @@ def test_by_turn_compares_pairs_of_runs() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 20, 1_000])
 def test_the_smallest_effect_is_shown_with_power_80(n: int) -> None:
-    size = smallest_effect(1.0, n)
-    assert size is not None
+    size = smallest_detectable([Spread(1 / n, n - 1)])
     rng = np.random.default_rng(n)
     mean = rng.standard_normal(20_000) / math.sqrt(n) + size
     error = np.sqrt(rng.chisquare(n - 1, 20_000) / (n - 1) / n)
     seen = np.abs(mean) > stats.t.ppf(0.975, n - 1) * error
     assert seen.mean() == pytest.approx(0.8, abs=0.01)
-    # Cohen (1988): 34 pairs show d = .5.
-    assert (smallest_effect(1.0, 34) or 1) <= 0.5 < (smallest_effect(1.0, 33) or 0)
+
+
+def test_34_pairs_show_half_a_standard_deviation() -> None:  # Cohen (1988)
+    assert smallest_detectable([Spread(1 / 34, 33)]) <= 0.5
+    assert smallest_detectable([Spread(1 / 33, 32)]) > 0.5
+
+
+def test_several_sources_of_chance_are_simulated_to_the_same_number() -> None:
+    one = smallest_detectable([Spread(0.1, 9)])
+    same_twice = smallest_detectable([Spread(0.1, 9), Spread(0.0, 9)])
+    assert same_twice == pytest.approx(one, rel=0.02)
 
 
 def test_a_pilot_s_spread_counts_at_its_upper_limit() -> None:
-    plain, pilot = smallest_effect(1.0, 20), smallest_effect(1.0, 20, pilot=8)
-    assert pilot == pytest.approx((plain or 0) * math.sqrt(7 / stats.chi2.ppf(0.2, 7)))
-    assert smallest_effect(1.0, 1) is None
-    assert smallest_effect(1.0, 20, pilot=1) is None
-    assert smallest_effect(0.0, 5) == 0
+    limited = at_upper_limit(Spread(2.0, 7))
+    assert limited.variance == pytest.approx(2 * 7 / stats.chi2.ppf(0.2, 7))
 
 
 # --- the benchmark, reduced -----------------------------------------------------------------------

@@ -1,0 +1,270 @@
+"""Differences by turn, with a band that holds the whole curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study.estimates.estimate import Generality, Unit
+from llmsim_lab.study.estimates.numeric import (
+    ROUNDING,
+    Numbers,
+    mean_of_known,
+    without_rounding,
+)
+from llmsim_lab.study.estimates.samples import Design, cube, place_of
+
+DRAWS = 10_000
+"""Of sets of curves; with 500 a seed's luck moves the probability by .01."""
+_MOST_NUMBERS = 10_000_000
+"""Drawn for one band: spreads of many long curves are drawn fewer times, and used again."""
+_FEWEST_SPREADS = 500
+
+
+class Ends(NamedTuple):
+    """Both ends of a band, by turn."""
+
+    low: Numbers
+    high: Numbers
+
+
+class Group(NamedTuple):
+    """Curves of units of one kind: units x turns."""
+
+    weight: float
+    curves: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """What a difference by turn consists of.
+
+    Attributes:
+        turns: the turns.
+        mean: the difference, by turn.
+        groups: what varies by chance; the variances of the groups' means add up.
+        n: how many units.
+        unit: what a unit is.
+    """
+
+    turns: list[int]
+    mean: Numbers
+    groups: list[Group]
+    n: int
+    unit: Unit
+
+
+def by_turn(
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+    *,
+    level: float = 0.95,
+    generalises_to: Generality = "new runs",
+    paired: bool = True,
+) -> pd.DataFrame:
+    """Return the difference of each turn with a band that holds for all turns at once.
+
+    The units are those of ``effects``: pairs of runs; wordings, and runs, where an arm has several
+    wordings; the runs of each arm where they are not paired.
+
+    Args:
+        table: rows of one outcome.
+        one: an arm.
+        other: the arm that is subtracted.
+        level: of the band, for the whole curve.
+        generalises_to: what the band holds for.
+        paired: whether runs with the same seed are pairs.
+
+    Returns:
+        Columns turn, estimate, low, high, n, unit; n counts units that have a value at every turn.
+    """
+    table = table.sort_values("turn", kind="stable")
+    arms = list(table["arm"].unique())
+    for name in (one, other):
+        place_of("arm", name, arms)
+    table = table[table["arm"].isin([one, other])]
+    has_wordings = table.groupby("arm")["wording"].nunique().max() > 1
+    if has_wordings and "wordings" in generalises_to:
+        curves = _curves_of_wordings(table, one, other, generalises_to)
+    elif paired:
+        curves = _curves_of_pairs(table, one, other)
+    else:
+        curves = _curves_of_groups(table, one, other)
+    low, high = _band(curves, level)
+    return pd.DataFrame(
+        {
+            "turn": curves.turns,
+            "estimate": curves.mean,
+            "low": low,
+            "high": high,
+            "n": curves.n,
+            "unit": curves.unit,
+        }
+    )
+
+
+def _curves_of_pairs(table: pd.DataFrame, one: str, other: str) -> Curves:
+    """Return the differences of runs with the same seed."""
+    values, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    upper = values[arms.index(one)]
+    lower = values[arms.index(other)]
+    differences = without_rounding(upper - lower, values)
+    complete = differences[np.isfinite(differences).all(axis=1)]
+    if not len(complete):
+        raise ConfigError(f"no pair of runs has numbers of {one!r} and {other!r} at every turn")
+    return Curves(
+        turns=turns,
+        mean=mean_of_known(complete, 0),
+        groups=[Group(1.0, complete)],
+        n=len(complete),
+        unit="run",
+    )
+
+
+def _curves_of_groups(table: pd.DataFrame, one: str, other: str) -> Curves:
+    """Return the runs of each arm, which share nothing."""
+    values, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    groups = []
+    for sign, arm in ((1.0, one), (-1.0, other)):
+        of_arm = values[arms.index(arm)]
+        complete = of_arm[np.isfinite(of_arm).all(axis=1)]
+        if not len(complete):
+            raise ConfigError(f"no run of {arm!r} has numbers at every turn")
+        groups.append(Group(sign, complete))
+    mean = groups[0].curves.mean(axis=0) - groups[1].curves.mean(axis=0)
+    n = sum(len(group.curves) for group in groups)
+    return Curves(turns=turns, mean=mean, groups=groups, n=n, unit="run")
+
+
+def _curves_of_wordings(
+    table: pd.DataFrame, one: str, other: str, generalises_to: Generality
+) -> Curves:
+    """Return the mean of each wording, and of each run where new runs are spoken of."""
+    values, (arms, _, _, turns) = cube(table, "arm", "wording", "run", "turn")
+    design = Design.of(table, generalises_to)
+    signs = np.where(np.array(arms) == one, 1.0, -1.0)
+    of_runs = np.tensordot(signs, mean_of_known(values, 1), 1)
+    complete = np.isfinite(of_runs).all(axis=1)
+    if not complete.any():
+        raise ConfigError(f"no run has numbers of {one!r} and {other!r} at every turn")
+    of_runs = of_runs[complete]
+    of_wordings = mean_of_known(values[:, :, complete], 2)
+    groups = []
+    n = 0
+    for number in np.unique(design.wording_sets):
+        of_set = design.wording_sets == number
+        summed = np.tensordot(signs[of_set], of_wordings[of_set], 1)
+        curves = summed[np.isfinite(summed).all(axis=1)]
+        n += len(curves)
+        if len(curves) > 1:
+            groups.append(Group(1.0, curves))
+    if generalises_to == "new wordings and situations":
+        groups.append(Group(1.0, of_runs))
+    elif len(groups) < len(np.unique(design.wording_sets)):
+        # An arm has one wording, and nothing shows how its answers vary in these runs.
+        groups = []
+    if 2 in design.wording_counts:
+        # Two wordings are no sample of wordings.
+        groups = []
+    return Curves(turns=turns, mean=of_runs.mean(axis=0), groups=groups, n=n, unit="wording")
+
+
+def _band(curves: Curves, level: float) -> Ends:
+    """Return both ends; NaN where there are too few units for a band."""
+    sizes = [len(group.curves) for group in curves.groups]
+    if min(sizes, default=0) < 2:
+        nothing = np.full(len(curves.mean), np.nan)
+        return Ends(nothing, nothing)
+    covariance = np.zeros((len(curves.mean), len(curves.mean)))
+    for group in curves.groups:
+        covariance += group.weight**2 * _covariance_of_mean(group.curves)
+    return _ends(curves.mean, covariance, min(sizes), level, DRAWS, 0)
+
+
+def _covariance_of_mean(curves: Numbers) -> Numbers:
+    centred = curves - curves.mean(axis=0)
+    return np.asarray(centred.T @ centred / (len(curves) - 1) / len(curves))
+
+
+def sup_t_band(curves: Numbers, level: float, draws: int = DRAWS, seed: int = 0) -> Numbers:
+    """Return the mean of paired curves and a band that contains the whole true curve.
+
+    The band is mean ± c · standard error at each turn, with the same c, so that with probability
+    ``level`` it contains the true mean at all turns at once (Montiel Olea and Plagborg-Møller 2019,
+    "Simultaneous confidence bands: theory, implementation, and an application to SVARs", Journal of
+    Applied Econometrics 34). c is the quantile of the largest |t| of ``draws`` sets of as many
+    normal curves. Differs from the source: their correlation is the sample's, shrunk towards none,
+    since with few curves the sample's looks stronger than it is.
+
+    Args:
+        curves: pairs of runs x turns, without NaN.
+        level: of the band.
+        draws: of sets of curves.
+        seed: of the draws.
+
+    Returns:
+        Mean, low and high. Ends are NaN with fewer than two curves; where all curves are equal at a
+        turn, as before a shock, both are the mean.
+    """
+    mean = mean_of_known(curves, 0)
+    if len(curves) < 2:
+        return np.array([mean, mean * np.nan, mean * np.nan])
+    ends = _ends(mean, _covariance_of_mean(curves), len(curves), level, draws, seed)
+    return np.array([mean, ends.low, ends.high])
+
+
+def _ends(
+    mean: Numbers,
+    covariance: Numbers,
+    n: int,
+    level: float,
+    draws: int,
+    seed: int,
+) -> Ends:
+    """Return mean ± c · standard error.
+
+    Args:
+        mean: by turn.
+        covariance: of the mean.
+        n: how many curves it comes from, of the group that has the fewest.
+        level: of the band.
+        draws: of sets of curves.
+        seed: of the draws.
+    """
+    error = np.sqrt(np.diag(covariance))
+    moves = error > ROUNDING * np.abs(mean)
+    if not moves.any():
+        return Ends(mean, mean)
+    moving = error[moves]
+    correlation = covariance[np.ix_(moves, moves)] / np.outer(moving, moving)
+    shrunk = correlation + 1 / n * (np.eye(len(correlation)) - correlation)
+    largest = _largest_t(shrunk, n, draws, seed)
+    # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
+    reach = np.quantile(largest, level, method="weibull") * error * moves
+    return Ends(mean - reach, mean + reach)
+
+
+def _largest_t(correlation: Numbers, n: int, draws: int, seed: int) -> Numbers:
+    """Return the largest |t| over turns of sets of n normal curves."""
+    # Single precision is enough: a quantile of random draws is known less exactly.
+    mix = np.linalg.cholesky(correlation).T.astype(np.float32)
+    turns = len(mix)
+    rng = np.random.default_rng(seed)
+    most_sets = max(_FEWEST_SPREADS, _MOST_NUMBERS // (n * turns))
+    sets = min(draws, most_sets)
+    # One product of two matrices: as thousands of small ones it takes ten times as long.
+    flat = rng.standard_normal((sets * n, turns), dtype=np.float32) @ mix
+    drawn = flat.reshape(sets, n, turns)
+    # The mean of n normal curves, and, independent of it, their variances with n - 1.
+    variance = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
+    spread = np.sqrt(variance)
+    largest = [np.abs(drawn[:, 0] / spread).max(axis=1)]
+    for _ in range(sets, draws, sets):
+        means = rng.standard_normal((sets, turns), dtype=np.float32) @ mix
+        largest.append(np.abs(means / spread).max(axis=1))
+    return np.concatenate(largest)

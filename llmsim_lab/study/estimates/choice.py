@@ -1,0 +1,98 @@
+"""The estimators, and which of them takes a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llmsim_lab.study.estimates.estimate import Contrast
+from llmsim_lab.study.estimates.groups import (
+    are_group_shares,
+    group_means,
+    group_shares,
+)
+from llmsim_lab.study.estimates.paired import paired_means
+from llmsim_lab.study.estimates.parts import Parts, Sample, TextSample
+from llmsim_lab.study.estimates.shares import are_paired_shares, paired_shares
+from llmsim_lab.study.estimates.situations import situation_means
+from llmsim_lab.study.estimates.texts import group_texts, paired_texts, situation_texts
+from llmsim_lab.study.estimates.typical import typical_difference
+from llmsim_lab.study.estimates.wordings import wording_means_of_new, wording_means_of_these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of a comparison.
+
+    Attributes:
+        paired: whether runs with the same seed are pairs.
+        typical: whether the typical difference is wanted, not the mean.
+        level: of the interval.
+    """
+
+    paired: bool = True
+    typical: bool = False
+    level: float = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimator:
+    """A way to compare numbers, and when it is taken: the first that fits is.
+
+    Attributes:
+        fits: of what is compared, the numbers, and what is asked.
+        estimate: takes the numbers and the level.
+    """
+
+    fits: Callable[[Contrast, Sample, Wanted], bool]
+    estimate: Callable[[Sample, float], Parts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextEstimator:
+    """The same for texts."""
+
+    fits: Callable[[Contrast, Wanted], bool]
+    estimate: Callable[[TextSample, float], Parts]
+
+
+ESTIMATORS: tuple[Estimator, ...] = (
+    Estimator(
+        fits=lambda contrast, _, wanted: contrast.generalises_to == "new wordings",
+        estimate=wording_means_of_these,
+    ),
+    Estimator(
+        fits=lambda contrast, _, wanted: contrast.unit == "wording",
+        estimate=wording_means_of_new,
+    ),
+    Estimator(
+        fits=lambda contrast, _, wanted: contrast.unit == "situation",
+        estimate=situation_means,
+    ),
+    Estimator(
+        fits=lambda _, sample, wanted: not wanted.paired and are_group_shares(sample),
+        estimate=group_shares,
+    ),
+    Estimator(fits=lambda _, sample, wanted: not wanted.paired, estimate=group_means),
+    Estimator(fits=lambda _, sample, wanted: are_paired_shares(sample), estimate=paired_shares),
+    Estimator(fits=lambda _, sample, wanted: wanted.typical, estimate=typical_difference),
+    Estimator(fits=lambda _, sample, wanted: True, estimate=paired_means),
+)
+
+TEXT_ESTIMATORS: tuple[TextEstimator, ...] = (
+    TextEstimator(fits=lambda contrast, _: contrast.unit == "situation", estimate=situation_texts),
+    TextEstimator(fits=lambda _, wanted: not wanted.paired, estimate=group_texts),
+    TextEstimator(fits=lambda _, wanted: True, estimate=paired_texts),
+)
+
+
+def estimate_numbers(contrast: Contrast, sample: Sample, wanted: Wanted) -> Parts:
+    """Return what the first estimator that fits finds."""
+    estimator = next(one for one in ESTIMATORS if one.fits(contrast, sample, wanted))
+    return estimator.estimate(sample, wanted.level)
+
+
+def estimate_texts(contrast: Contrast, sample: TextSample, wanted: Wanted) -> Parts:
+    """Return what the first estimator of texts that fits finds."""
+    estimator = next(one for one in TEXT_ESTIMATORS if one.fits(contrast, wanted))
+    return estimator.estimate(sample, wanted.level)

@@ -1,0 +1,306 @@
+"""From one long table to estimates: all contrasts and outcomes are one family.
+
+How often each interval holds the truth is in ``benchmarks/coverage.json``, which
+``benchmarks/coverage.py`` measures. Where it missed its level there is no interval but a note.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+
+import numpy as np
+import pandas as pd
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
+from llmsim_lab.study.estimates.estimate import MINUS, Contrast, Effects, Estimate, Generality
+from llmsim_lab.study.estimates.family import adjusted, holm
+from llmsim_lab.study.estimates.numeric import Numbers
+from llmsim_lab.study.estimates.parts import Parts
+from llmsim_lab.study.estimates.samples import Design, Outcome, outcomes_of, place_of
+
+_FIXED = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
+_TIMES = " \N{MULTIPLICATION SIGN} "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A contrast in an outcome, and what an estimator found."""
+
+    contrast: Contrast
+    outcome: str
+    parts: Parts
+    is_noise: bool = False
+
+
+def effects(
+    table: pd.DataFrame,
+    formula: str | None = None,
+    *,
+    contrasts: Sequence[tuple[str, str]] | None = None,
+    reference: str | None = None,
+    generalises_to: Generality = "new runs",
+    level: float = 0.95,
+    sesoi: float | Mapping[str, float] | None = None,
+    paired: bool = True,
+    typical: bool = False,
+    noise: bool = False,
+) -> Effects:
+    """Return how arms differ, or a factorial's main effects and interactions.
+
+    All contrasts and outcomes are one family: p-values are adjusted by ``romano_wolf`` where all
+    are of pairs of runs and there are ``ENOUGH_RUNS``, by ``holm`` otherwise; those of equivalence
+    by ``holm``. An adjusted p-value is never below the contrast's own.
+
+    Args:
+        table: a row for each value; the value of a run that failed is NaN.
+        formula: such as ``"coins ~ factor * prompt"``: main effects and interactions of a full
+            factorial. What stands left of ``~`` names the outcome; all outcomes if nothing does.
+        contrasts: pairs of arms, the second is subtracted from the first.
+        reference: the arm that is subtracted from each other one; the first if not given.
+        generalises_to: what the intervals hold for.
+        level: of the intervals.
+        sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
+            one-sided tests.
+        paired: whether runs with the same seed are pairs.
+        typical: compare by the typical difference, not the mean, where runs are paired.
+        noise: add what chance alone gives: the same contrasts between two draws of each arm.
+    """
+    wanted = Wanted(paired=paired, typical=typical, level=level)
+    found = compared(
+        table,
+        formula,
+        contrasts=contrasts,
+        reference=reference,
+        generalises_to=generalises_to,
+        wanted=wanted,
+        noise=noise,
+    )
+    margins: dict[str, float | None] = {}
+    for comparison in found:
+        name = comparison.outcome
+        margins[name] = sesoi.get(name) if isinstance(sesoi, Mapping) else sesoi
+    return Effects(_estimates(found, margins, level))
+
+
+def compared(
+    table: pd.DataFrame,
+    formula: str | None = None,
+    *,
+    contrasts: Sequence[tuple[str, str]] | None = None,
+    reference: str | None = None,
+    generalises_to: Generality = "new runs",
+    wanted: Wanted | None = None,
+    noise: bool = False,
+) -> list[Comparison]:
+    """Return what estimators find of each contrast and outcome, as for ``effects``."""
+    wanted = wanted or Wanted()
+    table = table.reset_index(drop=True)
+    if table.empty:
+        return []
+    left = (formula or "").partition("~")[0].strip()
+    if left:
+        place_of("outcome", left, table["outcome"])
+        table = table[table["outcome"] == left].reset_index(drop=True)
+    design = Design.of(table, generalises_to)
+    weights = _weights(table, design.arms, formula, contrasts, reference)
+    comparisons = []
+    noises = []
+    outcomes = outcomes_of(table)
+    for name, of_arms in weights.items():
+        for outcome in outcomes:
+            comparisons += _compared(design, name, of_arms, outcome, wanted)
+            if noise and outcome.kinds is None and not outcome.mixed:
+                noises.append(_noise(design, design.contrast(name, of_arms), outcome, wanted))
+    return [*comparisons, *noises]
+
+
+def _compared(
+    design: Design, name: str, weights: Numbers, outcome: Outcome, wanted: Wanted
+) -> list[Comparison]:
+    """Return a contrast in an outcome; of texts their lengths too."""
+    if outcome.mixed:
+        contrast = design.contrast(name, weights)
+        parts = Parts(kind="mean difference", notes=(outcome.mixed,))
+        return [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
+    if outcome.kinds is None:
+        contrast = design.contrast(name, weights)
+        parts = estimate_numbers(contrast, design.sample(contrast, outcome), wanted)
+        return [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
+    contrast = design.contrast_of_texts(name, weights)
+    sample = design.text_sample(contrast, outcome)
+    parts = estimate_texts(contrast, sample, wanted)
+    found = [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
+    if outcome.are_words and parts.value is not None:
+        # Verbosity is not meaning, but the distance of words sees it.
+        lengths = replace(wanted, typical=False)
+        by_length = estimate_numbers(contrast, sample.lengths, lengths)
+        parts = replace(by_length, kind="length difference", p=None, p_beyond=None, typical=None)
+        found.append(Comparison(contrast=contrast, outcome=outcome.name, parts=parts))
+    return found
+
+
+def _noise(design: Design, contrast: Contrast, outcome: Outcome, wanted: Wanted) -> Comparison:
+    sample = design.sample(contrast, outcome).halves()
+    parts = estimate_numbers(contrast, sample, wanted)
+    return Comparison(contrast=contrast, outcome=outcome.name, parts=parts, is_noise=True)
+
+
+def _weights(
+    table: pd.DataFrame,
+    arms: Sequence[str],
+    formula: str | None,
+    contrasts: Sequence[tuple[str, str]] | None,
+    reference: str | None,
+) -> dict[str, Numbers]:
+    """Return a weight for each arm, by the name of the contrast."""
+    if formula is not None:
+        factors = [name for name in table if name not in _FIXED]
+        return factorial_weights(table.drop_duplicates("arm")[factors], formula)
+    base = arms[0]
+    if reference is not None:
+        base = arms[place_of("arm", reference, arms)]
+    if not contrasts:
+        contrasts = [(arm, base) for arm in arms if arm != base]
+    each = np.eye(len(arms))
+    weights = {}
+    for one, other in contrasts:
+        difference = each[place_of("arm", one, arms)] - each[place_of("arm", other, arms)]
+        weights[f"{one} {MINUS} {other}"] = difference
+    return weights
+
+
+def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
+    """Return a weight for each arm, for each main effect and interaction of a full factorial.
+
+    A main effect is a level minus the first one, averaged over all other factors; an interaction
+    the difference of such differences. Each is one number a unit, so that units may have slopes of
+    their own and no sphericity is assumed.
+
+    Args:
+        arms: a row for each arm, a column for each factor.
+        formula: ``a * b`` is both factors and their interaction, ``a : b`` the interaction alone.
+    """
+    levels = {str(name): list(arms[name].unique()) for name in arms}
+    combination_count = math.prod(len(of_factor) for of_factor in levels.values())
+    if len(arms) != combination_count or arms.duplicated().any():
+        _terms(formula, levels)  # a name that is wrong is the nearer fault
+        raise ConfigError(f"{len(arms)} arms are not all combinations of {', '.join(levels)}")
+    weights = {}
+    for term in _terms(formula, levels):
+        others = [name for name in levels if name not in term]
+        # Each level but the first of each factor in the term.
+        for chosen in product(*(levels[name][1:] for name in term)):
+            of_arms = np.ones(len(arms))
+            sides = []
+            for name, level in zip(term, chosen, strict=True):
+                first = levels[name][0]
+                is_level = (arms[name] == level).to_numpy()
+                is_first = (arms[name] == first).to_numpy()
+                of_arms *= 1.0 * is_level - is_first
+                sides.append(f"{name}={level} {MINUS} {name}={first}")
+            for name in others:
+                of_arms *= 1 / len(levels[name])
+            label = sides[0]
+            if len(sides) > 1:
+                label = _TIMES.join(f"({side})" for side in sides)
+            weights[label] = of_arms
+    return weights
+
+
+def _terms(formula: str, levels: Mapping[str, object]) -> list[tuple[str, ...]]:
+    """Return the factors of each main effect and interaction, main effects first."""
+    terms: set[tuple[int, ...]] = set()
+    for part in formula.rpartition("~")[2].split("+"):
+        names = [name.strip() for name in re.split("[*:]", part)]
+        places = sorted({place_of(f"{formula}: factor", name, levels) for name in names})
+        fewest = len(places) if ":" in part else 1
+        for size in range(fewest, len(places) + 1):
+            terms.update(combinations(places, size))
+    names = list(levels)
+    in_order = sorted(terms, key=lambda places: (len(places), places))
+    return [tuple(names[place] for place in places) for places in in_order]
+
+
+# --- a family -------------------------------------------------------------------------------------
+
+
+def _estimates(
+    comparisons: Sequence[Comparison], margins: Mapping[str, float | None], level: float
+) -> list[Estimate]:
+    """Return estimates with p-values that count all comparisons; noise is not among them."""
+    tested = [one for one in comparisons if one.parts.p is not None and not one.is_noise]
+    own = [one.parts.p for one in tested if one.parts.p is not None]
+    family = adjusted(own, [one.parts.pairs for one in tested])
+    of_family = {id(one): p for one, p in zip(tested, family.p_values, strict=True)}
+    beyond: dict[int, float] = {}
+    for one in tested:
+        margin = margins[one.outcome]
+        if margin is not None and one.parts.interval and one.parts.p_beyond:
+            beyond[id(one)] = one.parts.p_beyond(margin)
+    beyond_of_family = dict(zip(beyond, holm(list(beyond.values())), strict=True))
+    estimates = []
+    for one in comparisons:
+        estimate = replace(
+            estimate_of(one.contrast, one.outcome, one.parts, level), is_noise=one.is_noise
+        )
+        if id(one) in of_family:
+            estimate = replace(estimate, p_family=of_family[id(one)], family=family.method)
+        margin = margins[one.outcome]
+        if margin is not None and id(one) in beyond:
+            estimate = replace(
+                estimate,
+                margin=margin,
+                p_equivalent=beyond[id(one)],
+                p_equivalent_family=beyond_of_family[id(one)],
+            )
+            estimate = replace(estimate, verdict=_verdict(estimate, margin))
+        estimates.append(estimate)
+    return estimates
+
+
+def estimate_of(contrast: Contrast, outcome: str, parts: Parts, level: float) -> Estimate:
+    """Return an estimate of what was found: the only place that makes one."""
+    low = high = None
+    if parts.interval is not None:
+        low, high = parts.interval
+    typical = None
+    if parts.typical is not None:
+        typical = estimate_of(contrast, outcome, parts.typical, level)
+    return Estimate(
+        contrast=contrast.name,
+        outcome=outcome,
+        kind=parts.kind,
+        value=parts.value,
+        low=low,
+        high=high,
+        level=level,
+        p=parts.p,
+        n=parts.n,
+        unit=contrast.unit,
+        df=parts.df,
+        generalises_to=contrast.generalises_to,
+        method=parts.method,
+        note="; ".join(parts.notes),
+        typical=typical,
+    )
+
+
+def _verdict(estimate: Estimate, margin: float) -> str:
+    """Return what two one-sided tests and the test of a difference say, both of the family."""
+    assert estimate.low is not None
+    assert estimate.high is not None
+    alpha = 1 - estimate.level
+    differs = estimate.p_family is not None and estimate.p_family < alpha
+    is_within = estimate.p_equivalent_family is not None and estimate.p_equivalent_family < alpha
+    if is_within and differs:
+        return f"differs by less than {margin:g}"
+    if is_within:
+        return f"no difference of {margin:g} or more"
+    if differs and (estimate.low > margin or estimate.high < -margin):
+        return f"differs by more than {margin:g}"
+    return "differs" if differs else "undecided"

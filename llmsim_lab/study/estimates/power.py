@@ -1,0 +1,153 @@
+"""What a study will see, from a pilot: the same unit, spread and family as its effects have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmsim_lab._util.text import counted
+from llmsim_lab.study.estimates.effects import Comparison
+from llmsim_lab.study.estimates.estimate import Unit
+from llmsim_lab.study.estimates.numeric import known
+from llmsim_lab.study.estimates.parts import Spread
+from llmsim_lab.study.estimates.shares import smallest_share_difference
+from llmsim_lab.study.estimates.student import at_upper_limit, smallest_detectable
+
+ALPHA = 0.05
+NOT_YET = "not yet known; run a few seeds of two arms first, here or in plan(pilot=study)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much a study repeats.
+
+    Attributes:
+        runs: with seeds of their own, or recorded ones.
+        situations: that are asked; as many as runs where none are.
+        samples: of each situation.
+        wordings: of the arm that has most.
+    """
+
+    runs: int
+    situations: int
+    samples: int
+    wordings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detectable:
+    """The smallest true difference that a study sees.
+
+    Attributes:
+        value: of one comparison, with power .8; None where nothing tells, and ``note`` says why.
+        n: how many units the study will have.
+        unit: what a unit is.
+        comparisons: how many p-values are adjusted for each other.
+        note: why it is not known.
+    """
+
+    value: float | None = None
+    n: int = 0
+    unit: Unit = "run"
+    comparisons: int = 1
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.note
+        family = ""
+        if self.comparisons > 1:
+            family = f", in a family of {self.comparisons} comparisons"
+        return f"{self.value:.3g}, with {counted(self.n, self.unit)} and power .8{family}"
+
+
+def detectable(
+    pilot: Sequence[Comparison],
+    *,
+    pilot_sizes: Sizes,
+    planned: Sizes,
+    comparisons: int,
+) -> Detectable:
+    """Return what a planned study sees in one outcome, from a pilot's comparisons in it.
+
+    Each of so many comparisons is tested at .05 / comparisons, as Holm does first; Romano-Wolf sees
+    a little more. A pilot's spread counts at its upper 80 % limit, and is that of all its arms.
+
+    Args:
+        pilot: comparisons in the outcome.
+        pilot_sizes: how much the pilot repeated.
+        planned: how much the study will repeat.
+        comparisons: of the study: contrasts times outcomes.
+    """
+    if not pilot:
+        return Detectable(note=NOT_YET)
+    alpha = ALPHA / comparisons
+    first = pilot[0]
+    unit = first.contrast.unit
+    n = planned_units(unit, planned)
+    parts = [one.parts for one in pilot]
+    if any(one.kind == "text distance" for one in parts):
+        return Detectable(note="not known: texts have a distance, which no size of sample promises")
+    if any(one.kind == "share difference" for one in parts):
+        columns = [known(one.pairs) for one in parts if one.pairs is not None]
+        differences = np.concatenate(columns)
+        value = smallest_share_difference(differences, n, alpha=alpha)
+        if value is None:
+            few = f"{counted(n, unit)} are too few to see any difference of shares with power .8"
+            return Detectable(note=few, comparisons=comparisons)
+        return Detectable(value=value, n=n, unit=unit, comparisons=comparisons)
+    with_spread = [one for one in pilot if one.parts.spreads]
+    if not with_spread:
+        notes = [note for one in parts for note in one.notes]
+        if any("differences are" in note for note in notes):
+            return Detectable(note=f"not known: {notes[-1]}")
+        return Detectable(note=NOT_YET)
+    planned_spreads = [
+        _planned(one, pilot_sizes=pilot_sizes, planned=planned) for one in with_spread
+    ]
+    pooled = [_pooled(of_all_arms) for of_all_arms in zip(*planned_spreads, strict=False)]
+    if min(spread.df for spread in pooled) < 1:
+        return Detectable(note=NOT_YET)
+    value = smallest_detectable(pooled, alpha=alpha)
+    return Detectable(value=value, n=n, unit=unit, comparisons=comparisons)
+
+
+def planned_units(unit: Unit, planned: Sizes) -> int:
+    """Return how many units a planned study has of a kind."""
+    if unit == "wording":
+        return planned.wordings
+    return planned.runs if unit == "run" else planned.situations
+
+
+def _pooled(spreads: Sequence[Spread]) -> Spread:
+    variance = sum(spread.variance for spread in spreads) / len(spreads)
+    return Spread(variance, min(spread.df for spread in spreads))
+
+
+def _planned(one: Comparison, *, pilot_sizes: Sizes, planned: Sizes) -> list[Spread]:
+    """Return what a comparison's variance will consist of in the planned study."""
+    of_runs = one.parts.spreads[-1]
+    if one.contrast.unit == "run":
+        return [_resized(of_runs, one.parts.n, planned.runs)]
+    if one.contrast.unit == "situation":
+        before = one.parts.n * pilot_sizes.samples
+        after = planned.situations * planned.samples
+        limited = at_upper_limit(of_runs)
+        share = (after - planned.situations) / max(1, before - one.parts.n)
+        return [Spread(limited.variance * before / after, of_runs.df * share)]
+    more_wordings = planned.wordings - pilot_sizes.wordings
+    of_wordings = at_upper_limit(one.parts.spreads[0])
+    resized = Spread(
+        of_wordings.variance * pilot_sizes.wordings / planned.wordings,
+        of_wordings.df + more_wordings,
+    )
+    if len(one.parts.spreads) == 1:
+        return [resized]
+    return [resized, _resized(of_runs, round(of_runs.df) + 1, planned.runs)]
+
+
+def _resized(spread: Spread, before: int, after: int) -> Spread:
+    limited = at_upper_limit(spread)
+    return Spread(limited.variance * before / after, after - 1.0)

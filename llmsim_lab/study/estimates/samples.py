@@ -1,0 +1,210 @@
+"""From one long table to the numbers of a contrast in an outcome.
+
+The table has a row for each value: ``arm``, a column for each factor, ``unit``, ``run``,
+``wording``, ``replicate``, ``turn``, ``outcome``, ``value``. A unit is a run, or a recorded
+situation that was asked again. Turns and replicates are averaged within their unit before anything
+is inferred, so n never counts turns or calls. Nothing here knows of tapes or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from llmsim_lab._util.text import among
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study.estimates.estimate import Contrast, Generality, Unit
+from llmsim_lab.study.estimates.numeric import Numbers
+from llmsim_lab.study.estimates.parts import Sample, TextSample
+from llmsim_lab.study.estimates.texts import text_kinds, text_lengths
+
+PROMPT = "prompt"
+"""The factor whose levels may be several wordings each."""
+_INFINITE = 1e150
+"""From here on a number's square is infinite, and so is its variance."""
+
+
+class Cube(NamedTuple):
+    """Means by some of a table's columns.
+
+    Attributes:
+        values: an axis for each column; NaN where there is no number.
+        levels: what stands along each axis.
+    """
+
+    values: Numbers
+    levels: list[list[Any]]
+
+
+def cube(table: pd.DataFrame, *keys: str) -> Cube:
+    """Return the means of a table's values by the keys, NaN where one is infinite."""
+    return cube_of(table, pd.to_numeric(table["value"], errors="coerce").to_frame(), *keys)
+
+
+def cube_of(table: pd.DataFrame, columns: pd.DataFrame, *keys: str) -> Cube:
+    """Return the means of columns by a table's keys; a single column has no axis of its own."""
+    levels = [list(table[key].unique()) for key in keys]
+    numbers = columns.astype(float)
+    numbers = numbers.mask(numbers.abs() > _INFINITE, np.inf)
+    means = numbers.groupby([table[key] for key in keys], sort=False).mean()
+    index = pd.MultiIndex.from_product(levels)
+    if len(keys) == 1:
+        index = pd.Index(levels[0])
+    whole = means.where(means < np.inf).reindex(index).to_numpy()
+    shape = [len(names) for names in levels]
+    if whole.shape[1] > 1:
+        shape.append(whole.shape[1])
+    return Cube(whole.reshape(shape), levels)
+
+
+def place_of(kind: str, name: object, names: Iterable[object]) -> int:
+    """Return where a name stands among names; one that does not is an error."""
+    known_names = list(dict.fromkeys(names))
+    if name not in known_names:
+        raise ConfigError(f"{kind}={name!r} is unknown{among(str(name), map(str, known_names))}")
+    return known_names.index(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """All values of an outcome, by arm.
+
+    Attributes:
+        name: of the outcome.
+        numbers: arms x wordings x units x replicates; of texts, how many words each has.
+        kinds: of texts: arms x units x replicates x kinds.
+        are_words: whether these kinds are words.
+        mixed: in words, that there are numbers and texts; empty where there are not.
+    """
+
+    name: str
+    numbers: Numbers
+    kinds: Numbers | None = None
+    are_words: bool = False
+    mixed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What a table says of how it came about.
+
+    Attributes:
+        arms: their names, in order.
+        run_of: the number of each unit's run.
+        wording_counts: how many wordings each arm has.
+        wording_sets: arms with one number ask the same wordings.
+        generalises_to: what the intervals are to hold for.
+    """
+
+    arms: list[str]
+    run_of: NDArray[np.intp]
+    wording_counts: NDArray[np.intp]
+    wording_sets: NDArray[np.intp]
+    generalises_to: Generality
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, generalises_to: Generality) -> Design:
+        """Return the design of a table."""
+        sets: dict[object, int] = {}
+        counts = []
+        numbers = []
+        for arm, rows in table.groupby("arm", sort=False):
+            wordings = tuple(rows["wording"].unique())
+            # Lists of wordings are numbered alike, so that their names do not tell them apart.
+            prompt = rows[PROMPT].iloc[0] if PROMPT in rows else ""
+            asked = (prompt, wordings) if len(wordings) > 1 else arm
+            counts.append(len(wordings))
+            numbers.append(sets.setdefault(asked, len(sets)))
+        return cls(
+            arms=list(table["arm"].unique()),
+            run_of=pd.factorize(table.drop_duplicates("unit")["run"])[0],
+            wording_counts=np.array(counts),
+            wording_sets=np.array(numbers),
+            generalises_to=generalises_to,
+        )
+
+    def contrast(self, name: str, weights: Numbers) -> Contrast:
+        """Return a contrast of numbers, with its unit and what it can hold for."""
+        has_wordings = self.wording_counts[weights != 0].max(initial=0) > 1
+        if has_wordings and "wordings" in self.generalises_to:
+            return self._contrast(name, weights, "wording", self.generalises_to)
+        return self.contrast_of_texts(name, weights)
+
+    def contrast_of_texts(self, name: str, weights: Numbers) -> Contrast:
+        """Return a contrast of texts, which holds for these wordings only."""
+        if self.generalises_to in ("new runs", "new wordings and situations"):
+            return self._contrast(name, weights, "run", "new runs")
+        return self._contrast(name, weights, "situation", "these situations")
+
+    def _contrast(
+        self, name: str, weights: Numbers, unit: Unit, generalises_to: Generality
+    ) -> Contrast:
+        by_arm = {
+            arm: float(weight) for arm, weight in zip(self.arms, weights, strict=True) if weight
+        }
+        return Contrast(name=name, weights=by_arm, unit=unit, generalises_to=generalises_to)
+
+    def sample(self, contrast: Contrast, outcome: Outcome) -> Sample:
+        """Return the numbers of a contrast's arms."""
+        used = np.array([arm in contrast.weights for arm in self.arms])
+        return Sample(
+            values=outcome.numbers[used],
+            weights=np.array(list(contrast.weights.values())),
+            run_of=self.run_of,
+            wording_counts=self.wording_counts[used],
+            wording_sets=self.wording_sets[used],
+        )
+
+    def text_sample(self, contrast: Contrast, outcome: Outcome) -> TextSample:
+        """Return the texts of a contrast's arms."""
+        assert outcome.kinds is not None
+        used = np.array([arm in contrast.weights for arm in self.arms])
+        return TextSample(
+            kinds=outcome.kinds[used],
+            lengths=self.sample(contrast, outcome),
+            are_words=outcome.are_words,
+        )
+
+
+def outcomes_of(table: pd.DataFrame) -> list[Outcome]:
+    """Return a table's outcomes, numbers and texts."""
+    cells = ("arm", "wording", "unit", "replicate")
+    is_text = table["value"].map(lambda value: isinstance(value, str))
+    names_of_texts = set(table.loc[is_text, "outcome"])
+    whole = cube(table, *cells, "outcome")
+    outcomes = []
+    for place, name in enumerate(whole.levels[-1]):
+        numbers = whole.values[..., place]
+        if name not in names_of_texts:
+            outcomes.append(Outcome(name=str(name), numbers=numbers))
+            continue
+        rows = table["outcome"] == name
+        number_count = int(table.loc[rows & ~is_text, "value"].notna().sum())
+        if number_count:
+            texts = table.loc[rows & is_text, "value"]
+            mixed = (
+                f"{number_count} numbers and {len(texts)} texts, such as {texts.iloc[0]!r:.40}, "
+                "cannot be compared; return None where a run has no number"
+            )
+            outcomes.append(Outcome(name=str(name), numbers=numbers, mixed=mixed))
+            continue
+        texts = table.loc[rows & is_text, "value"]
+        kinds = text_kinds(texts)
+        # A row for all of the table's, so that arms, wordings and units have their places.
+        of_kinds = cube_of(table, kinds.rows.reindex(table.index), "arm", "unit", "replicate")
+        shape = (*[len(names) for names in of_kinds.levels], -1)
+        lengths = cube_of(table, text_lengths(texts).reindex(table.index).to_frame(), *cells)
+        outcomes.append(
+            Outcome(
+                name=str(name),
+                numbers=lengths.values,
+                kinds=of_kinds.values.reshape(shape),
+                are_words=kinds.are_words,
+            )
+        )
+    return outcomes

@@ -1,0 +1,117 @@
+"""Pairs of runs in which something happened or not: a difference of shares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from llmsim_lab.study.estimates.estimate import Interval
+from llmsim_lab.study.estimates.family import sign_flip_p
+from llmsim_lab.study.estimates.numeric import Numbers, is_share, known
+from llmsim_lab.study.estimates.paired import ENOUGH_FOR_SHARES
+from llmsim_lab.study.estimates.pairs import pairs_of
+from llmsim_lab.study.estimates.parts import Parts, Sample
+from llmsim_lab.study.estimates.student import Student
+
+
+def are_paired_shares(sample: Sample) -> bool:
+    """Return True if two arms' runs are 0 or 1 each, and there are two pairs or more."""
+    if sorted(sample.weights) != [-1.0, 1.0]:
+        return False
+    pairs = pairs_of(sample)
+    return is_share(pairs.means) and len(known(pairs.differences)) > 1
+
+
+def paired_shares(sample: Sample, level: float) -> Parts:
+    """Return the interval and the p-value of paired outcomes of 0 and 1.
+
+    A pair of each sign is added (Bonett and Price 2012, "Adjusted Wald confidence interval for a
+    difference of binomial proportions based on paired data", Journal of Educational and Behavioral
+    Statistics 37); no difference of shares is beyond ±1, so the interval ends there. With all sign
+    flips p is that of McNemar's exact test.
+    """
+    pairs = pairs_of(sample)
+    differences = known(pairs.differences)
+    n = len(differences)
+    parts = Parts(
+        kind="share difference",
+        n=n,
+        value=float(differences.mean()),
+        p=sign_flip_p(differences),
+        method="shares (Bonett and Price), sign flips",
+        notes=pairs.notes,
+        pairs=pairs.differences,
+    )
+    if n < ENOUGH_FOR_SHARES:
+        few = f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
+        return replace(parts, notes=(*pairs.notes, few))
+    t = bonett_price(differences)
+    return replace(parts, interval=cut(t.interval(level)), p_beyond=t.p_beyond)
+
+
+def bonett_price(differences: Numbers) -> Student:
+    """Return centre and standard error of differences of -1, 0 and 1, with a pair of each sign."""
+    padded = np.append(differences, (1.0, -1.0))
+    error = float(padded.std()) / math.sqrt(len(padded))
+    return Student(float(padded.mean()), error, math.inf)
+
+
+def cut(interval: Interval) -> Interval:
+    """Return an interval of a difference of shares without what is beyond ±1."""
+    return Interval(max(interval.low, -1.0), min(interval.high, 1.0))
+
+
+def smallest_share_difference(
+    differences: Numbers, n: int, *, alpha: float = 0.05, power: float = 0.8
+) -> float | None:
+    """Return the smallest difference of shares that n pairs show; None where none is seen.
+
+    Exact: the p-value is McNemar's, the number of pairs that differ is binomial. How many pairs
+    differ where the shares do not is the pilot's, with a pair of each sign added.
+
+    Args:
+        differences: the pilot's.
+        n: how many pairs there will be.
+        alpha: of the test.
+        power: how often it is found.
+    """
+    discordant = (np.abs(differences).sum() + 2) / (len(differences) + 2)
+    for size in np.arange(0.01, 1.005, 0.01):
+        if _power_of_mcnemar(n, max(discordant, size), size, alpha) >= power:
+            return float(size)
+    return None
+
+
+def _power_of_mcnemar(n: int, discordant: float, difference: float, alpha: float) -> float:
+    """Return how often McNemar's exact test finds a difference.
+
+    Args:
+        n: pairs.
+        discordant: the share of pairs that differ.
+        difference: the share that differ in one direction minus that in the other.
+        alpha: of the test, two-sided.
+    """
+    up = (1 + difference / discordant) / 2
+    total = 0.0
+    for count in range(1, n + 1):
+        ups = np.arange(count + 1)
+        fewer = np.minimum(ups, count - ups)
+        p = np.minimum(1.0, 2 * special.bdtr(fewer, count, 0.5))
+        chance = _binomial(ups, count, up)
+        total += float(_binomial(np.array([count]), n, discordant)[0] * chance[p <= alpha].sum())
+    return total
+
+
+def _binomial(successes: NDArray[np.intp], n: int, p: float) -> Numbers:
+    logs = (
+        special.gammaln(n + 1)
+        - special.gammaln(successes + 1)
+        - special.gammaln(n - successes + 1)
+        + special.xlogy(successes, p)
+        + special.xlog1py(n - successes, -p)
+    )
+    return np.asarray(np.exp(logs))

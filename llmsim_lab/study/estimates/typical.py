@@ -1,0 +1,132 @@
+"""Pairs of runs with the same seed: the typical difference, which few extreme runs do not move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmsim_lab.study.estimates.estimate import Interval
+from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, known
+from llmsim_lab.study.estimates.pairs import pairs_of
+from llmsim_lab.study.estimates.parts import Parts, Sample
+from llmsim_lab.study.estimates.student import ALL_EQUAL, ALL_ZERO, NO_VALUES
+
+
+def typical_difference(sample: Sample, level: float) -> Parts:
+    """Return the pseudo-median of the differences of runs with the same seed.
+
+    That is the median of the means of all two differences, and of each with itself (Hodges and
+    Lehmann 1963, "Estimates of location based on rank tests", Annals of Mathematical Statistics 34;
+    the means: Walsh 1949, the same journal, 20). It is no difference of medians. The interval ends
+    at the k-th smallest and k-th largest of these means and holds at least at its level, whatever
+    the distribution, if it is symmetric around the pseudo-median; p is that of all sign flips of
+    the differences' ranks (Wilcoxon 1945, Biometrics Bulletin 1).
+    """
+    pairs = pairs_of(sample)
+    differences = known(pairs.differences)
+    n = len(differences)
+    parts = Parts(kind="typical difference", n=n, notes=pairs.notes)
+    if not n:
+        return replace(parts, notes=(*pairs.notes, NO_VALUES))
+    means = walsh_averages(differences)
+    value = float(np.median(means))
+    ranks = signed_ranks(pairs.differences)
+    parts = replace(
+        parts, value=value, method="Hodges-Lehmann, Walsh averages, flips of ranks", pairs=ranks
+    )
+    spread = means[-1] - means[0]
+    if n < 2:
+        few = "one run: an interval takes several runs, not situations"
+        return replace(parts, method="Hodges-Lehmann", pairs=None, notes=(*pairs.notes, few))
+    if spread <= ROUNDING * np.abs(means).max():
+        equal = ALL_EQUAL if value else ALL_ZERO
+        return replace(parts, method="Hodges-Lehmann", pairs=None, notes=(*pairs.notes, equal))
+    parts = replace(
+        parts,
+        p=signed_rank_p(known(ranks)),
+        p_beyond=partial(typical_p_beyond, differences),
+    )
+    interval = walsh_interval(means, n, level)
+    if interval is None:
+        few = f"{n} runs: at a level of {level:g} this interval takes {fewest_runs(level)}"
+        return replace(parts, notes=(*pairs.notes, few))
+    return replace(parts, interval=interval)
+
+
+def walsh_averages(differences: Numbers) -> Numbers:
+    """Return the means of all two differences, and of each with itself, in order."""
+    first, second = np.triu_indices(len(differences))
+    return np.sort((differences[first] + differences[second]) / 2)
+
+
+def walsh_interval(means: Numbers, n: int, level: float) -> Interval | None:
+    """Return the interval of the pseudo-median; None where n is too small for the level."""
+    # Of n pairs, W is at most k - 1 with a probability of up to half of what is left to err.
+    below = np.cumsum(rank_sum_law(np.arange(1, n + 1)))
+    k = int(np.searchsorted(below, (1 - level) / 2, side="right"))
+    if k == 0:
+        return None
+    return Interval(float(means[k - 1]), float(means[-k]))
+
+
+def fewest_runs(level: float) -> int:
+    """Return with how many runs an interval of this level begins: 2 / 2^n may err."""
+    return int(np.ceil(1 - np.log2(1 - level)))
+
+
+def rank_sum_law(ranks: Numbers | NDArray[np.int64]) -> Numbers:
+    """Return how probable each sum of ranks is where each counts or not by a coin.
+
+    Args:
+        ranks: whole numbers.
+    """
+    law = np.zeros(int(ranks.sum()) + 1)
+    law[0] = 1.0
+    for rank in ranks.astype(int):
+        shifted = law.copy()
+        shifted[rank:] += law[: len(law) - rank]
+        law = shifted / 2
+    return law
+
+
+def signed_ranks(differences: Numbers) -> Numbers:
+    """Return the rank of each difference's size, with its sign; NaN stays.
+
+    Equal sizes share their mean rank, and zeros are 0 but have ranks (Pratt 1959, Journal of the
+    American Statistical Association 54).
+    """
+    sizes = np.abs(known(differences))
+    _, place, count = np.unique(sizes, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    mean_rank = last - (count - 1) / 2
+    ranks = np.full(len(differences), np.nan)
+    ranks[~np.isnan(differences)] = mean_rank[place]
+    return ranks * np.sign(differences)
+
+
+def signed_rank_p(ranks: Numbers) -> float:
+    """Return the two-sided p-value of all sign flips of signed ranks."""
+    # Twice, since mean ranks have halves.
+    doubled = np.rint(2 * np.abs(ranks))
+    law = rank_sum_law(doubled)
+    positive = int(np.rint(2 * ranks[ranks > 0].sum()))
+    smaller = min(positive, len(law) - 1 - positive)
+    return min(1.0, float(2 * law[: smaller + 1].sum()))
+
+
+def typical_p_beyond(differences: Numbers, margin: float) -> float:
+    """Return the larger p of two one-sided rank tests: the difference is ``margin`` or more."""
+    return max(
+        _p_below(signed_ranks(differences - margin)),
+        _p_below(-signed_ranks(differences + margin)),
+    )
+
+
+def _p_below(ranks: Numbers) -> float:
+    """Return the p-value of the middle not being below 0."""
+    law = rank_sum_law(np.rint(2 * np.abs(ranks)))
+    positive = int(np.rint(2 * ranks[ranks > 0].sum()))
+    return float(law[: positive + 1].sum())

@@ -1,0 +1,109 @@
+"""Several wordings of an idea: a random factor, nested in arms or crossed with them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from llmsim_lab.study.estimates.numeric import Numbers, by_run, is_share, known, mean_of_known
+from llmsim_lab.study.estimates.parts import Parts, Sample, left_out
+from llmsim_lab.study.estimates.student import (
+    ALL_EQUAL,
+    ALL_ZERO,
+    NO_VALUES,
+    Stratum,
+    has_no_spread,
+    spread_of,
+    student,
+    weighted_mean,
+)
+
+
+def wording_means_of_these(sample: Sample, level: float) -> Parts:
+    """Return Student's t over wordings, at these situations and no others."""
+    return _wording_means(sample, level, new_runs=False)
+
+
+def wording_means_of_new(sample: Sample, level: float) -> Parts:
+    """Return Student's t over wordings, with the variance of the runs' means added.
+
+    Cornfield and Tukey (1956), "Average values of mean squares in factorials", Annals of
+    Mathematical Statistics 27; nothing is subtracted, so that noise counts twice.
+    """
+    return _wording_means(sample, level, new_runs=True)
+
+
+def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
+    """Return Student's t over wordings.
+
+    Arms that ask the same wordings are crossed with them: each wording has one number there, the
+    weighted sum over these arms. Otherwise wordings are nested in their arm. An arm with one
+    wording stays as it is: only its answers are random.
+    """
+    of_units = mean_of_known(mean_of_known(sample.values, 3), 1)
+    complete = np.asarray(np.isfinite(of_units).all(axis=0))
+    notes = left_out(int((~complete).sum()), len(complete))
+    values = sample.values[:, :, complete]
+    blocks = []
+    counts = []
+    for number in np.unique(sample.wording_sets):
+        of_set = sample.wording_sets == number
+        # One number a wording and answer: the weighted sum over arms that ask the same wordings.
+        summed = np.tensordot(sample.weights[of_set], values[of_set], 1)
+        of_wordings = known(mean_of_known(mean_of_known(summed, 2), 1))
+        counts.append(len(of_wordings))
+        if len(of_wordings) > 1 or new_runs:
+            blocks.append([Stratum(1.0, of_wordings)])
+        else:
+            answers = [known(of_situation) for of_situation in mean_of_known(summed, 0)]
+            blocks.append([Stratum(1 / len(answers), group) for group in answers])
+    method = f"t over {' and '.join(str(count) for count in counts)} wordings"
+    strata = [stratum for block in blocks for stratum in block]
+    value = weighted_mean(strata)
+    parts = Parts(kind="mean difference", n=sum(counts), value=value, method=method, notes=notes)
+    if value is None:
+        return replace(parts, method="none", notes=(*notes, NO_VALUES))
+    # Of a single wording the spread of the runs' means has the answers' chance in it already.
+    random_blocks = [block for block in blocks if not new_runs or len(block[0].values) > 1]
+    wording_spread = spread_of(random_blocks)
+    least = _least_variance_of_shares(sample, values)
+    spreads = [wording_spread._replace(variance=max(wording_spread.variance, least))]
+    few = ""
+    if math.isnan(wording_spread.variance):
+        few = "an arm's only wording takes two answers a situation"
+    if new_runs:
+        summed = sample.weights @ of_units[:, complete]
+        of_runs = known(by_run(summed, sample.run_of[complete]))
+        parts = replace(parts, method=f"{method} and {len(of_runs)} runs")
+        spreads.append(spread_of([[Stratum(1.0, of_runs)]]))
+        if len(of_runs) < 2:
+            few = "one run: its situations say nothing of new ones"
+    if 2 in counts:
+        few = "two wordings of an arm: new ones take three"
+    if few:
+        return replace(parts, notes=(*notes, few))
+    if has_no_spread(spreads[0], strata):
+        equal = ALL_EQUAL if value else ALL_ZERO
+        return replace(parts, notes=(*notes, equal))
+    t = student(value, spreads)
+    return replace(
+        parts,
+        interval=t.interval(level),
+        p=t.p(),
+        df=t.known_df(),
+        spreads=tuple(spreads),
+        p_beyond=t.p_beyond,
+    )
+
+
+def _least_variance_of_shares(sample: Sample, values: Numbers) -> float:
+    """Return the variance of shares with a 0 and a 1 more: answers all alike have no spread."""
+    least = 0.0
+    for weight, of_arm in zip(sample.weights, values, strict=True):
+        if is_share(values):
+            count = int(np.isfinite(of_arm).sum()) + 2
+            share = (np.nansum(of_arm) + 1) / count
+            least += weight**2 * share * (1 - share) / count
+    return least

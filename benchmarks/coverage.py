@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 from scipy import special, stats
 
-from llmsim_lab.study.estimates import Contrast, effects, family, sup_t_band
+from llmsim_lab.study.estimates import Contrast, effects, family
+from llmsim_lab.study.estimates.bands import sup_t_band
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
 from llmsim_lab.study.estimates.estimate import Generality, Unit
 from llmsim_lab.study.estimates.family import adjusted

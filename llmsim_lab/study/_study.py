@@ -852,7 +852,7 @@ class Study:
             reference: what it is compared with; the study's if not given.
             level: of the band.
         """
-        from llmsim_lab.study.estimates import by_turn
+        from llmsim_lab.study.estimates.bands import by_turn
 
         level = real_number("level", level, least=0.5, most=0.9999)
         reference = reference or self.reference

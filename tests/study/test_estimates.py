@@ -15,7 +15,8 @@ from builders import benchmark
 from scipy import stats
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.study.estimates import Estimate, by_turn, effects, sup_t_band
+from llmsim_lab.study.estimates import Estimate, effects
+from llmsim_lab.study.estimates.bands import by_turn, sup_t_band
 from llmsim_lab.study.estimates.estimate import Generality
 from llmsim_lab.study.estimates.family import holm, romano_wolf
 from llmsim_lab.study.estimates.parts import Spread

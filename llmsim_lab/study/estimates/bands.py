@@ -16,7 +16,7 @@ from llmsim_lab.study.estimates.numeric import (
     mean_of_known,
     without_rounding,
 )
-from llmsim_lab.study.estimates.samples import Design, cube, place_of
+from llmsim_lab.study.estimates.samples import Layout, cube, place_of
 
 DRAWS = 10_000
 """Of sets of curves; with 500 a seed's luck moves the probability by .01."""
@@ -146,7 +146,7 @@ def _curves_of_wordings(
 ) -> Curves:
     """Return the mean of each wording, and of each run where new runs are spoken of."""
     values, (arms, _, _, turns) = cube(table, "arm", "wording", "run", "turn")
-    design = Design.of(table, generalises_to)
+    layout = Layout.of(table, generalises_to)
     signs = np.where(np.array(arms) == one, 1.0, -1.0)
     of_runs = np.tensordot(signs, mean_of_known(values, 1), 1)
     complete = np.isfinite(of_runs).all(axis=1)
@@ -156,8 +156,8 @@ def _curves_of_wordings(
     of_wordings = mean_of_known(values[:, :, complete], 2)
     groups = []
     n = 0
-    for number in np.unique(design.wording_sets):
-        of_set = design.wording_sets == number
+    for number in np.unique(layout.wording_sets):
+        of_set = layout.wording_sets == number
         summed = np.tensordot(signs[of_set], of_wordings[of_set], 1)
         curves = summed[np.isfinite(summed).all(axis=1)]
         n += len(curves)
@@ -165,10 +165,10 @@ def _curves_of_wordings(
             groups.append(Group(1.0, curves))
     if generalises_to == "new wordings and situations":
         groups.append(Group(1.0, of_runs))
-    elif len(groups) < len(np.unique(design.wording_sets)):
+    elif len(groups) < len(np.unique(layout.wording_sets)):
         # An arm has one wording, and nothing shows how its answers vary in these runs.
         groups = []
-    if 2 in design.wording_counts:
+    if 2 in layout.wording_counts:
         # Two wordings are no sample of wordings.
         groups = []
     return Curves(turns=turns, mean=of_runs.mean(axis=0), groups=groups, n=n, unit="wording")

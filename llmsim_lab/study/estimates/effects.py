@@ -21,7 +21,7 @@ from llmsim_lab.study.estimates.estimate import MINUS, Contrast, Effects, Estima
 from llmsim_lab.study.estimates.family import adjusted, holm
 from llmsim_lab.study.estimates.numeric import Numbers
 from llmsim_lab.study.estimates.parts import Parts
-from llmsim_lab.study.estimates.samples import Design, Outcome, outcomes_of, place_of
+from llmsim_lab.study.estimates.samples import Layout, OutcomeValues, outcomes_of, place_of
 
 _FIXED = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _TIMES = " \N{MULTIPLICATION SIGN} "
@@ -106,33 +106,33 @@ def compared(
     if left:
         place_of("outcome", left, table["outcome"])
         table = table[table["outcome"] == left].reset_index(drop=True)
-    design = Design.of(table, generalises_to)
-    weights = _weights(table, design.arms, formula, contrasts, reference)
+    layout = Layout.of(table, generalises_to)
+    weights = _weights(table, layout.arms, formula, contrasts, reference)
     comparisons = []
     noises = []
     outcomes = outcomes_of(table)
     for name, of_arms in weights.items():
         for outcome in outcomes:
-            comparisons += _compared(design, name, of_arms, outcome, wanted)
+            comparisons += _compared(layout, name, of_arms, outcome, wanted)
             if noise and outcome.kinds is None and not outcome.mixed:
-                noises.append(_noise(design, design.contrast(name, of_arms), outcome, wanted))
+                noises.append(_noise(layout, layout.contrast(name, of_arms), outcome, wanted))
     return [*comparisons, *noises]
 
 
 def _compared(
-    design: Design, name: str, weights: Numbers, outcome: Outcome, wanted: Wanted
+    layout: Layout, name: str, weights: Numbers, outcome: OutcomeValues, wanted: Wanted
 ) -> list[Comparison]:
     """Return a contrast in an outcome; of texts their lengths too."""
     if outcome.mixed:
-        contrast = design.contrast(name, weights)
+        contrast = layout.contrast(name, weights)
         parts = Parts(kind="mean difference", notes=(outcome.mixed,))
         return [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
     if outcome.kinds is None:
-        contrast = design.contrast(name, weights)
-        parts = estimate_numbers(contrast, design.sample(contrast, outcome), wanted)
+        contrast = layout.contrast(name, weights)
+        parts = estimate_numbers(contrast, layout.sample(contrast, outcome), wanted)
         return [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
-    contrast = design.contrast_of_texts(name, weights)
-    sample = design.text_sample(contrast, outcome)
+    contrast = layout.contrast_of_texts(name, weights)
+    sample = layout.text_sample(contrast, outcome)
     parts = estimate_texts(contrast, sample, wanted)
     found = [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
     if outcome.are_words and parts.value is not None:
@@ -144,8 +144,10 @@ def _compared(
     return found
 
 
-def _noise(design: Design, contrast: Contrast, outcome: Outcome, wanted: Wanted) -> Comparison:
-    sample = design.sample(contrast, outcome).halves()
+def _noise(
+    layout: Layout, contrast: Contrast, outcome: OutcomeValues, wanted: Wanted
+) -> Comparison:
+    sample = layout.sample(contrast, outcome).halves()
     parts = estimate_numbers(contrast, sample, wanted)
     return Comparison(contrast=contrast, outcome=outcome.name, parts=parts, is_noise=True)
 

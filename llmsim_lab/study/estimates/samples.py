@@ -71,7 +71,7 @@ def place_of(kind: str, name: object, names: Iterable[object]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class OutcomeValues:
     """All values of an outcome, by arm.
 
     Attributes:
@@ -90,7 +90,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class Layout:
     """What a table says of how it came about.
 
     Attributes:
@@ -108,7 +108,7 @@ class Design:
     generalises_to: Generality
 
     @classmethod
-    def of(cls, table: pd.DataFrame, generalises_to: Generality) -> Design:
+    def of(cls, table: pd.DataFrame, generalises_to: Generality) -> Layout:
         """Return the design of a table."""
         sets: dict[object, int] = {}
         counts = []
@@ -149,7 +149,7 @@ class Design:
         }
         return Contrast(name=name, weights=by_arm, unit=unit, generalises_to=generalises_to)
 
-    def sample(self, contrast: Contrast, outcome: Outcome) -> Sample:
+    def sample(self, contrast: Contrast, outcome: OutcomeValues) -> Sample:
         """Return the numbers of a contrast's arms."""
         used = np.array([arm in contrast.weights for arm in self.arms])
         return Sample(
@@ -160,7 +160,7 @@ class Design:
             wording_sets=self.wording_sets[used],
         )
 
-    def text_sample(self, contrast: Contrast, outcome: Outcome) -> TextSample:
+    def text_sample(self, contrast: Contrast, outcome: OutcomeValues) -> TextSample:
         """Return the texts of a contrast's arms."""
         assert outcome.kinds is not None
         used = np.array([arm in contrast.weights for arm in self.arms])
@@ -171,7 +171,7 @@ class Design:
         )
 
 
-def outcomes_of(table: pd.DataFrame) -> list[Outcome]:
+def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     """Return a table's outcomes, numbers and texts."""
     cells = ("arm", "wording", "unit", "replicate")
     is_text = table["value"].map(lambda value: isinstance(value, str))
@@ -181,7 +181,7 @@ def outcomes_of(table: pd.DataFrame) -> list[Outcome]:
     for place, name in enumerate(whole.levels[-1]):
         numbers = whole.values[..., place]
         if name not in names_of_texts:
-            outcomes.append(Outcome(name=str(name), numbers=numbers))
+            outcomes.append(OutcomeValues(name=str(name), numbers=numbers))
             continue
         rows = table["outcome"] == name
         number_count = int(table.loc[rows & ~is_text, "value"].notna().sum())
@@ -191,7 +191,7 @@ def outcomes_of(table: pd.DataFrame) -> list[Outcome]:
                 f"{number_count} numbers and {len(texts)} texts, such as {texts.iloc[0]!r:.40}, "
                 "cannot be compared; return None where a run has no number"
             )
-            outcomes.append(Outcome(name=str(name), numbers=numbers, mixed=mixed))
+            outcomes.append(OutcomeValues(name=str(name), numbers=numbers, mixed=mixed))
             continue
         texts = table.loc[rows & is_text, "value"]
         kinds = text_kinds(texts)
@@ -200,7 +200,7 @@ def outcomes_of(table: pd.DataFrame) -> list[Outcome]:
         shape = (*[len(names) for names in of_kinds.levels], -1)
         lengths = cube_of(table, text_lengths(texts).reindex(table.index).to_frame(), *cells)
         outcomes.append(
-            Outcome(
+            OutcomeValues(
                 name=str(name),
                 numbers=lengths.values,
                 kinds=of_kinds.values.reshape(shape),

@@ -24,7 +24,7 @@ from llmsim_lab.assistant._schemas import SchemaCheck
 from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolExecutor, ToolResult
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._scope import scope
-from llmsim_lab.run._ask import from_outside
+from llmsim_lab.run._outside import from_outside
 
 logger = logging.getLogger(__name__)
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange
+from llmsim_lab.run._run_prompts import PromptsInUse
 from llmsim_lab.run._turn import Turn
+
+
+@dataclass(slots=True)
+class Warnings:
+    """What a run has warned of already, or will warn of at its end."""
+
+    has_order: bool = False
+    """Whether it has warned of the order of its prompts."""
+    compared: set[tuple[object, ...]] = field(default_factory=set)
+    """The questions whose prompts were compared."""
+    stand_ins: Counter[str] = field(default_factory=Counter)
+    """How often a stand-in answered, by who did not."""
 
 
 class _Session(Protocol):
@@ -28,19 +42,18 @@ class AnyRun(Protocol):
     players: Mapping[str, Any]
     planned: Sequence[StateChange]
     turns: list[Turn]
-    _prompts: dict[str, Prompt]
-    _sources: dict[Any, tuple[Prompt | str, bool]]
-    _edit: Any
-    _text_edits: bool
-    _varied: set[str]
+    _prompts: PromptsInUse
+    _warnings: Warnings
     _quiet: bool
-    _order_told: bool
-    _compared: set[tuple[object, ...]]
-    _stood_in: Counter[str]
 
     @property
     def name(self) -> str:
         """Its name, for charts and messages."""
+        ...
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        """The prompts in use, by their places."""
         ...
 
     @property

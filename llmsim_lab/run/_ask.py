@@ -9,99 +9,131 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from inspect import CORO_CLOSED, CORO_CREATED, getcoroutinestate, isawaitable, signature
+from inspect import CORO_CLOSED, CORO_CREATED, getcoroutinestate, isawaitable
 from random import Random
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from llmsim_lab._util.jsontext import (
-    MOST_LEVELS,
-    SCALARS,
-    encode,
-    is_too_deep,
-    loads_strictly,
-    plain,
-)
-from llmsim_lab._util.text import (
-    brief,
-    clip,
-    closest,
-    error_text,
-    log_event,
-    whole_text,
-)
+from llmsim_lab._util.jsontext import SCALARS
+from llmsim_lab._util.text import brief, error_text, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import (
     BudgetReached,
     ConfigError,
     LabError,
     LLMFailureException,
-    PromptError,
     TapeError,
 )
 from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.llm._choose import Decide
-from llmsim_lab.llm._scope import caller, scope
-from llmsim_lab.llm.bounds import (
-    Limits,
-)
-from llmsim_lab.llm.calls.recorded import until_cancelled
-from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._chance import random_reply
-from llmsim_lab.run._config import OnError
-from llmsim_lab.run._plain_prompts import has_slots, kind_of, plain_prompt
-from llmsim_lab.run._prompt_order import prompt_order
-from llmsim_lab.run._question import (
-    Batch,
-    ByModel,
-    Question,
-    Source,
+from llmsim_lab.llm._choose import Choice, Decide
+from llmsim_lab.llm._scope import caller
+from llmsim_lab.llm.bounds import Limits
+from llmsim_lab.run._answers import (
+    Options,
     answer_by_code,
     as_reply,
-    close_unawaited,
     fallback_of,
     options_of,
     rule_of,
 )
-from llmsim_lab.run._run_prompts import dedented, is_file_name, prompt_for
+from llmsim_lab.run._any_run import AnyRun
+from llmsim_lab.run._chance import random_reply
+from llmsim_lab.run._config import OnError
+from llmsim_lab.run._outside import from_outside, json_ready
+from llmsim_lab.run._plain_prompts import dedented, has_slots, is_file_name, kind_of
+from llmsim_lab.run._prompt_order import prompt_order
+from llmsim_lab.run._question import (
+    GIVEN,
+    Asked,
+    AskedTurn,
+    Batch,
+    ByModel,
+    Question,
+    Source,
+    close_unawaited,
+)
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer, Columns
-from llmsim_lab.tape.recorder import Outside
 from llmsim_lab.types import CallRecord, Decision, Rationale, Reply
 
+T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Decision)
+Pending = Coroutine[Any, Any, T]
+"""What a turn awaits."""
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
-
-GIVEN = ("name", "state", "run", "turn", "turns")
-"""What every prompt may use without being given it."""
 
 
 class _ToModel(NamedTuple):
     """A question that a model or a person is to answer."""
 
     client: LLMClient
-    question: Question
+    asked: Asked
     text: str
 
 
-_Work = _ToModel | Callable[[], Coroutine[Any, Any, None]]
-"""What a turn waits for: a model's answer, or whatever else a coroutine does."""
+class _ToMeasure(NamedTuple):
+    """Questions whose answers are drawn from the probabilities that one model gives."""
+
+    client: LLMClient
+    text: str
+    options: Options
+    questions: list[Asked]
+
+
+class _Returned(NamedTuple):
+    """What a function returned to be awaited, and what it was asked."""
+
+    answer: Awaitable[object]
+    asked: Asked
+
+
+class _ToConverse(NamedTuple):
+    """A question that a model answers by a conversation."""
+
+    client: LLMClient
+    asked: Asked
+    by_model: ByModel[Decision]
+
+
+_Work = _ToModel | _ToMeasure | _ToConverse | _Returned
+"""What a turn waits for."""
+
+
+class _Open(NamedTuple):
+    """What a turn was given to await, and whom or what it asked with it."""
+
+    names: Sequence[str]
+    coroutine: Coroutine[Any, Any, object]
+
+
+class _Numbering(NamedTuple):
+    """The task that first asked a player this kind of question, and how often it did so far."""
+
+    task: asyncio.Task[Any] | None
+    times: int
+
+
+class _LostOutside(NamedTuple):
+    """What from outside failed, and its error."""
+
+    thing: str
+    error: Exception
+
+
+class TurnNotes(NamedTuple):
+    """What a turn's record has of its ``Ask``."""
+
+    by_code: tuple[Answer, ...]
+    noted: Columns
+    became: dict[tuple[str, str], Columns]
+    story: tuple[str, ...]
+    led_to: str
 
 
 class _GuardedRandom(Random):
@@ -120,9 +152,10 @@ class _GuardedRandom(Random):
         task = _current_task()
         self._owner = self._owner or task
         if task is None or self._owner is not task:
-            what = f"{self._name} is used by two tasks or threads, whose order may change"
-            way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
-            raise ConfigError(f"{what}; {way_out}")
+            raise ConfigError(
+                f"{self._name} is used by two tasks or threads, whose order may change; draw "
+                "before the await, or give each player its own: ask.rng_for(name)"
+            )
 
     def random(self) -> float:
         self._check()
@@ -151,23 +184,34 @@ class Ask:
     configuration names; other values are given by keyword.
     """
 
-    def __init__(self, run: AnyRun, state: Any, turn: int) -> None:
-        self._run, self._state = run, state
+    def __init__(self, run: AnyRun, state: object, turn: int) -> None:
         self.turn = turn
         """The number of the turn being played."""
+        self._run = run
+        self._warnings = run._warnings
+        self._around = AskedTurn(
+            number=turn,
+            state=state,
+            config=run.config,
+            prompts=run._prompts,
+            is_replay=run._session.is_replay,
+        )
         self._asked: set[tuple[object, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
-        self._places: dict[tuple[str, tuple[str, str]], tuple[object, int]] = {}
+        self._numbering: dict[tuple[str, str, str], _Numbering] = {}
+        """By player, tag and ``by``."""
         self._positions: dict[tuple[str, str], int] = {}
+        """How often each player was asked each kind of question without slots."""
         self._answers: list[Answer] = []
-        self._stood_in = Counter[str]()
-        self._noted: dict[str, Any] = {}
+        self.stand_ins = Counter[str]()
+        """How often a stand-in answered in the turn, by who did not."""
+        self._noted: Columns = {}
         self._became: dict[tuple[str, str], Columns] = {}
         self._story: list[str] = []
         self._led_to = ""
-        self._open: list[tuple[Sequence[str], Coroutine[Any, Any, Any]]] = []
-        self._lost: tuple[str, Exception] | None = None
-        """What from outside failed first, and its error."""
+        self._open: list[_Open] = []
+        self._lost: _LostOutside | None = None
+        """What from outside failed first."""
         self._over = False
 
     def __call__(
@@ -185,7 +229,7 @@ class Ask:
         fallback: Any = None,
         on_error: OnError | None = None,
         **values: Any,
-    ) -> Coroutine[Any, Any, ReplyT]:
+    ) -> Pending[ReplyT]:
         """Ask one player; await it.
 
         Args:
@@ -224,9 +268,19 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         batch = Batch(
-            reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
+            turn=self._around,
+            reply=reply,
+            prompt=prompt,
+            system=system,
+            by=by,
+            tag=tag,
+            limits=limits,
+            decide=decide,
+            fallback=fallback,
+            on_error=on_error,
+            values=values,
         )
-        return self._asked_of(batch, [player], alone=True)
+        return self._opened(batch, [player], is_alone=True)
 
     def each(
         self,
@@ -243,7 +297,7 @@ class Ask:
         fallback: Any = None,
         on_error: OnError | None = None,
         **values: Any,
-    ) -> Coroutine[Any, Any, dict[str, ReplyT]]:
+    ) -> Pending[dict[str, ReplyT]]:
         """Ask several players at once; await their replies by name, in the order given.
 
         Args:
@@ -264,9 +318,19 @@ class Ask:
         """
         names = [players] if isinstance(players, str) else list(players)
         batch = Batch(
-            reply, prompt, by, tag, limits, decide, fallback, on_error, values, self.turn, system
+            turn=self._around,
+            reply=reply,
+            prompt=prompt,
+            system=system,
+            by=by,
+            tag=tag,
+            limits=limits,
+            decide=decide,
+            fallback=fallback,
+            on_error=on_error,
+            values=values,
         )
-        return self._asked_of(batch, names)
+        return self._opened(batch, names)
 
     def converse(
         self,
@@ -276,7 +340,7 @@ class Ask:
         /,
         *,
         by_model: ByModel[ReplyT],
-    ) -> Coroutine[Any, Any, ReplyT]:
+    ) -> Pending[ReplyT]:
         """Ask a player who may take several calls to answer, as with tools; await it.
 
         For worlds of this package: people, rules and functions are asked as by ``ask(...)``. Who
@@ -292,9 +356,21 @@ class Ask:
             ConfigError: see ``__call__``.
             LLMFailureException: ``by_model`` raised it.
         """
-        batch = Batch(reply, prompt, "", "", None, None, None, None, {}, self.turn)
-        batch.by_model = by_model
-        return self._asked_of(batch, [player], alone=True)
+        batch = Batch(
+            turn=self._around,
+            reply=reply,
+            prompt=prompt,
+            system="",
+            by="",
+            tag="",
+            limits=None,
+            decide=None,
+            fallback=None,
+            on_error=None,
+            values={},
+            by_model=by_model,
+        )
+        return self._opened(batch, [player], is_alone=True)
 
     def outside(
         self,
@@ -305,7 +381,7 @@ class Ask:
         *,
         once: bool = False,
         fallback: Any = None,
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Pending[Any]:
         """Return what came from outside: a tool's answer, a file, a clock; await it.
 
         It is recorded like a reply. A replay takes it from the tape and does nothing outside; so
@@ -327,17 +403,17 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-        asking = self._outside(
-            what, partial(from_outside, what, key, work, once=once, fallback=fallback)
-        )
-        self._open.append(([what], asking))
-        return asking
+        bring = partial(from_outside, what, key, work, once=once, fallback=fallback)
+        pending = self._outside(what, bring)
+        self._open.append(_Open([what], pending))
+        return pending
 
-    async def _outside(self, what: str, bring: Callable[[], Awaitable[Any]]) -> Any:
+    async def _outside(self, what: str, bring: Callable[[], Awaitable[T]]) -> T:
         try:
             return await bring()
         except Exception as error:
-            self._lost = self._lost or (what, error)
+            if self._lost is None:
+                self._lost = _LostOutside(what, error)
             raise
 
     def note(
@@ -383,7 +459,7 @@ class Ask:
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
         if not all(map(_stays, (*columns, *columns.values()))):
-            columns = _json_ready(_noting(player, columns), columns)
+            columns = json_ready(_noting(player, columns), columns)
         if text:
             self._story.append(whole_text(text))
         if led_to:
@@ -419,387 +495,353 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        left = [it for it in self._open if getcoroutinestate(it[1]) == CORO_CREATED]
-        for _, asking in left:
-            asking.close()  # else Python warns of it as well
-        if left:
-            what = f"{type(self._run).__name__}.turn asked {_first(left[0][0])}"
-            way_out = "write await before it: gift = await ask(...), gifts = await ask.each(...)"
-            raise ConfigError(f"{what} and did not wait for the answer; {way_out}")
+        unawaited = [one for one in self._open if getcoroutinestate(one.coroutine) == CORO_CREATED]
+        for one in unawaited:
+            one.coroutine.close()  # else Python warns of it as well
+        if unawaited:
+            raise ConfigError(
+                f"{type(self._run).__name__}.turn asked {_first(unawaited[0].names)} and did not "
+                "wait for the answer; write await before it: gift = await ask(...), gifts = await "
+                "ask.each(...)"
+            )
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> TurnNotes:
         """End the turn; return what its record has of it, in an order that any replay has too.
 
         Raises:
             ConfigError: a question was not awaited, or its answer is still to come.
         """
-        if left := [
-            names for names, asking in self._open if getcoroutinestate(asking) != CORO_CLOSED
-        ]:
+        unfinished = [one for one in self._open if getcoroutinestate(one.coroutine) != CORO_CLOSED]
+        if unfinished:
             self.check_awaited()
-            self._over, whom = True, _first(left[0])
-            what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
-            raise ConfigError(f"{what}: await every question in the turn that asks it")
+            self._over = True
+            raise ConfigError(
+                f"turn {self.turn} is over, and what it asked {_first(unfinished[0].names)} is "
+                "still under way: await every question in the turn that asks it"
+            )
         self._over = True
         if self._lost is not None:
-            what, error = self._lost
+            thing, error = self._lost
             raise ConfigError(
-                f"ask.outside({what!r}, ...) failed with {type(error).__name__}: {error}, and turn "
-                f"{self.turn} went on; a replay could not. Catch it in the work itself, and return "
-                "something in its place"
+                f"ask.outside({thing!r}, ...) failed with {type(error).__name__}: {error}, and "
+                f"turn {self.turn} went on; a replay could not. Catch it in the work itself, and "
+                "return something in its place"
             ) from error
         # Rules that await something finish in any order.
         try:
-            self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
+            self._answers.sort(
+                key=lambda answer: (answer.component, answer.player, repr(answer.given))
+            )
         except ValueError as error:  # of a number of more digits than Python writes
             raise ConfigError(f"turn {self.turn}: an answer cannot be kept: {error}") from error
-        return {
-            "by_code": tuple(self._answers),
-            "noted": self._noted,
-            "became": self._became,
-            "story": tuple(self._story),
-            "led_to": self._led_to,
-        }
+        return TurnNotes(
+            by_code=tuple(self._answers),
+            noted=self._noted,
+            became=self._became,
+            story=tuple(self._story),
+            led_to=self._led_to,
+        )
 
     # --- how it is done ----------------------------------------------------------------------
 
-    def _asked_of(
-        self, batch: Batch, names: Sequence[str], *, alone: bool = False
-    ) -> Coroutine[Any, Any, Any]:
-        """Return what asks all, and gives their decisions by name, or that of one alone."""
-        # Numbered at once, while the task that asks is the current one. Those that one task asks
-        # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers, kind = _current_task(), [], (str(batch.tag), str(batch.by))
+    def _opened(
+        self, batch: Batch, names: Sequence[str], *, is_alone: bool = False
+    ) -> Pending[Any]:
+        """Return what asks all; that it has ended is checked when the turn is over."""
+        pending = self._all(batch, names, self._numbers(batch, names), is_alone=is_alone)
+        self._open.append(_Open(names, pending))
+        return pending
+
+    def _numbers(self, batch: Batch, names: Sequence[str]) -> list[int]:
+        """Return how often each player was asked such a question, and name the prompt after it.
+
+        At once, while the task that asks is the current one. Those that one task asks come in the
+        order of its code, also in a replay; 0 stands for one of another task.
+        """
+        task = _current_task()
+        numbers = []
         for name in names:
-            key = str(name), kind
-            first, asked = self._places.get(key, (task, 0))
-            if first is task:
-                self._places[key] = (task, asked + 1)
-            numbers.append(asked + 1 if first is task else 0)
+            key = (str(name), str(batch.tag), str(batch.by))
+            first = self._numbering.get(key, _Numbering(task, 0))
+            if first.task is task:
+                self._numbering[key] = _Numbering(task, first.times + 1)
+                numbers.append(first.times + 1)
+            else:
+                numbers.append(0)
         source = batch.prompt
         if callable(source) or (isinstance(source, str) and not has_slots(source)):
             batch.name = self._name_of(batch, names)
-        asking = self._all(batch, names, numbers, alone)
-        self._open.append((names, asking))
-        return asking
+        return numbers
 
     def _name_of(self, batch: Batch, names: Sequence[str]) -> str:
         """Return the name of a prompt without slots: of the second such question, ``gift@2``."""
         kind = kind_of(batch.reply, batch.tag)
         position = 1
         for name in names:
-            asked = self._positions.get((str(name), kind), 0) + 1
-            self._positions[str(name), kind] = asked
-            position = max(position, asked)
+            key = (str(name), kind)
+            self._positions[key] = self._positions.get(key, 0) + 1
+            position = max(position, self._positions[key])
         return kind if position == 1 else f"{kind}@{position}"
 
     async def _all(
-        self, batch: Batch, names: Sequence[str], numbers: Sequence[int], alone: bool
+        self, batch: Batch, names: Sequence[str], numbers: Sequence[int], *, is_alone: bool
     ) -> Any:
+        """Return the decisions of all who are asked, by name; of one alone, its decision."""
         self._begin(batch, names)
-        questions = list(map(partial(Question, self, batch), names, numbers))
-        awaited: list[Awaitable[object]] = []
+        questions = [
+            Asked(batch, name, number) for name, number in zip(names, numbers, strict=True)
+        ]
+        returned: list[_Returned] = []
         try:
-            work = self._work_for(batch, questions, awaited)
+            work = self._work_for(batch, questions, returned)
             only = work[0] if len(work) == 1 else None
             if isinstance(only, _ToModel):
                 # Here, since all that comes from a server passes each coroutine that waits for it.
-                with self._answering(only.question):
-                    only.question._decision = await only.question._sent(only.client, only.text)
+                with self._answering(only.asked):
+                    only.asked.decision = await only.asked.send(only.client, only.text)
             elif only is not None:
-                await only()
+                await self._done(only)
             elif work:
                 await gather_all([self._done(one) for one in work])
         finally:
-            for answer in awaited:
-                close_unawaited(answer)
+            for one in returned:
+                close_unawaited(one.answer)
         self._answers += batch.answers
-        return questions[0]._decision if alone else {it.player: it._decision for it in questions}
+        if is_alone:
+            return questions[0].decision
+        return {asked.player: asked.decision for asked in questions}
 
     def _work_for(
-        self, batch: Batch, questions: Sequence[Question], awaited: list[Awaitable[object]]
+        self, batch: Batch, questions: Sequence[Asked], returned: list[_Returned]
     ) -> list[_Work]:
         """Return what has to be waited for; what functions answer at once is taken.
 
         Args:
             batch: what the questions have in common.
             questions: the questions.
-            awaited: takes what functions returned to be awaited.
+            returned: takes what functions returned to be awaited.
         """
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
         work: list[_Work] = []
-        measured: dict[tuple[object, ...], list[Question]] = {}
+        measured: dict[tuple[object, ...], _ToMeasure] = {}
         sent: list[str] = []
-        for question in questions:
-            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
+        for asked in questions:
+            seated = self._run.seat(asked.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
-            if not hasattr(who, "call_with_retry"):
-                if not callable(who):
-                    self._take_answer(random_reply(question, question.rng), question)
-                    continue
-                try:
-                    answer = who(question)
-                except Exception as error:  # noqa: BLE001 - a player's own code raises anything
-                    self._raised(error, question)
-                    continue
-                if isawaitable(answer):
-                    awaited.append(answer)
-                    work.append(partial(self._waited, answer, question))
-                else:
-                    self._take_answer(answer, question)
+            if not hasattr(seated, "call_with_retry"):
+                waits_for = self._answer_of_code(seated, asked)
+                if waits_for is not None:
+                    returned.append(waits_for)
+                    work.append(waits_for)
                 continue
-            is_person = isinstance(getattr(who, "backend", None), Person)
+            client: LLMClient = seated
+            backend = getattr(client, "backend", None)
+            is_person = isinstance(backend, Person)
             if batch.by_model is not None and not is_person:
-                work.append(partial(self._conversed, batch.by_model, who, question))
+                work.append(_ToConverse(client, asked, batch.by_model))
                 continue
-            text = question.prompt
-            same = (question.player, batch.tag, batch.by, batch.reply, text)
-            if same in self._asked:
-                what = f"{question.player} is asked the same {batch.reply.__name__} twice"
-                why = f"in turn {self.turn}, so that a replay could not tell the answers apart"
-                raise ConfigError(f"{what} {why}; number them: ask(..., tag='second')")
-            self._asked.add(same)  # before the first await, so that equal questions at once meet it
-            if not isinstance(getattr(who, "backend", None), Person | ScriptedBackend):
+            text = asked.text()
+            self._check_new(asked, text)
+            if not isinstance(backend, Person | ScriptedBackend):
                 sent.append(text)
             if batch.decide is None or is_person:  # who gives one answer
-                work.append(_ToModel(who, question, text))
-            else:
-                name, texts = options_of(question)
-                key = (id(who), text, name, *texts.items())
-                if key not in measured:
-                    those = measured[key] = []
-                    work.append(partial(self._choose, who, text, name, texts, those))
-                measured[key].append(question)
-        self._tell_of_order(batch, sent)
+                work.append(_ToModel(client, asked, text))
+                continue
+            options = options_of(asked)
+            key = (id(client), text, options.name, *options.texts.items())
+            if key not in measured:
+                measured[key] = _ToMeasure(client, text, options, [])
+                work.append(measured[key])
+            measured[key].questions.append(asked)
+        self._warn_of_order(batch, sent)
         return work
 
-    def _tell_of_order(self, batch: Batch, sent: Sequence[str]) -> None:
+    def _answer_of_code(self, seated: object, asked: Asked) -> _Returned | None:
+        """Take what chance or a function answers; returns what has to be awaited for it."""
+        if not callable(seated):
+            self._take_answer(random_reply(asked, asked.rng), asked)
+            return None
+        try:
+            answer = seated(Question(asked))
+        except Exception as error:  # noqa: BLE001 - a player's own code raises anything
+            self._raised(error, asked)
+            return None
+        if isawaitable(answer):
+            return _Returned(answer, asked)
+        self._take_answer(answer, asked)
+        return None
+
+    def _check_new(self, asked: Asked, text: str) -> None:
+        """Raise ConfigError for a question that a replay could not tell from another one."""
+        batch = asked.batch
+        key = (asked.player, batch.tag, batch.by, batch.reply, text)
+        if key in self._asked:
+            raise ConfigError(
+                f"{asked.player} is asked the same {batch.reply.__name__} twice in turn "
+                f"{self.turn}, so that a replay could not tell the answers apart; number them: "
+                "ask(..., tag='second')"
+            )
+        self._asked.add(key)  # before the first await, so that equal questions at once meet it
+
+    def _warn_of_order(self, batch: Batch, sent: Sequence[str]) -> None:
         """Warn once a run of prompts that say too late what is the same for all.
 
         Args:
             batch: what the questions have in common.
             sent: their prompts, as models are sent them.
         """
-        run = self._run
+        warnings = self._warnings
         question = (batch.reply, batch.tag, batch.by, batch.name or batch.prompt)
-        if len(sent) < 2 or run._order_told or question in run._compared:
+        if len(sent) < 2 or warnings.has_order or question in warnings.compared:
             return
-        run._compared.add(question)  # what it is asked in later turns is put in the same order
-        if run._quiet or run._session.is_replay:
+        warnings.compared.add(question)  # what it is asked in later turns is put in the same order
+        if self._run._quiet or self._around.is_replay:
             return
         order = prompt_order(batch.place, sent)
         if order.is_late:
-            run._order_told = True
-            _warn("PROMPT_ORDER", words=order.advice, run=run.name, reason=order.advice)
+            warnings.has_order = True
+            _warn("PROMPT_ORDER", words=order.advice, run=self._run.name, reason=order.advice)
 
     def _begin(self, batch: Batch, names: Sequence[str]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""
-        reply, whom = batch.reply, names[0] if names else "no player"
+        whom = names[0] if names else "no player"
         if self._over:
-            what = f"turn {self.turn} is over, and {whom} is asked in it"
-            raise ConfigError(f"{what}: await every question in the turn that asks it")
-        if not (isinstance(reply, type) and issubclass(reply, Decision)):
-            way = "ask for a class derived from Reply: class Gift(Reply): amount: int"
-            raise ConfigError(f"{whom} is asked for {reply!r:.60}; {way}")
-        _check_form(reply, whom, self._run.config.rationale)
-        for name in names:
-            if not isinstance(name, str) or not name.strip():
-                raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
+            raise ConfigError(
+                f"turn {self.turn} is over, and {whom} is asked in it: await every question in "
+                "the turn that asks it"
+            )
+        _check_reply(batch.reply, whom, self._around.config.rationale)
+        _check_names(names)
         for name in batch.values:
             if name in GIVEN:
-                taken = f"{name!r} has a value in every prompt already ({', '.join(GIVEN)})"
-                raise ConfigError(f"{taken}; call yours something else")
-        known = get_args(OnError)
-        if batch.on_error not in (None, *known):
-            raise ConfigError(f"on_error={batch.on_error!r:.40} must be one of {', '.join(known)}")
-        batch.component = batch.by or batch.tag or "player"
+                raise ConfigError(
+                    f"{name!r} has a value in every prompt already ({', '.join(GIVEN)}); call "
+                    "yours something else"
+                )
+        if batch.on_error not in (None, *get_args(OnError)):
+            raise ConfigError(
+                f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
+            )
         if not isinstance(batch.system, str) or is_file_name(batch.system):
             raise ConfigError(
                 f"system={batch.system!r:.60} of the question to {whom} must be the text of the "
                 "system message itself; a prompt's file has it below '## System', without system="
             )
         batch.system = dedented(batch.system)
-        edits = self._run._edit
-        if not callable(batch.prompt):
-            self._prepare(batch, whom)
-        elif edits is not None and edits.missing and names:
-            self._text(batch, whom)  # a study has yet to see the prompt that it edits
-
-    def _prepare(self, batch: Batch, whom: str) -> None:
-        """Have the prompt ready to be filled; what all share is filled in once.
-
-        A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
-        prompts of a world by a turn of chance.
-        """
-        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply, batch.name, batch.system)
-        own, shared = self._values_of(batch, whom, prompt, edited)
-        if isinstance(prompt, str):
-            batch.rest = lambda _: prompt
-            return
-        batch.own = own
-        batch.shared = partial(prompt.sharing, shared)
-
-    def _text(self, batch: Batch, player: str) -> Any:
-        """Return what a question says to a player; of a function's text, a fork's edit of it."""
-        if not callable(batch.prompt):
-            return batch.text(player)
-        text = batch.of_world("prompt", batch.prompt, player)
-        if type(text) is not str:  # such as a filled prompt, which the run knows by itself
-            if isinstance(text, RenderedPrompt) and batch.system:
-                raise PromptError(
-                    f"system={clip(batch.system, 40)!r} goes with a function that returns a plain "
-                    f"text, and this one returns the filled prompt {text.template.name!r}; give "
-                    "that the system message: Prompt(..., system=...)"
-                )
-            return text
-        prompt, _ = plain_prompt(self._run, text, batch.name, batch.system)
-        if isinstance(prompt, str):
-            return prompt
-        # Values that no slot takes are for rules.
-        own, shared = self._values_of(batch, player, prompt, edited=True)
-        values = {slot: batch.of_world(slot, it, player) for slot, it in own.items()}
-        return prompt.sharing(shared)(values)
-
-    def _values_of(
-        self, batch: Batch, whom: str, prompt: Prompt | str, edited: bool
-    ) -> tuple[dict[str, Callable[[str], Any]], dict[str, Any]]:
-        """Return what fills a prompt's slots: functions of the name, and what all share.
-
-        Raises:
-            PromptError: a slot has no value, or the other way round.
-        """
-        config = self._run.config
-        given = (str, self._state, config, self.turn, config.turns)
-        known = {**dict(zip(GIVEN, given, strict=True)), **batch.values}
-        slots = prompt.slots if isinstance(prompt, Prompt) else ()
-        unfilled, unused = {*slots} - known.keys(), batch.values.keys() - {*slots}
-        if unfilled or (unused and not edited):
-            wrong = [f"nothing fills {{{{ {it} }}}}{closest(it, known)}" for it in sorted(unfilled)]
-            wrong += [f"it has no slot {{{{ {it} }}}}" for it in sorted(unused)]
-            if taken := unfilled & signature(self.__call__).parameters.keys():
-                slot = min(taken)
-                raise PromptError(
-                    f"the prompt to {whom} has the slot {{{{ {slot} }}}}, and {slot}= is a "
-                    f"parameter of ask itself; call the slot something else: {{{{ the_{slot} }}}}, "
-                    f"the_{slot}=..."
-                )
-            lacking = min(unfilled | unused)
-            raise PromptError(
-                f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, and "
-                f"what the question gives: ask(..., {lacking}=...) fills {{{{ {lacking} }}}}"
-            )
-        own = {slot: known[slot] for slot in slots if callable(known[slot])}
-        return own, {slot: known[slot] for slot in slots if slot not in own}
+        batch.prepare(whom)
+        edits = self._around.prompts.edit
+        if callable(batch.prompt) and edits is not None and edits.missing and names:
+            batch.text_for(whom)  # a study has yet to see the prompt that it edits
 
     # --- who answers -------------------------------------------------------------------------
 
     async def _done(self, work: _Work) -> None:
         """Wait for one of several answers."""
-        if isinstance(work, _ToModel):
-            with self._answering(work.question):
-                work.question._decision = await work.question._sent(work.client, work.text)
-        else:
-            await work()
-
-    async def _conversed(
-        self, by_model: ByModel[Decision], client: LLMClient, question: Question
-    ) -> None:
-        """Wait for a model that answers by a conversation."""
-        with self._answering(question):
-            # The tape has its calls and no answer besides: a replay works it out from them again.
-            question._decision = await by_model(question, client)
+        match work:
+            case _ToModel(client, asked, text):
+                with self._answering(asked):
+                    asked.decision = await asked.send(client, text)
+            case _ToConverse(client, asked, by_model):
+                with self._answering(asked):
+                    # The tape has its calls and no answer besides: a replay works it out again.
+                    asked.decision = await by_model(Question(asked), client)
+            case _ToMeasure():
+                await self._choose(work)
+            case _Returned():
+                await self._waited(work)
 
     @contextmanager
-    def _answering(self, question: Question) -> Iterator[None]:
+    def _answering(self, asked: Asked) -> Iterator[None]:
         """Let a stand-in answer for a model that fails, or raise what names the question."""
         try:
             yield
         except LLMFailureException as failure:
-            self._model_failed(failure, question)
+            self._model_failed(failure, asked)
         except LabError:
             raise
         except Exception as error:  # a script's function, a person's, or a backend of one's own
             raise ConfigError(
-                f"{question._batch.place}: asking {caller(question.site)} failed: "
-                f"{error_text(error)}"
+                f"{asked.batch.place}: asking {caller(asked.site)} failed: {error_text(error)}"
             ) from error
 
-    async def _waited(self, awaited: Awaitable[object], question: Question) -> None:
+    async def _waited(self, returned: _Returned) -> None:
+        asked = returned.asked
         try:
-            answer = await awaited
+            answer = await returned.answer
         except asyncio.CancelledError as error:
             # A task of the player's own was cancelled, unless it is the turn that is.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._raised(error, question)
+            self._raised(error, asked)
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything
-            self._raised(error, question)
+            self._raised(error, asked)
         else:
-            self._take_answer(answer, question)
+            self._take_answer(answer, asked)
 
-    def _take_answer(self, answer: object, question: Question) -> None:
+    def _take_answer(self, answer: object, asked: Asked) -> None:
         """Take an answer; one that no call says by itself is recorded."""
-        batch = question._batch
+        batch = asked.batch
         if batch.fault is not None:
             raise batch.fault
+        record: Answer | None = None
         try:
-            decision = as_reply(answer, question, rule_of)
-            # Of a player that asks a model by itself, the call says it.
-            record = answer_by_code(decision, question) if decision.call is None else None
+            decision = as_reply(answer, asked, rule_of)
+            if decision.call is None:  # of a player that asks a model by itself, the call says it
+                record = answer_by_code(decision, asked)
         except ConfigError as fault:
-            self._code_failed(fault, question)
+            self._code_failed(fault, asked)
         except Exception as error:  # noqa: BLE001 - what is odd about an answer is its class's code
-            self._raised(error, question)
+            self._raised(error, asked)
         else:
-            question._decision = decision
+            asked.decision = decision
             if record is not None:
                 batch.answers.append(record)
 
     # --- who stands in -----------------------------------------------------------------------
 
-    def _raised(self, error: BaseException, question: Question) -> None:
+    def _raised(self, error: BaseException, asked: Asked) -> None:
         """Let a stand-in answer for a function that raised, or raise what names the question."""
-        batch = question._batch
-        if batch.fault is not None:
-            raise batch.fault
+        if asked.batch.fault is not None:
+            raise asked.batch.fault
         if isinstance(error, TapeError | BudgetReached):  # the run's, not the player's
             raise error
         if isinstance(error, LLMFailureException):  # of a player that asks a model by itself
-            self._model_failed(error, question, stands_in=self._falls_back(question))
+            self._model_failed(error, asked, stands_in=self._falls_back(asked))
             return
-        if self._falls_back(question):
-            fault = ConfigError(f"{rule_of(question)} failed: {error_text(error)}")
-            self._code_failed(fault, question)
+        if self._falls_back(asked):
+            fault = ConfigError(f"{rule_of(asked)} failed: {error_text(error)}")
+            self._code_failed(fault, asked)
             return
-        world = type(self._run).__name__
         raise ConfigError(
-            f"{rule_of(question)} failed: {error_text(error)}; repair it, or let a stand-in "
-            f"answer: {world}(..., on_error='fallback')"
+            f"{rule_of(asked)} failed: {error_text(error)}; repair it, or let a stand-in answer: "
+            f"{type(self._run).__name__}(..., on_error='fallback')"
         ) from error
 
-    def _code_failed(self, fault: ConfigError, question: Question) -> None:
+    def _code_failed(self, fault: ConfigError, asked: Asked) -> None:
         """Let a stand-in answer for a function or rule, if the question or the run says so."""
-        if not self._falls_back(question):
+        if not self._falls_back(asked):
             raise fault
-        who = question.by or question.player
-        if not self._stood_in[who] and who not in self._run._stood_in:
-            words = f"{fault}. A stand-in answers, here and whenever {who} fails again."
-            where = {"agent": question.player, "component": question._batch.component}
-            _warn("FALLBACK", words=words, **where, turn=self.turn, detail=fault)
-        self._stand_in(fault, question)
+        answerer = asked.answerer
+        if not self.stand_ins[answerer] and answerer not in self._warnings.stand_ins:
+            _warn(
+                "FALLBACK",
+                words=f"{fault}. A stand-in answers, here and whenever {answerer} fails again.",
+                agent=asked.player,
+                component=asked.batch.component,
+                turn=self.turn,
+                detail=fault,
+            )
+        self._stand_in(fault, asked)
 
-    def _falls_back(self, question: Question) -> bool:
-        said: OnError = question._batch.on_error or self._run.config.on_error
-        return said == "fallback"
+    def _falls_back(self, asked: Asked) -> bool:
+        on_error = asked.batch.on_error or self._around.config.on_error
+        return on_error == "fallback"
 
     def _model_failed(
         self,
         failure: LLMFailureException,
-        question: Question,
+        asked: Asked,
         *,
         stands_in: bool = False,
         counts: bool = True,
@@ -808,81 +850,97 @@ class Ask:
 
         Args:
             failure: how it failed.
-            question: what it was asked.
+            asked: what it was asked.
             stands_in: whether a random answer does where there is no ``fallback``.
             counts: whether the failed call is this question's.
         """
-        may = stands_in or question._batch.fallback is not None
-        if failure.reason not in FORGIVEN or not may:
+        has_stand_in = stands_in or asked.batch.fallback is not None
+        if failure.reason not in FORGIVEN or not has_stand_in:
             raise failure
-        site = question.site
-        words = f"Turn {self.turn}, {caller(site)}: no valid answer; another stands in: {failure}"
-        where = {"agent": question.player, "component": site.component, "turn": self.turn}
-        _warn("FALLBACK", words=words, **where, reason=failure.reason, detail=failure.detail)
+        site = asked.site
+        _warn(
+            "FALLBACK",
+            words=(
+                f"Turn {self.turn}, {caller(site)}: no valid answer; another stands in: {failure}"
+            ),
+            agent=asked.player,
+            component=site.component,
+            turn=self.turn,
+            reason=failure.reason,
+            detail=failure.detail,
+        )
         calls = (failure.call,) if counts and failure.call is not None else ()
-        self._stand_in(failure, question, calls)
+        self._stand_in(failure, asked, calls)
 
-    def _stand_in(
-        self, error: LabError, question: Question, calls: tuple[CallRecord, ...] = ()
-    ) -> None:
+    def _stand_in(self, error: LabError, asked: Asked, calls: tuple[CallRecord, ...] = ()) -> None:
         """Take and record what stands in for an answer."""
-        batch, name = question._batch, question.player
+        batch = asked.batch
         answer = batch.fallback
         if callable(answer):
-            answer = batch.of_world("fallback", answer, name)
-        if answer is None and batch.fallback is None:
-            answer = random_reply(question, question._random("stand-in"))
-        question._decision = decision = as_reply(answer, question, fallback_of)
-        self._stood_in[question.by or name] += 1
-        record = answer_by_code(decision, question, f"stands in: {error}", calls=calls)
+            answer = batch.of_world("fallback", answer, asked.player)
+        if batch.fallback is None:
+            answer = random_reply(asked, asked.random("stand-in"))
+        asked.decision = as_reply(answer, asked, fallback_of)
+        self.stand_ins[asked.answerer] += 1
+        record = answer_by_code(asked.decision, asked, f"stands in: {error}", calls=calls)
         batch.answers.append(replace(record, status="fallback", confidence=None))
 
-    async def _choose(
-        self,
-        client: LLMClient,
-        prompt: str,
-        name: str,
-        texts: dict[Any, str],
-        questions: Sequence[Question],
-    ) -> None:
+    async def _choose(self, work: _ToMeasure) -> None:
         """Measure the probability of each answer once, and decide for each who is asked."""
-        batch, choice = questions[0]._batch, None
+        first = work.questions[0]
+        options = work.options
+        choice: Choice[object] | None = None
         calls: tuple[CallRecord, ...] = ()
-        how: Any = batch.decide
-        if len(texts) > 1:
-            agent = questions[0].player if len(questions) == 1 else None
-            site = replace(questions[0].site, agent=agent)
+        if len(options.texts) > 1:
+            agent = first.player if len(work.questions) == 1 else None
+            site = replace(first.site, agent=agent)
             try:
-                choice = await client.choose(prompt, texts, site=site)
+                choice = await work.client.choose(work.text, options.texts, site=site)
             except LLMFailureException as failure:
-                for question in questions:  # the call is the first one's: none counts twice
-                    self._model_failed(failure, question, counts=question is questions[0])
+                for asked in work.questions:  # the call is the first one's: none counts twice
+                    self._model_failed(failure, asked, counts=asked is first)
                 return
             calls = choice.calls
-        for question in questions:
-            [value, *_], why = texts, "there was nothing else to choose"
+        reply = first.batch.reply
+        for asked in work.questions:
+            value = next(iter(options.texts))
+            reasoning = "there was nothing else to choose"
             if choice is not None:
-                value = choice.decided(how, question._random("draw"))
-                why = f"{how}: {name} {texts[value]} has {choice.probabilities[value]:.1%}"
-                if how == "expected":
-                    why += f", nearest to the mean {choice.expectation:.4g}"
-                why += f"; {choice.mass:.1%} of all answers are options"
-            reasoned = "reasoning" in batch.reply.model_fields
-            fields = {name: value} | ({"reasoning": why} if reasoned else {})
-            question._decision = batch.reply.model_validate(fields)
+                value = choice.decided(options.decide, asked.random("draw"))
+                reasoning = _why_chosen(choice, options, value)
+            fields = {options.name: value}
+            if "reasoning" in reply.model_fields:
+                fields["reasoning"] = reasoning
+            asked.decision = reply.model_validate(fields)
             # Of several who were asked the same the first has the calls: none counts twice.
-            batch.answers.append(answer_by_code(question._decision, question, why, calls=calls))
+            asked.batch.answers.append(
+                answer_by_code(asked.decision, asked, reasoning, calls=calls)
+            )
             calls = ()
 
 
-def _check_form(reply: type[Decision], whom: str, rationale: Rationale) -> None:
-    """Raise ConfigError if a reply has its reasoning elsewhere than the run's ``rationale`` says.
+def _why_chosen(choice: Choice[object], options: Options, value: object) -> str:
+    """Return the probabilities that a value was taken from, in words."""
+    share = choice.probabilities[value]
+    chosen = f"{options.decide}: {options.name} {options.texts[value]} has {share:.1%}"
+    if options.decide == "expected":
+        chosen += f", nearest to the mean {choice.expectation:.4g}"
+    return f"{chosen}; {choice.mass:.1%} of all answers are options"
+
+
+def _check_reply(reply: object, whom: str, rationale: Rationale) -> None:
+    """Raise ConfigError for what is no reply, or has its reasoning elsewhere than the run says.
 
     Args:
         reply: what is asked for.
-        whom: who is asked, for the message.
-        rationale: of the run.
+        whom: who is asked, for messages.
+        rationale: where the run's replies have their reasoning.
     """
+    if not (isinstance(reply, type) and issubclass(reply, Decision)):
+        raise ConfigError(
+            f"{whom} is asked for {reply!r:.60}; ask for a class derived from Reply: "
+            "class Gift(Reply): amount: int"
+        )
     has_own_place = "reasoning" in reply.model_fields and not issubclass(reply, Reply)
     if has_own_place and rationale != "before":
         raise ConfigError(
@@ -892,72 +950,29 @@ def _check_form(reply: type[Decision], whom: str, rationale: Rationale) -> None:
         )
 
 
+def _check_names(names: Sequence[object]) -> None:
+    """Raise ConfigError for names of players that are no names, or the same twice."""
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
+        if name in seen:
+            raise ConfigError(f"{name!r} is asked twice by one ask.each; name each player once")
+        seen.add(name)
+
+
 def _first(names: Sequence[str]) -> str:
     return ", ".join(map(str, names[:3])) or "no player"
-
-
-async def from_outside(
-    what: str,
-    key: object,
-    work: Callable[[], Awaitable[Any]],
-    *,
-    once: bool = False,
-    fallback: Any = None,
-) -> Any:
-    """Do what ``Ask.outside`` does, for the run that is being played, if there is one.
-
-    For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
-    """
-    key = _json_ready(f"the key of {what}", key)
-    keeper = scope().recorder
-    found = keeper.find_outside(what, key)
-    # The turn's code waited no longer; ``once``, unless it was played again and took ``fallback``.
-    given_up = found.stopped and (not once or found.seconds > 0)
-    if given_up and keeper.is_replay:
-        await until_cancelled(f"ask.outside({what!r}, ...)", found.seconds)
-    if given_up and not once:
-        found = Outside(found.nth)  # where the turn is played again, it is done again
-    if given_up and once:
-        keeper.outside(what, key, nth=found.nth, once=True, stopped=True)  # for a replay
-    if found.is_done:
-        return fallback if found.stopped else plain(found.result)  # it may be changed in place
-    record = partial(keeper.outside, what, key, nth=found.nth, **({"once": True} if once else {}))
-    if once:
-        record()
-    began = time.monotonic()
-    try:
-        came = work()
-        result = _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
-    except asyncio.CancelledError:
-        record(stopped=True, seconds=time.monotonic() - began)
-        raise
-    except BaseException:
-        if once:
-            record(stopped=True)
-        raise
-    record(result=result)
-    return result
 
 
 def _noting(player: object, columns: Mapping[str, object]) -> str:
     return f"ask.note({brief(player or columns, 80)})"
 
 
-def _stays(value: Any) -> bool:
+def _stays(value: object) -> bool:
     """Return True if JSON gives a value back as it is, as far as that is quickly seen."""
-    if type(value) is str:
-        return value.isascii()
-    return value is None or (type(value) in SCALARS and -1e300 < value < 1e300)
-
-
-def _json_ready(what: str, value: object) -> Any:
-    """Return a value as a tape gives it back, with no half character in its texts."""
-    if is_too_deep(value):
-        raise ConfigError(
-            f"{what} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
-            "one another"
-        )
-    try:
-        return loads_strictly(whole_text(encode(value)).encode())
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what}, {brief(value, 80)}, is not ready for JSON: {error}") from error
+    if isinstance(value, str):
+        return type(value) is str and value.isascii()
+    if value is None:
+        return True
+    return type(value) in SCALARS and -1e300 < value < 1e300  # type: ignore[operator]

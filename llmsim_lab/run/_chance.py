@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import LABELS
 from llmsim_lab.llm._form import FORMATS
 from llmsim_lab.llm.bounds import field_schemas, fields_of, json_number, narrowed, own_range
-from llmsim_lab.run._question import Question
+from llmsim_lab.run._question import Asked
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
 Schema = Mapping[str, Any]
@@ -38,24 +38,24 @@ _FORMED = {"enum", "const", "pattern", "format", "contentSchema"}
 """What a schema says of texts that not every text is."""
 
 
-def random_reply(question: Question, rng: Random) -> Decision:
+def random_reply(asked: Asked, rng: Random) -> Decision:
     """Return a reply drawn evenly from what is allowed.
 
     Args:
-        question: what is asked.
+        asked: the question.
         rng: draws.
 
     Raises:
         ConfigError: no reply that the class takes was drawn.
     """
-    reply: type[Decision] = question.reply
+    reply = asked.batch.reply
     for _ in range(_MOST_DRAWS):
         try:
-            return reply(**_drawn_fields(question, rng))
+            return reply(**_drawn_fields(asked, rng))
         except ValidationError as error:
             fault = error
     raise ConfigError(
-        f"no random {reply.__name__} for {question.player} can be drawn: {faults(fault)}; answer "
+        f"no random {reply.__name__} for {asked.player} can be drawn: {faults(fault)}; answer "
         "by a rule, players={'*': 'rule'}, or a function of the question"
     ) from fault
 
@@ -86,8 +86,9 @@ def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
     return ChatReply(text=json.dumps(reply, default=str))
 
 
-def _drawn_fields(question: Question, rng: Random) -> dict[str, Any]:
-    reply, allowed = question.reply, question._allowed
+def _drawn_fields(asked: Asked, rng: Random) -> dict[str, Any]:
+    reply = asked.batch.reply
+    allowed = asked.allowed
     fields, root = reply.model_fields, field_schemas(reply)
     drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
     for name, part in fields_of(reply).items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -11,7 +11,7 @@ from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.run._question import Question
 from llmsim_lab.run.recorded import Run
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.types import CallSite, ChatRequest, Decision, Number, Rationale
 
 
 def people_of(run: Run) -> list[Person]:
@@ -28,6 +28,41 @@ OTHERS = "everybody else"
 """The name of the seat ``*``."""
 
 
+class _Noting:
+    """Stands where a person does and notes what the person would be asked.
+
+    Args:
+        client: the person's.
+        requests: takes each person and request.
+    """
+
+    def __init__(self, client: LLMClient, requests: list[tuple[Person, ChatRequest]]) -> None:
+        self._client = client
+        self._requests = requests
+
+    async def call_with_retry(
+        self,
+        *,
+        prompt: str,
+        response_model: type[Decision],
+        choices: Mapping[str, tuple[Any, ...]] | None,
+        limits: Mapping[str, tuple[Number, Number]] | None,
+        check: Callable[[Any], str | None],
+        site: CallSite,
+        rationale: Rationale = "before",
+    ) -> None:
+        """Note the request."""
+        request = self._client.request_of(
+            prompt,
+            response_model,
+            choices,
+            limits,
+            site=site,
+            rationale=rationale,
+        )
+        self._requests.append((cast("Person", self._client.backend), request))
+
+
 def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
     """Return what people will be asked first in the next turn, without asking anything.
 
@@ -35,24 +70,11 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
     """
     found: list[tuple[Person, ChatRequest]] = []
 
-    async def unanswered() -> None:
-        raise LLMFailureException("connection_error")  # for which nothing ever stands in
-
-    def put(question: Question) -> Coroutine[Any, Any, None]:
+    async def put(question: Question) -> None:
         who = run._player_for(question.by or question.player, question.tag)
-        person = getattr(who, "backend", None)
-        if isinstance(person, Person):
-            allowed = question._allowed
-            request = who.request_of(
-                question.prompt,
-                question.reply,
-                allowed.choices or None,
-                allowed.ranges or None,
-                site=question.site,
-                rationale=question._rationale,
-            )
-            found.append((person, request))
-        return unanswered()
+        if isinstance(getattr(who, "backend", None), Person):
+            await question.put_to(cast("LLMClient", _Noting(who, found)))
+        raise LLMFailureException("connection_error")  # for which nothing ever stands in
 
     run._rehearse(put, within_s=_FORESIGHT_S)
     return found

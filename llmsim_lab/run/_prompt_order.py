@@ -21,6 +21,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.run._question import place_of
 from llmsim_lab.tape.prompts_read import shared_start
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
@@ -174,7 +175,7 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
 
     async def by_chance(question: Any) -> Any:
         nonlocal prompts
-        place = question._batch.place
+        place = place_of(question.turn, question.reply, question.tag)
         turn, _, kind = place.partition(", ")
         asked.setdefault(kind, {}).setdefault(place, []).append(question.prompt)
         turns_that_ask.add(turn)

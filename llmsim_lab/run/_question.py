@@ -1,107 +1,132 @@
-"""A question to a player, and what may answer it: a reply, its fields, a choice by probability.
+"""A question to a player: its text, what is allowed, and who is asked.
 
-A rule is handed the ``Question``; what it answers is read and checked here.
+``Batch`` is what the questions of one ``ask.each`` have in common, ``Asked`` one of them on its way
+to an answer, and ``Question`` what a rule is handed of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
 from inspect import isawaitable, iscoroutine
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar
 
-from pydantic import ValidationError
-
-from llmsim_lab._util.jsontext import (
-    ALWAYS_FINITE,
-    MOST_LEVELS,
-    SCALARS,
-    all_finite,
-    is_too_deep,
-)
-from llmsim_lab._util.text import closest, error_text, faults, text_of
+from llmsim_lab._util.text import clip, closest, error_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._choose import Decide, numeric
+from llmsim_lab.llm._choose import Decide
 from llmsim_lab.llm._client import checked_client
-from llmsim_lab.llm.bounds import (
-    EVERYTHING,
-    Allowed,
-    Limits,
-    allowed_of,
-    fields_of,
-    json_number,
-    own_limits,
-)
+from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, own_limits
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._config import OnError, players_seed
-from llmsim_lab.run._kept import defined_again, reply_as_json
-from llmsim_lab.run._turn import Answer, as_confidence, as_reasoning
-from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Rationale, Reply
+from llmsim_lab.prompts.prompt import RenderedPrompt
+from llmsim_lab.run._config import OnError, WorldConfig, players_seed
+from llmsim_lab.run._run_prompts import PromptsInUse, UsedPrompt
+from llmsim_lab.run._turn import Answer
+from llmsim_lab.types import CallSite, Decision, Number, Rationale, Reply
 
 Source = str | Path | Prompt | Callable[[str], str]
 """A prompt as a question names it; a function of the player's name returns the text itself."""
+OfPlayer = Callable[[str], object]
+"""A function of a player's name."""
 
-_MOST_VALUES = 101
-"""In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
-
-
-class Asking(Protocol):
-    """What a question uses of the ``Ask`` that puts it."""
-
-    _state: Any
-
-    @property
-    def _run(self) -> AnyRun: ...
-
-    def _text(self, batch: Batch, player: str) -> Any:
-        """Return what a question says to a player."""
-        ...
+GIVEN = ("name", "state", "run", "turn", "turns")
+"""What every prompt may use without being given it."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTurn:
+    """What all questions of a turn have in common.
+
+    Attributes:
+        number: of the turn, which is being played.
+        state: the state before it, as players read it.
+        config: the run's configuration.
+        prompts: what the run asks with.
+        is_replay: whether the turn was played before, so that nothing is warned of.
+    """
+
+    number: int
+    state: Any
+    config: WorldConfig
+    prompts: PromptsInUse
+    is_replay: bool
+
+
+class _SlotValues(NamedTuple):
+    """What fills a prompt's slots: functions of the player's name, and what all players share."""
+
+    own: Mapping[str, OfPlayer]
+    shared: Mapping[str, object]
+
+
+class _BatchPrompt:
+    """A question's prompt, to be filled for one player after another."""
+
+    __slots__ = ("_fill", "_prompt", "values")
+
+    def __init__(self, prompt: Prompt | str, values: _SlotValues) -> None:
+        self._prompt = prompt
+        self._fill: Callable[..., RenderedPrompt] | None = None
+        self.values = values
+
+    def text(self, own: Mapping[str, object]) -> str:
+        """Return the text with a player's own values; what all share is filled in once."""
+        if isinstance(self._prompt, str):
+            return self._prompt
+        if self._fill is None:  # not before, since rules need no text
+            self._fill = self._prompt.sharing(self.values.shared)
+        return self._fill(own)
+
+
+@dataclass(slots=True, kw_only=True)
 class Batch:
-    """What the questions of one ``each`` have in common, and what is made of it once for all."""
+    """What the questions of one ``each`` have in common, and what is made of it once for all.
 
+    The first fields are what ``ask`` is given.
+    """
+
+    turn: AskedTurn
     reply: type[Decision]
     prompt: Source
+    system: str
     by: str
     tag: str
     limits: Limits | Callable[[str], Limits] | None
     decide: Decide | None
-    fallback: Any
+    fallback: object
     on_error: OnError | None
-    values: Mapping[str, Any]
-    turn: int
-    system: str = ""
-    name: str = ""
-    """What a prompt without slots is called: its kind of question, and its position in the turn."""
-    shared: Callable[[], Callable[[Mapping[str, Any]], Any]] = field(init=False)
-    """Fills in what all share, and returns what fills in the rest."""
-    own: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    """Functions of the name, by the slots of the prompt that they fill."""
-    rest: Callable[[Mapping[str, Any]], Any] | None = None
-    component: str = field(init=False)
-    allowed_to_all: Allowed | None = None
-    allowed_by_limits: dict[str, Allowed] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
+    values: Mapping[str, object]
     by_model: ByModel[Decision] | None = None
     """How a model answers by a conversation, where it is not sent the prompt in one call."""
-    fault: LabError | None = None
+    name: str = field(default="", init=False)
+    """What a prompt without slots is called: its kind of question, and its position in the turn."""
+    answers: list[Answer] = field(default_factory=list, init=False)
+    """The answers that no call says by itself."""
+    fault: LabError | None = field(default=None, init=False)
     """What the world's own code raised: an error, whatever a player that met it made of it."""
+    _prepared: _BatchPrompt | None = field(default=None, init=False)
+    _allowed_to_all: Allowed | None = field(default=None, init=False)
+    _allowed_by_limits: dict[str, Allowed] = field(default_factory=dict, init=False)
+
+    @property
+    def component(self) -> str:
+        """As what its players are asked."""
+        return self.by or self.tag or "player"
 
     @property
     def place(self) -> str:
-        """Which question it is, for messages: ``turn 3, Gift (tag 'second')``."""
-        tag = f" (tag {self.tag!r})" if self.tag else ""
-        return f"turn {self.turn}, {self.reply.__name__}{tag}"
+        """Which question it is, for messages."""
+        return place_of(self.turn.number, self.reply, self.tag)
 
-    def of_world(self, name: str, function: Callable[[str], Any], player: str) -> Any:
+    @property
+    def rationale(self) -> Rationale:
+        """Where the answer has its reasoning; other classes than ``Reply`` have their own form."""
+        return self.turn.config.rationale if issubclass(self.reply, Reply) else "before"
+
+    def of_world(self, name: str, function: OfPlayer, player: str) -> Any:
         """Return what a function that the world gave says for a player.
 
         Args:
@@ -133,32 +158,147 @@ class Batch:
             raise self.fault
         return value
 
-    def text(self, player: str) -> Any:
-        """Return the prompt, filled for a player."""
-        # A batch holds no method of its own: it would be kept, and the run with it, until Python
-        # looks for garbage, and the run's tape could not be continued by another one.
-        if self.rest is None:
-            self.rest = self.shared()  # not before, since rules need no text
-        return self.rest({slot: self.of_world(slot, it, player) for slot, it in self.own.items()})
+    # --- the text ----------------------------------------------------------------------------
+
+    def prepare(self, whom: str) -> None:
+        """Have the prompt ready to be filled.
+
+        A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
+        prompts of a world by a turn of chance.
+
+        Args:
+            whom: who is asked first, for messages.
+        """
+        if not callable(self.prompt):
+            self._prompt_ready(whom)
+
+    def _prompt_ready(self, whom: str) -> _BatchPrompt:
+        if self._prepared is None:
+            used = self.turn.prompts.named(
+                self.prompt,
+                self.reply,
+                self.name,
+                self.system,
+                is_replay=self.turn.is_replay,
+            )
+            self._prepared = _BatchPrompt(used.prompt, self._slot_values(whom, used))
+        return self._prepared
+
+    def text_for(self, player: str) -> object:
+        """Return the prompt, filled for a player; what a function returned if it is no text."""
+        if callable(self.prompt):
+            return self._text_of_function(self.prompt, player)
+        prompt = self._prompt_ready(player)
+        return prompt.text(self._own_values(prompt.values, player))
+
+    def _text_of_function(self, function: Callable[[str], str], player: str) -> object:
+        """Return the text that a function returns, or a fork's edit of it."""
+        text = self.of_world("prompt", function, player)
+        if type(text) is not str:  # such as a filled prompt, which the run knows by itself
+            if isinstance(text, RenderedPrompt) and self.system:
+                raise PromptError(
+                    f"system={clip(self.system, 40)!r} goes with a function that returns a plain "
+                    f"text, and this one returns the filled prompt {text.template.name!r}; give "
+                    "that the system message: Prompt(..., system=...)"
+                )
+            return text
+        used = self.turn.prompts.plain(
+            text,
+            self.name,
+            self.system,
+            is_replay=self.turn.is_replay,
+        )
+        if isinstance(used.prompt, str):
+            return used.prompt
+        # Values that no slot takes are for rules.
+        values = self._slot_values(player, UsedPrompt(used.prompt, is_edited=True))
+        return _BatchPrompt(used.prompt, values).text(self._own_values(values, player))
+
+    def _own_values(self, values: _SlotValues, player: str) -> dict[str, object]:
+        return {
+            slot: self.of_world(slot, function, player) for slot, function in values.own.items()
+        }
+
+    def _slot_values(self, whom: str, used: UsedPrompt) -> _SlotValues:
+        """Return what fills a prompt's slots.
+
+        Raises:
+            PromptError: a slot has no value, or the other way round.
+        """
+        turn = self.turn
+        known: dict[str, object] = {
+            "name": str,
+            "state": turn.state,
+            "run": turn.config,
+            "turn": turn.number,
+            "turns": turn.config.turns,
+            **self.values,
+        }
+        slots = used.prompt.slots if isinstance(used.prompt, Prompt) else ()
+        unfilled = {*slots} - known.keys()
+        unused = self.values.keys() - {*slots}
+        if unfilled or (unused and not used.is_edited):
+            raise _slots_differ(whom, unfilled, unused, list(known))
+        own: dict[str, OfPlayer] = {}
+        shared: dict[str, object] = {}
+        for slot in slots:
+            value = known[slot]
+            if callable(value):
+                own[slot] = value
+            else:
+                shared[slot] = value
+        return _SlotValues(own, shared)
+
+    # --- what is allowed ---------------------------------------------------------------------
 
     def allowed(self, player: str) -> Allowed:
         """Return what a player may answer; equal limits are worked out once."""
+        if self.limits is None:
+            return EVERYTHING
         if not callable(self.limits):
-            if self.allowed_to_all is None:
-                limits = _with_lists(player, self.limits)
-                self.allowed_to_all = self._allowed_by(player, limits)
-            return self.allowed_to_all
-        limits = _with_lists(player, self.of_world("limits", self.limits, player))
+            if self._allowed_to_all is None:
+                self._allowed_to_all = self._allowed_by(player, _by_field(player, self.limits))
+            return self._allowed_to_all
+        limits = _by_field(player, self.of_world("limits", self.limits, player))
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
-        if key not in self.allowed_by_limits:
-            self.allowed_by_limits[key] = self._allowed_by(player, limits)
-        return self.allowed_by_limits[key]
+        if key not in self._allowed_by_limits:
+            self._allowed_by_limits[key] = self._allowed_by(player, limits)
+        return self._allowed_by_limits[key]
 
     def _allowed_by(self, player: str, limits: Limits) -> Allowed:
         return allowed_of(player, self.reply, limits) if limits else EVERYTHING
 
 
-def _with_lists(player: str, limits: Any) -> Limits:
+_PARAMETERS = {one.name for one in fields(Batch) if one.init} - {"turn", "by_model"} | {"player"}
+"""What ``ask`` calls its own parameters, so that no slot can be given by that name."""
+
+
+def _slots_differ(whom: str, unfilled: set[str], unused: set[str], known: list[str]) -> PromptError:
+    """Return the error of a prompt whose slots are not those that have values.
+
+    Args:
+        whom: who is asked.
+        unfilled: slots without a value.
+        unused: values without a slot.
+        known: the names of all values.
+    """
+    taken = unfilled & _PARAMETERS
+    if taken:
+        slot = min(taken)
+        return PromptError(
+            f"the prompt to {whom} has the slot {{{{ {slot} }}}}, and {slot}= is a parameter of "
+            f"ask itself; call the slot something else: {{{{ the_{slot} }}}}, the_{slot}=..."
+        )
+    wrong = [f"nothing fills {{{{ {name} }}}}{closest(name, known)}" for name in sorted(unfilled)]
+    wrong += [f"it has no slot {{{{ {name} }}}}" for name in sorted(unused)]
+    lacking = min(unfilled | unused)
+    return PromptError(
+        f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, and what the "
+        f"question gives: ask(..., {lacking}=...) fills {{{{ {lacking} }}}}"
+    )
+
+
+def _by_field(player: str, limits: object) -> Limits:
     """Return limits by field, with lists in place of ranges and of numpy's and pandas' values.
 
     Raises:
@@ -167,9 +307,10 @@ def _with_lists(player: str, limits: Any) -> Limits:
     if not limits:
         return {}
     if not isinstance(limits, Mapping):
-        way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
-        what = f"limits of {player} are {limits!r:.80}"
-        raise ConfigError(f"{what}; write what is allowed {way_out}")
+        raise ConfigError(
+            f"limits of {player} are {limits!r:.80}; write what is allowed by field, (lowest, "
+            "highest) or a list: limits={'amount': (0, 5)}"
+        )
     as_lists = dict(limits)
     for name, values in limits.items():
         if isinstance(values, range):
@@ -179,103 +320,79 @@ def _with_lists(player: str, limits: Any) -> Limits:
     return as_lists
 
 
-class Question:
-    """What a rule is asked.
+class Asked:
+    """One question to one player, on its way to an answer.
+
+    Args:
+        batch: what it has in common with others.
+        player: the one that is asked; with ``by=`` the one that the question is about.
+        number: how often the player was asked this kind of question in the turn, this time
+            included; 0 if another task asks as well, so that they have no order.
 
     Attributes:
-        player: the one that is asked; with ``by=`` the one that the question is about.
+        allowed: what the player may answer.
+        decision: the answer, once there is one.
     """
 
-    __slots__ = ("_allowed", "_ask", "_batch", "_decision", "_number", "_rng", "player")
+    __slots__ = ("_number", "_rng", "allowed", "batch", "decision", "player")
 
-    def __init__(self, ask: Asking, batch: Batch, player: str, number: int) -> None:
-        self._ask = ask
-        self._batch = batch
+    def __init__(self, batch: Batch, player: str, number: int) -> None:
+        self.batch = batch
         self.player = player
         self._number = number
-        self._allowed = EVERYTHING if batch.limits is None else batch.allowed(player)
-        self._decision: Decision | None = None
+        self.allowed = batch.allowed(player)
+        self.decision: Decision | None = None
         self._rng: Random | None = None
 
     @property
-    def reply(self) -> type[Decision]:
-        """The class of the answer."""
-        return self._batch.reply
+    def answerer(self) -> str:
+        """Who answers: the player, or the one in ``by=``."""
+        return self.batch.by or self.player
 
     @property
-    def state(self) -> Any:
-        """The state before the turn, as players read it."""
-        return self._ask._state
-
-    @property
-    def run(self) -> Any:
-        """The world's parameters, as ``question.run.factor``."""
-        return self._ask._run.config
-
-    @property
-    def turn(self) -> int:
-        """The number of the turn that is being played."""
-        return self._batch.turn
-
-    @property
-    def tag(self) -> str:
-        """Which of several questions of the turn, where the world says."""
-        return self._batch.tag
-
-    @property
-    def by(self) -> str:
-        """Who answers, where that is not the player."""
-        return self._batch.by
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """What the prompt was given besides; of functions of the name, what they return."""
-        values = dict(self._batch.values)
-        for name, value in values.items():
-            if callable(value):
-                values[name] = self._batch.of_world(name, value, self.player)
-        return values
-
-    @property
-    def limits(self) -> Mapping[str, tuple[Number, Number] | list[Any]]:
-        """What is allowed, by field: ``(lowest, highest)``, or a list of values.
-
-        The question's, or else the field's own.
-        """
-        chosen = {name: list(values) for name, values in self._allowed.choices.items()}
-        return {**own_limits(self._batch.reply), **self._allowed.ranges, **chosen}
+    def site(self) -> CallSite:
+        """Where in the run it is asked."""
+        return CallSite(
+            component=self.batch.component,
+            agent=self.player,
+            turn=self.batch.turn.number,
+        )
 
     @property
     def rng(self) -> Random:
-        """Random numbers of this player's own, the same in a replay.
-
-        They follow from the run's seed and replicate: another sample has others.
-
-        Raises:
-            ConfigError: another task asks the player as well, so that they have no order.
-        """
+        """Random numbers of this player's own, for what it answers."""
         if self._rng is None:
-            self._rng = self._random("rule")
+            self._rng = self.random("rule")
         return self._rng
 
-    def _random(self, what: str) -> Random:
+    def random(self, purpose: str) -> Random:
+        """Return random numbers of this player's own for a purpose, the same in a replay.
+
+        Raises:
+            ConfigError: another task asks the player as well.
+        """
         if not self._number:
-            what = f"{self.player} is asked by two tasks and answers by chance"
-            way_out = "tell the questions apart: ask(..., tag='second')"
-            raise ConfigError(f"{what}: a replay may ask in another order; {way_out}")
-        kind = self._batch.tag or self._batch.by
+            raise ConfigError(
+                f"{self.player} is asked by two tasks and answers by chance: a replay may ask in "
+                "another order; tell the questions apart: ask(..., tag='second')"
+            )
+        kind = self.batch.tag or self.batch.by
         name = f"{self.player}, {kind}" if kind else self.player
         if self._number > 1:
             name = f"{name}, question {self._number}"
-        seed = players_seed(self._ask._run.config)
-        return Random(f"{seed}/{self._batch.turn}/{what} of {name}")
+        turn = self.batch.turn
+        return Random(f"{players_seed(turn.config)}/{turn.number}/{purpose} of {name}")
 
-    @property
-    def prompt(self) -> str:
-        """The question as a model would be sent it."""
-        batch = self._batch
+    def text(self) -> str:
+        """Return the question as a model would be sent it.
+
+        Raises:
+            PromptError: a slot cannot be filled.
+            ConfigError: a function of the name returned no text.
+        """
+        batch = self.batch
         try:
-            text = self._ask._text(batch, self.player)
+            text = batch.text_for(self.player)
         except PromptError as error:
             batch.fault = PromptError(f"{batch.place}, to {self.player}: {error}")
             raise batch.fault from error
@@ -286,6 +403,104 @@ class Question:
             )
             raise batch.fault
         return text
+
+    def send(self, client: LLMClient, prompt: str) -> Awaitable[Decision]:
+        """Return what asks a client; ``prompt`` is the whole text."""
+        ask = client.call_with_retry
+        if self.batch.rationale != "before":
+            # Only then, since a client around another one need not know of it.
+            ask = partial(ask, rationale=self.batch.rationale)
+        return ask(
+            prompt=prompt,
+            response_model=self.batch.reply,
+            choices=self.allowed.choices or None,
+            limits=self.allowed.ranges or None,
+            check=self.allowed.complaint,
+            site=self.site,
+        )
+
+
+class Question:
+    """What a rule is asked."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+
+    @property
+    def player(self) -> str:
+        """The one that is asked; with ``by=`` the one that the question is about."""
+        return self._asked.player
+
+    @property
+    def reply(self) -> type[Decision]:
+        """The class of the answer."""
+        return self._asked.batch.reply
+
+    @property
+    def state(self) -> Any:
+        """The state before the turn, as players read it."""
+        return self._asked.batch.turn.state
+
+    @property
+    def run(self) -> Any:
+        """The world's parameters, as ``question.run.factor``."""
+        return self._asked.batch.turn.config
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn that is being played."""
+        return self._asked.batch.turn.number
+
+    @property
+    def tag(self) -> str:
+        """Which of several questions of the turn, where the world says."""
+        return self._asked.batch.tag
+
+    @property
+    def by(self) -> str:
+        """Who answers, where that is not the player."""
+        return self._asked.batch.by
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What the prompt was given besides; of functions of the name, what they return."""
+        batch = self._asked.batch
+        values = dict(batch.values)
+        for name, value in values.items():
+            if callable(value):
+                values[name] = batch.of_world(name, value, self.player)
+        return values
+
+    @property
+    def limits(self) -> Mapping[str, tuple[Number, Number] | list[Any]]:
+        """What is allowed, by field: ``(lowest, highest)``, or a list of values.
+
+        The question's, or else the field's own.
+        """
+        return limits_of(self._asked)
+
+    @property
+    def rng(self) -> Random:
+        """Random numbers of this player's own, the same in a replay.
+
+        They follow from the run's seed and replicate: another sample has others.
+
+        Raises:
+            ConfigError: another task asks the player as well, so that they have no order.
+        """
+        return self._asked.rng
+
+    @property
+    def prompt(self) -> str:
+        """The question as a model would be sent it."""
+        return self._asked.text()
+
+    @property
+    def site(self) -> CallSite:
+        """Where in the run it is asked."""
+        return self._asked.site
 
     async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
         """Ask a model, as the run asks its own; for a player who prepares the prompt first.
@@ -299,32 +514,7 @@ class Question:
             LLMFailureException: the model failed to answer.
         """
         checked_client(client, "client", ("call_with_retry",))
-        return await self._sent(client, prompt or self.prompt)
-
-    def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:
-        allowed = self._allowed
-        ask: Callable[..., Coroutine[Any, Any, Any]] = client.call_with_retry
-        if self._rationale != "before":
-            ask = partial(ask, rationale=self._rationale)  # no client around another need know it
-        return ask(
-            prompt=prompt,
-            response_model=self._batch.reply,
-            choices=allowed.choices or None,
-            limits=allowed.ranges or None,
-            check=allowed.complaint,
-            site=self.site,
-        )
-
-    @property
-    def _rationale(self) -> Rationale:
-        """Where the answer has its reasoning; other classes than ``Reply`` have their own form."""
-        rationale: Rationale = self._ask._run.config.rationale
-        return rationale if issubclass(self._batch.reply, Reply) else "before"
-
-    @property
-    def site(self) -> CallSite:
-        """Where in the run it is asked."""
-        return CallSite(component=self._batch.component, agent=self.player, turn=self._batch.turn)
+        return await self._asked.send(client, prompt or self.prompt)
 
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -332,155 +522,19 @@ ByModel = Callable[[Question, LLMClient], Awaitable[ReplyT]]
 """How a model answers by a conversation: of the question, and of the client in the seat."""
 
 
-def rule_of(question: Question) -> str:
-    """Return whose rule is asked what, for messages."""
-    by, player, place = question.by, question.player, question._batch.place
-    if by:
-        return f"{place}: the rule of {by}, about {player},"
-    return f"{place}: the rule of {player}"
+def place_of(turn: int, reply: type[Decision], tag: str) -> str:
+    """Return which question it is, in words: ``turn 3, Gift (tag 'second')``."""
+    suffix = f" (tag {tag!r})" if tag else ""
+    return f"turn {turn}, {reply.__name__}{suffix}"
 
 
-def fallback_of(question: Question) -> str:
-    """Return for whom which question names a stand-in, for messages."""
-    return f"{question._batch.place}: fallback= of {question.player}"
+def limits_of(asked: Asked) -> dict[str, tuple[Number, Number] | list[Any]]:
+    """Return what is allowed, by field; see ``Question.limits``."""
+    chosen = {name: list(values) for name, values in asked.allowed.choices.items()}
+    return {**own_limits(asked.batch.reply), **asked.allowed.ranges, **chosen}
 
 
 def close_unawaited(awaitable: object) -> None:
     """Close a coroutine that will not be awaited, of which Python would warn."""
     if iscoroutine(awaitable):
         awaitable.close()
-
-
-def answer_by_code(
-    decision: Decision, question: Question, reasoning: str = "", calls: tuple[CallRecord, ...] = ()
-) -> Answer:
-    """Return the record of a decision that no call says by itself.
-
-    Raises:
-        ConfigError: a record cannot hold it.
-    """
-    try:
-        given = _given(decision)
-    except ConfigError as error:
-        raise ConfigError(f"{rule_of(question)} answered what cannot be kept: {error}") from error
-    return Answer(
-        player=question.player,
-        component=question._batch.component,
-        calls=calls,
-        reasoning=reasoning or as_reasoning(getattr(decision, "reasoning", "")),
-        confidence=as_confidence(getattr(decision, "confidence", None)),
-        given=given,
-    )
-
-
-def _given(decision: Decision) -> dict[str, Any]:
-    """Return a decision's fields as JSON has them; a Decimal as a number, which a table adds up.
-
-    Raises:
-        ConfigError: JSON cannot hold one.
-    """
-    given = reply_as_json(decision)
-    values = decision.__dict__  # of the model itself it takes long
-    if Decimal in map(type, values.values()):
-        given |= {name: json_number(it) for name, it in values.items() if type(it) is Decimal}
-    return given
-
-
-def as_reply(answer: object, question: Question, whose: Callable[[Question], str]) -> Decision:
-    """Return an answer that code gave as the reply that was asked for, within its limits.
-
-    Args:
-        answer: what the code gave.
-        question: what it was asked.
-        whose: names the code in a message.
-
-    Raises:
-        ConfigError: it is not such a reply, or not within the limits.
-    """
-    reply = question.reply
-    if not isinstance(answer, reply):
-        if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
-            raise defined_again(reply.__name__, reply.__module__)
-        fields = reply.model_fields
-        needed, form = _needed_of(reply)
-        if answer is None:
-            raise ConfigError(f"{whose(question)} returned None; {form}")
-        if not isinstance(answer, Mapping) and len(needed) == 1:
-            answer = {needed[0]: answer}  # a number alone will do where only one is asked for
-        if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
-            raise ConfigError(
-                f"{whose(question)} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
-                f"which a {reply.__name__} has no field for; {form}"
-            )
-        try:
-            answer = reply.model_validate(answer)
-        except ValidationError as error:
-            raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
-    if not ALWAYS_FINITE.issuperset(map(type, answer.__dict__.values())):
-        _check_values(answer, question, whose)
-    if complaint := question._allowed.complaint(answer):
-        raise ConfigError(
-            f"{whose(question)} answered {reply.__name__}, {complaint}; question.limits has what "
-            "is allowed"
-        )
-    return answer
-
-
-@lru_cache(maxsize=1024)
-def _needed_of(reply: type[Decision]) -> tuple[list[str], str]:
-    """Return the fields that code has to give of a reply, and how it gives them, in words."""
-    fields = reply.model_fields
-    needed = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
-    given = ", ".join(f"{name}=..." for name in needed)
-    return needed, f"return {reply.__name__}({given})"
-
-
-def _check_values(answer: Decision, question: Question, whose: Callable[[Question], str]) -> None:
-    """Raise ConfigError for values of a reply that no tape could hold."""
-    for name, value in answer:
-        if type(value) not in SCALARS and is_too_deep(value):
-            raise ConfigError(
-                f"{whose(question)} answered {name}= that is nested too deeply for a tape: more "
-                f"than {MOST_LEVELS} lists and dicts in one another"
-            )
-        if type(value) not in ALWAYS_FINITE and not all_finite(value):
-            raise ConfigError(
-                f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
-                "not finite; JSON, and so a tape, has none: answer another number, or None for no "
-                "number"
-            )
-
-
-# --- answers by probabilities --------------------------------------------------------------------
-
-
-def options_of(question: Question) -> tuple[str, dict[Any, str]]:
-    """Return the field that is decided by probabilities, and its values, each with its text.
-
-    Raises:
-        ConfigError: that cannot be done.
-    """
-    how: Any = question._batch.decide
-    player, reply = question.player, question._batch.reply
-    if how not in get_args(Decide):
-        known = ", ".join(get_args(Decide))
-        raise ConfigError(f"decide={how!r:.40} of {player} must be one of {known}")
-    fields = [name for name in reply.model_fields if name not in Reply.model_fields]
-    if len(fields) != 1:
-        has = f"{reply.__name__} of {player} has {', '.join(fields) or 'nothing'}"
-        raise ConfigError(f"decide needs one thing to choose, and {has}; ask for each by itself")
-    [name] = fields
-    schema, its = fields_of(reply)[name], question.limits.get(name, [])
-    if schema.get("type") == "boolean":
-        return name, {True: "yes", False: "no"}
-    values: Sequence[Any] = its if isinstance(its, list) else ()
-    if isinstance(its, tuple) and schema.get("type") == "integer":
-        whole_numbers = range(int(its[0]), int(its[1]) + 1)
-        values = whole_numbers if len(whole_numbers) <= _MOST_VALUES else ()
-    if not values or (how == "expected" and not numeric(values)):
-        needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
-        what = f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}"
-        way_out = "annotate it as Literal or an enum, give bounds of whole numbers, or the values"
-        raise ConfigError(f"{what}: {way_out}: ask(..., limits={{{name!r}: [0, 0.25, 0.5]}})")
-    words = question._allowed.wording.get(name, {})
-    return name, {value: words[value] if value in words else text_of(value) for value in values}

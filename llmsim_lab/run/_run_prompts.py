@@ -1,90 +1,251 @@
-"""Which prompt a question asks with: the one that it names, or the one that a fork put there."""
+"""Which prompt a question asks with: the one that it names, or the one that a fork put there.
+
+A prompt with slots is known by its name and digest. One without slots may be another text for each
+player and turn, so it is known by its kind of question and position in the turn: ``gift`` at the
+place ``gift#text``, the next ``gift@2``. An edit there stands in for whatever text is asked; what a
+function made of one text, for that text alone.
+"""
 
 from __future__ import annotations
 
-import textwrap
-from functools import lru_cache
+import logging
+from collections.abc import Hashable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Protocol, cast
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._plain_prompts import PLAIN, has_slots, kind_of, plain_prompt
+from llmsim_lab.prompts.prompt import digest_of
+from llmsim_lab.run._plain_prompts import (
+    PLAIN,
+    as_prompt,
+    as_sent,
+    dedented,
+    has_slots,
+    is_as_written,
+    is_file_name,
+    kind_of,
+)
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.types import Decision
 
 _MOST_PROMPTS = 64
+_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 
-def is_file_name(text: str) -> bool:
-    """Return True for a text that names a prompt's file: one word that ends in ``.md``."""
-    return text.endswith(".md") and len(text.split()) == 1
+class Edits(Protocol):
+    """What a study makes of a run's prompts, each when it is first asked with."""
+
+    @property
+    def missing(self) -> list[str]:
+        """The names of prompts that are edited and were not asked with so far."""
+        ...
+
+    def __call__(self, prompt: Prompt) -> Prompt:
+        """Return the prompt as it is to be asked with."""
+        ...
+
+    def is_fixed(self, name: str) -> bool:
+        """Return True where a prompt becomes one text, whatever it was."""
+        ...
 
 
-@lru_cache(maxsize=256)
-def dedented(text: str) -> str:
-    """Return a text of source code without its indentation and blank ends."""
-    # The first line stands behind the quotes, the others where the source is indented to.
-    first, newline, rest = text.partition("\n")
-    return f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
+class UsedPrompt(NamedTuple):
+    """What a question asks with.
+
+    Attributes:
+        prompt: the prompt; or a text without slots that was not edited.
+        is_edited: whether it is another than the question names.
+    """
+
+    prompt: Prompt | str
+    is_edited: bool
 
 
-def prompt_for(
-    run: AnyRun, source: object, reply: type[Decision] | None, name: str = "", system: str = ""
-) -> tuple[Prompt | str, bool]:
-    """Return the prompt that a question names, or the one that a fork put in its place.
+class PromptsInUse:
+    """The prompts that a run asks with, by their places.
 
     Args:
-        run: the run, which keeps its prompts by their places.
-        source: as ``ask`` takes it: a text, a file, or a prompt.
-        reply: what is asked for; a text's prompt is called after it.
-        name: what the prompt is called if it has no slots.
-        system: the system message, for a prompt that has none.
+        world: the run's class, beside whose file its prompts' files are.
+        by_place: those that are known already.
 
-    Returns:
-        The prompt, or a text without slots that was not edited; and whether it is another than the
-        source names.
-
-    Raises:
-        PromptError: the file cannot be read, a template is wrong, or there are two system messages.
-        ConfigError: it is not a prompt, or there are too many different ones.
+    Attributes:
+        by_place: the prompts, by their places.
+        edit: a study's edits of what is first asked; None outside a study.
     """
-    # Two prompts of one text are equal, and yet have names of their own.
-    key = source, getattr(source, "name", ""), reply, system
-    try:
-        return run._sources[key]
-    except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
-        pass
-    if not isinstance(source, str | Path | Prompt):
-        what = f"{clip(repr(source), 60)} is not a prompt"
-        raise ConfigError(f"{what}; give a text, a file that ends in .md, or a Prompt")
-    if isinstance(source, Path) or (isinstance(source, str) and is_file_name(source)):
-        world = file_of(type(run))
-        prompt = Prompt.load(Path(source) if world is None else world.parent / source)
-    elif isinstance(source, str):
-        text = dedented(source)
-        if not has_slots(text):
-            return plain_prompt(run, text, name, system)
-        prompt = Prompt(text, name=kind_of(reply))
-    else:
-        prompt = source
-    if prompt.system and system:
-        raise PromptError(
-            f"the prompt {prompt.name!r} has a system message, {clip(prompt.system, 40)!r}, and "
-            f"the question gives another one, system={clip(system, 40)!r}; leave out one of them"
+
+    def __init__(self, world: type, by_place: Mapping[str, Prompt]) -> None:
+        self._world = world
+        self.edit: Edits | None = None
+        self._varied: set[str] = set()
+        """Places of prompts whose edit stands in for several texts, which was warned of."""
+        self.put(by_place)
+
+    def put(self, by_place: Mapping[str, Prompt]) -> None:
+        """Ask with these prompts from now on."""
+        self.by_place = dict(by_place)
+        self._has_edited_texts = any(f"{PLAIN}:" in place for place in self.by_place)
+        self._used: dict[Hashable, UsedPrompt] = {}
+
+    def shipped(self, name: str) -> Prompt:
+        """Return a prompt that comes with the package, or the one that a fork put in its place.
+
+        Args:
+            name: of the prompt.
+
+        Raises:
+            PromptError: there is no prompt of that name.
+        """
+        key = ("shipped", name)
+        if key not in self._used:
+            # A recorded run keeps the prompts that it had, whatever the package's files say today.
+            kept = [it for place, it in self.by_place.items() if place.partition("#")[0] == name]
+            if kept:
+                self._used[key] = UsedPrompt(kept[0], is_edited=False)
+            else:
+                self._used[key] = self.named(Prompt.load(name), None)
+        return cast("Prompt", self._used[key].prompt)
+
+    def named(
+        self,
+        source: object,
+        reply: type[Decision] | None,
+        name: str = "",
+        system: str = "",
+        *,
+        is_replay: bool = False,
+    ) -> UsedPrompt:
+        """Return the prompt that a question names, or the one that a fork put in its place.
+
+        Args:
+            source: as ``ask`` takes it: a text, a file, or a prompt.
+            reply: what is asked for; a text's prompt is called after it.
+            name: what the prompt is called if it has no slots.
+            system: the system message, for a prompt that has none.
+            is_replay: whether the run was played before, so that nothing is warned of.
+
+        Raises:
+            PromptError: the file cannot be read, a template is wrong, or there are two system
+                messages.
+            ConfigError: it is not a prompt, or there are too many different ones.
+        """
+        # Two prompts of one text are equal, and yet have names of their own.
+        key = source, getattr(source, "name", ""), reply, system
+        try:
+            return self._used[key]
+        except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
+            pass
+        if isinstance(source, str) and not is_file_name(source):
+            text = dedented(source)
+            if not has_slots(text):
+                return self.plain(text, name, system, is_replay=is_replay)
+            source = Prompt(text, name=kind_of(reply))
+        prompt = self._with_system(self._prompt_of(source), system)
+        # A fork keeps its edited prompt at the place of the one that the source still names.
+        place = f"{prompt.name}#{prompt.digest[:8]}"
+        if place not in self.by_place:
+            self._check_number()
+            self.by_place[place] = prompt if self.edit is None else self.edit(prompt)
+        used = self.by_place[place]
+        self._used[key] = UsedPrompt(used, is_edited=used.digest != prompt.digest)
+        return self._used[key]
+
+    def _prompt_of(self, source: object) -> Prompt:
+        """Return a prompt, read from its file if need be, which lies beside the world's own."""
+        if isinstance(source, Prompt):
+            return source
+        if not isinstance(source, str | Path):
+            raise ConfigError(
+                f"{clip(repr(source), 60)} is not a prompt; give a text, a file that ends in .md, "
+                "or a Prompt"
+            )
+        world_file = file_of(self._world)
+        path = Path(source) if world_file is None else world_file.parent / source
+        return Prompt.load(path)
+
+    def _with_system(self, prompt: Prompt, system: str) -> Prompt:
+        if not system:
+            return prompt
+        if prompt.system:
+            raise PromptError(
+                f"the prompt {prompt.name!r} has a system message, {clip(prompt.system, 40)!r}, "
+                f"and the question gives another one, system={clip(system, 40)!r}; leave out one "
+                "of them"
+            )
+        return Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.parent)
+
+    def _check_number(self) -> None:
+        """Raise ConfigError for a further prompt where there are too many."""
+        # Each is in the manifest.
+        templates = [place for place in self.by_place if PLAIN not in place]
+        if len(templates) >= _MOST_PROMPTS:
+            raise ConfigError(
+                f"{self._world.__name__} asks with more than {_MOST_PROMPTS} different prompts: a "
+                "template is put together anew each time. Give what changes a slot: "
+                "ask(..., '... {{ offer }} ...', offer=offer)"
+            )
+
+    # --- prompts without slots ---------------------------------------------------------------
+
+    def plain(self, text: str, name: str, system: str = "", *, is_replay: bool) -> UsedPrompt:
+        """Return what is asked where code gives a text without slots.
+
+        Args:
+            text: the text.
+            name: of the question's kind and position.
+            system: the template of the system message.
+            is_replay: see ``named``.
+
+        Raises:
+            PromptError: it is to be edited, and cannot be.
+        """
+        place = f"{name}{PLAIN}"
+        at_place = self.by_place.get(place)
+        if at_place is not None and not is_as_written(at_place):
+            if not is_replay:
+                self._warn_if_varied(at_place, digest_of(system, text), place)
+            return UsedPrompt(at_place, is_edited=True)
+        as_written = UsedPrompt(as_sent(text, system=system, name=name), is_edited=False)
+        if at_place is not None and self.edit is None and not self._has_edited_texts:
+            return as_written
+        place_of_text = f"{place}:{digest_of(system, text)[:8]}"
+        if place_of_text in self.by_place:
+            return UsedPrompt(self.by_place[place_of_text], is_edited=True)
+        prompt = as_prompt(text, name, system)
+        if prompt is None and self.edit is not None:
+            raise PromptError(
+                f"the prompt {name!r} cannot be edited: {clip(text, 60)!r} is empty, too long, or "
+                "has '{{' in a text that is no template"
+            )
+        if prompt is None:
+            return as_written
+        if self.edit is None:
+            self.by_place.setdefault(place, prompt)
+            return as_written
+        edited = self.edit(prompt)
+        if edited.digest == prompt.digest:
+            self.by_place.setdefault(place, prompt)
+            return as_written
+        if self.edit.is_fixed(name):
+            self.by_place[place] = edited
+        else:
+            self.by_place.setdefault(place, prompt)
+            self.by_place[place_of_text] = edited
+            self._has_edited_texts = True
+        return UsedPrompt(edited, is_edited=True)
+
+    def _warn_if_varied(self, edited: Prompt, digest: str, place: str) -> None:
+        """Warn once where one text stands in for several, of which only one was edited."""
+        is_same = edited.parent in (None, digest)
+        if is_same or place in self._varied or Prompt(edited.user).slots:
+            return
+        self._varied.add(place)
+        words = (
+            f"The edited prompt {edited.name!r} says the same to all and at every turn; the world "
+            "writes it anew each time, as an f-string does. Write what changes as slots: '... You "
+            "are {{ name }}.', with {{ state }}, {{ run }} and {{ turn }}; in the world, ask(name, "
+            "..., '... You are {{ name }}.') in place of f'... You are {name}.'."
         )
-    if system:
-        prompt = Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.parent)
-    # A fork keeps its edited prompt at the place of the one that the source still names.
-    place = f"{prompt.name}#{prompt.digest[:8]}"
-    if place not in run._prompts:
-        templates = [known for known in run._prompts if PLAIN not in known]
-        if len(templates) >= _MOST_PROMPTS:  # each is in the manifest
-            what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
-            why = "a template is put together anew each time. Give what changes a slot"
-            raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
-        run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
-    used: Prompt = run._prompts[place]
-    run._sources[key] = found = used, used.digest != prompt.digest
-    return found
+        _warn("PROMPT_VARIES", words=words, prompt=edited.name, reason=words)

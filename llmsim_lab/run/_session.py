@@ -15,7 +15,6 @@ from typing import Any
 from llmsim_lab._util.jsontext import loads
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._config import StateChange
@@ -196,7 +195,7 @@ class Recording(Session):
 
     def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
-        prompts: Mapping[str, Prompt] = run._prompts
+        prompts = run.prompts
         if len(prompts) != self._known_prompts:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
                 self.recorder.describe({"prompts": _records.entries_of(prompts)})

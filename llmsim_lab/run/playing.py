@@ -233,11 +233,11 @@ async def _play(
             # After a failure that failure is what has to be raised, not another of the tape's.
             with nullcontext() if outcome == "done" else suppress(TapeError):
                 run._session.ended(outcome)
-    if run._stood_in and _is_live(run):
-        times = ", ".join(f"{who} {count}" for who, count in run._stood_in.most_common())
+    if run._warnings.stand_ins and _is_live(run):
+        times = ", ".join(f"{who} {count}" for who, count in run._warnings.stand_ins.most_common())
         words = f"Run {run.name!r}: answers that are stand-ins: {times}; decisions() says why."
         _warn("STAND_INS", words=words, run=run.name, turn=run.turn_number, players=times)
-    run._stood_in.clear()
+    run._warnings.stand_ins.clear()
     # As where a name is misspelt; a budget may have stopped the run before.
     never = [name for name in run.players if name != "*" and name not in run._seats]
     if outcome == "done" and never and run._seats and _is_live(run):
@@ -273,7 +273,7 @@ async def _next_turn(run: PlayedWorld) -> Turn:
         except Exception:
             ask.check_awaited()  # what was not waited for is often what the turn failed on
             raise
-        parts = ask.close()
+        notes = ask.close()
         after = own_state(run, after)
         calls = log.close()
     # An agent may have caught the failed call and decided without an answer.
@@ -283,15 +283,25 @@ async def _next_turn(run: PlayedWorld) -> Turn:
         after = own_state(run, run.changed(after, item.set), "changed returned")
     on_tape = session.tape is not None
     kept_after = kept_state(after, run.state_type, calls, on_tape=on_tape)
-    parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
-    turn = Turn(number=number, state=kept_after.state, calls=calls, **parts)
+    turn = Turn(
+        number=number,
+        state=kept_after.state,
+        interventions=tuple(planned),
+        seconds=time.perf_counter() - began,
+        calls=calls,
+        by_code=notes.by_code,
+        noted=notes.noted,
+        became=notes.became,
+        story=notes.story,
+        led_to=notes.led_to,
+    )
     if turn.became and not session.is_replay:
         _check_noted(turn)
     turn = session.done(run, turn, kept_after.json)
     session.memory = {}
     run.turns.append(turn)
     run._log = None
-    run._stood_in += ask._stood_in
+    run._warnings.stand_ins += ask.stand_ins
     return turn
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args
@@ -26,6 +25,7 @@ from llmsim_lab.llm._client import run_client
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import CallLog, Purse, scope
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._any_run import Warnings
 from llmsim_lab.run._ask import Ask
 from llmsim_lab.run._config import (
     Parameter,
@@ -37,10 +37,9 @@ from llmsim_lab.run._config import (
     state_type_of,
 )
 from llmsim_lab.run._kept import kept_config, kept_state
-from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._records import changed_settings
 from llmsim_lab.run._registry import identity, register
-from llmsim_lab.run._run_prompts import prompt_for
+from llmsim_lab.run._run_prompts import PromptsInUse
 from llmsim_lab.run._session import Recording, Session
 from llmsim_lab.run._state import State, changed_at, values_in
 from llmsim_lab.run._turn import (
@@ -89,11 +88,8 @@ class BaseWorld(Generic[StateT]):
         prompts: Mapping[str, Prompt] | None,
         parameters: Mapping[str, object],
     ) -> None:
-        self._prompts: dict[str, Prompt] = dict(prompts or {})
-        self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
-        self._edit: Any = None  # a study's, of what is first asked
-        self._text_edits = any(f"{PLAIN}:" in place for place in self._prompts)
-        self._varied: set[str] = set()  # places of prompts whose edit stands in for several texts
+        self._prompts = PromptsInUse(type(self), prompts or {})
+        self._warnings = Warnings()
         self._seats: dict[str, None] = {}
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session = Session()
@@ -101,10 +97,7 @@ class BaseWorld(Generic[StateT]):
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._told_to_reach = 0
-        self._compared: set[tuple[object, ...]] = set()  # questions whose prompts were compared
-        self._order_told = False  # whether their order was warned of
         self._log: CallLog | None = None  # of the turn that is played, or that failed
-        self._stood_in = Counter[str]()  # how often a stand-in answered, by who did not
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
         self.planned: Sequence[StateChange] = ()
@@ -199,12 +192,9 @@ class BaseWorld(Generic[StateT]):
         Raises:
             PromptError: there is no prompt of that name.
         """
-        if isinstance(source, str) and (source, "", None, "") not in self._sources:
-            # A recorded run keeps the prompts that it had, whatever the package's files say today.
-            kept = [it for place, it in self._prompts.items() if place.partition("#")[0] == source]
-            found = (kept[0], False) if kept else prompt_for(self, Prompt.load(source), None)
-            self._sources[source, "", None, ""] = found
-        return cast("Prompt", prompt_for(self, source, None)[0])
+        if isinstance(source, str):
+            return self._prompts.shipped(source)
+        return cast("Prompt", self._prompts.named(source, None).prompt)
 
     # --- what a class may do differently -----------------------------------------------------
 
@@ -306,15 +296,13 @@ class BaseWorld(Generic[StateT]):
         ``run.prompts |= {place: prompt}`` asks with another one, in a run that is on no tape yet,
         or a replay; otherwise ``fork(prompt=)`` does.
         """
-        return dict(self._prompts)
+        return dict(self._prompts.by_place)
 
     @prompts.setter
     def prompts(self, prompts: Mapping[str, Prompt]) -> None:
         if isinstance(self._session, Recording):  # a replay would ask with those on the tape
             raise ConfigError("a run on a tape keeps its prompts; fork it: run.fork(prompt=...)")
-        self._prompts = dict(prompts)
-        self._text_edits = any(f"{PLAIN}:" in place for place in self._prompts)
-        self._sources.clear()
+        self._prompts.put(prompts)
 
     # --- what a run has been through ---------------------------------------------------------
 

@@ -350,7 +350,7 @@ class Simulation(Run[Economy]):
             return "agent_rate" if self.moves_bp else "agent_policy"
         # Recorded committees may have been asked with the prompt that is now a single bank's.
         banks_own = ("agent_briefing#", "agent_briefing of ")
-        is_recorded_so = any(place.startswith(banks_own) for place in self._prompts)
+        is_recorded_so = any(place.startswith(banks_own) for place in self.prompts)
         if len(self.nations) == 1 or is_recorded_so:
             return "agent_briefing"
         return "committee_briefing"

@@ -379,7 +379,8 @@ class World:
             return
         # What a resumed run has, it has edited.
         names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
-        run._edit = edits = PromptEdits(level, names)
+        edits = PromptEdits(level, names)
+        run._prompts.edit = edits
         if resumed:
             return
         before = run.prompts
@@ -409,8 +410,8 @@ class World:
             try:
                 for wording in range(len(self.wordings(arm))):
                     runs.append(self.begin(arm, None, seed, (wording, 1), source))
-                    if source is not None and runs[-1]._edit is not None:
-                        runs[-1]._edit.check()
+                    if source is not None and runs[-1]._prompts.edit is not None:
+                        runs[-1]._prompts.edit.check()
             except LabError as error:
                 raise ConfigError(f"arm {arm.name!r}: {error}") from error
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none

@@ -293,8 +293,8 @@ class StudyPlayer:
         self.on_change()
         try:
             await play_turns(run, max(0, job.end - run.turn_number), progress=False)
-            if run._edit and (run.turn_number >= job.end or run.done(run.state)):
-                run._edit.check()
+            if run._prompts.edit and (run.turn_number >= job.end or run.done(run.state)):
+                run._prompts.edit.check()
         except Exception as error:
             with suppress(TapeError):  # what has to be raised is this failure
                 run._session.ended(f"{_FAILED}{error_text(error)}")

@@ -479,7 +479,7 @@ class Study:
         for arm in [arm for name, arm in self._arms.items() if name in arms]:
             for place, wording in enumerate(self._world.wordings(arm)):
                 run = self._trial(arm, place)
-                if (edits := run._edit) is None:
+                if (edits := run._prompts.edit) is None:
                     continue
                 try:
                     while edits.missing and run.turn_number < end and not run.done(run.state):

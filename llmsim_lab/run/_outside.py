@@ -1,0 +1,87 @@
+"""What a turn gets from outside: a tool's answer, a file, a clock; recorded like a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from llmsim_lab._util.jsontext import MOST_LEVELS, encode, is_too_deep, loads_strictly, plain
+from llmsim_lab._util.text import brief, whole_text
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm.calls.recorded import until_cancelled
+from llmsim_lab.tape.recorder import Outside
+
+
+async def from_outside(
+    what: str,
+    key: object,
+    work: Callable[[], Awaitable[object]],
+    *,
+    once: bool = False,
+    fallback: object = None,
+) -> Any:
+    """Do what ``Ask.outside`` does, for the run that is being played, if there is one.
+
+    For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
+    """
+    key = json_ready(f"the key of {what}", key)
+    recorder = scope().recorder
+    outside = recorder.find_outside(what, key)
+    # The turn's code waited no longer; ``once``, unless it was played again and took ``fallback``.
+    is_given_up = outside.stopped and (not once or outside.seconds > 0)
+    if is_given_up and recorder.is_replay:
+        await until_cancelled(f"ask.outside({what!r}, ...)", outside.seconds)
+    if is_given_up and once:
+        # For a replay.
+        recorder.outside(what, key, nth=outside.nth, once=True, stopped=True)
+    if is_given_up and not once:
+        outside = Outside(outside.nth)  # where the turn is played again, it is done again
+    if outside.is_done and outside.stopped:
+        return fallback
+    if outside.is_done:
+        return plain(outside.result)  # a copy, since it may be changed in place
+    record = partial(recorder.outside, what, key, nth=outside.nth)
+    if once:
+        record = partial(record, once=True)
+        record()  # before it is done: what is broken off halfway counts as done
+    began = time.monotonic()
+    try:
+        answer: object = work()
+        if isawaitable(answer):
+            answer = await answer
+        result = json_ready(f"what {what} gave", answer)
+    except asyncio.CancelledError:
+        record(stopped=True, seconds=time.monotonic() - began)
+        raise
+    except BaseException:
+        if once:
+            record(stopped=True)
+        raise
+    record(result=result)
+    return result
+
+
+def json_ready(what: str, value: object) -> Any:
+    """Return a value as a tape gives it back, with no half character in its texts.
+
+    Args:
+        what: the value is, for messages.
+        value: the value.
+
+    Raises:
+        ConfigError: JSON cannot hold it.
+    """
+    if is_too_deep(value):
+        raise ConfigError(
+            f"{what} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
+            "one another"
+        )
+    try:
+        return loads_strictly(whole_text(encode(value)).encode())
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{what}, {brief(value, 80)}, is not ready for JSON: {error}") from error

@@ -9,5 +9,5 @@
     Queued     waits for its turn and for the server; ends what takes too long
     backend    one exchange with the model
 
-``pipeline`` puts them together. Each knows only the one below it.
+``pipeline`` puts them together. Each knows the one below it, and no other.
 """

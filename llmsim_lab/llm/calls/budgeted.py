@@ -6,7 +6,8 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from llmsim_lab.llm._scope import Purse
-from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
+from llmsim_lab.llm.calls.context import CallContext, Outcome
+from llmsim_lab.llm.calls.queued import Queued
 
 T = TypeVar("T")
 
@@ -14,7 +15,7 @@ T = TypeVar("T")
 class Budgeted:
     """Counts each live attempt of a run that has a budget; what a tape answers costs nothing."""
 
-    def __init__(self, below: Layer) -> None:
+    def __init__(self, below: Queued) -> None:
         self._below = below
 
     def send(self, context: CallContext[T]) -> Awaitable[Outcome[T]]:

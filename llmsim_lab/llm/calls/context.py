@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._config import LLMConfig
@@ -60,7 +60,7 @@ class CallContext(NamedTuple, Generic[T]):
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """What became of an attempt.
+    """What became of an attempt; a fault of the model is an outcome, not an error.
 
     Attributes:
         attempt: the request with its reply, or with what was wrong.
@@ -79,11 +79,3 @@ class Answered(NamedTuple, Generic[T]):
 
     value: T
     call: CallRecord
-
-
-class Layer(Protocol):
-    """One job of a call."""
-
-    def send(self, context: CallContext[T]) -> Awaitable[Outcome[T]]:
-        """Return what becomes of an attempt. A fault of the model is an outcome, not an error."""
-        ...

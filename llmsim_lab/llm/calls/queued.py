@@ -99,11 +99,11 @@ class Queued:
             copy.options = {**request.options, "seed": context.seed}
         if request.top_logprobs is not None:
             copy.top_logprobs = min(request.top_logprobs, self._backend.max_top_logprobs) or None
-        chat: Callable[..., Awaitable[ChatReply]] = self._backend.chat
         if self._backend.streams:
-            asking = chat(copy, on_text=partial(lane.heard, sent))
+            streamed: Callable[..., Awaitable[ChatReply]] = self._backend.chat
+            asking = streamed(copy, on_text=partial(lane.heard, sent))
         else:
-            asking = chat(copy)
+            asking = self._backend.chat(copy)
         if not inspect.isawaitable(asking):
             raise ConfigError(f"{self._who}.chat must be async: async def chat(self, request): ...")
         return asking

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from llmsim_lab.errors import BackendError, TapeMiss
 from llmsim_lab.llm._debug import log_outcome, log_recorded
 from llmsim_lab.llm._scope import caller
-from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
+from llmsim_lab.llm.calls.budgeted import Budgeted
+from llmsim_lab.llm.calls.context import CallContext, Outcome
 from llmsim_lab.llm.calls.faults import cut_texts, parsed
 from llmsim_lab.types import Attempt
 
@@ -28,7 +29,7 @@ class Recorded:
     path of its recording.
     """
 
-    def __init__(self, below: Layer) -> None:
+    def __init__(self, below: Budgeted) -> None:
         self._below = below
 
     async def send(self, context: CallContext[T]) -> Outcome[T]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._debug import log_wait
-from llmsim_lab.llm.calls.context import Answered, CallContext, Layer
+from llmsim_lab.llm.calls.context import Answered, CallContext
 from llmsim_lab.llm.calls.faults import (
     failure_of,
     is_shown,
@@ -18,6 +18,7 @@ from llmsim_lab.llm.calls.faults import (
     second_request,
     second_seed,
 )
+from llmsim_lab.llm.calls.stood_in import StoodIn
 from llmsim_lab.types import Attempt, CallRecord, Status
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Retried:
             where that is not said.
     """
 
-    def __init__(self, below: Layer, advised: set[str] | None) -> None:
+    def __init__(self, below: StoodIn, advised: set[str] | None) -> None:
         self._below = below
         self._advised = advised
 

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
+from llmsim_lab.llm.calls.context import CallContext, Outcome
 from llmsim_lab.llm.calls.faults import parsed
+from llmsim_lab.llm.calls.recorded import Recorded
 from llmsim_lab.types import Attempt, ChatBackend, ChatReply, ChatRequest
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ class StoodIn:
         backend: the one that is not asked.
     """
 
-    def __init__(self, below: Layer, backend: ChatBackend) -> None:
+    def __init__(self, below: Recorded, backend: ChatBackend) -> None:
         self._below = below
         self._backend = backend
 

@@ -29,6 +29,7 @@ from llmsim_lab.llm.calls.faults import failure_of
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 Decide = Literal["sample", "mode", "expected"]
 """What becomes of probabilities: a draw, the likeliest, or the one nearest to the expectation."""
@@ -126,13 +127,20 @@ class Choice(Generic[OptionT]):
             return self.mode
         if how == "sample":
             return self.draw(rng)
-        mean, chances = self.expectation, self.probabilities
-        return min(chances, key=lambda one: (abs(float(one) - mean), -chances[one]))  # type: ignore[arg-type]
+        mean = self.expectation  # which raises an error where the options are no numbers
+        chances = self.probabilities
+
+        def distance(option: OptionT) -> tuple[float, float]:
+            return abs(float(option) - mean), -chances[option]  # type: ignore[arg-type]
+
+        return min(chances, key=distance)
 
     def __repr__(self) -> str:
         chances = ", ".join(f"{option!r}: {p:.3f}" for option, p in self.probabilities.items())
-        drawn = f", {self.samples} samples" if self.samples else ""
-        return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {self.method}{drawn}>"
+        method: str = self.method
+        if self.samples:
+            method += f", {self.samples} samples"
+        return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {method}>"
 
 
 def measures(request: ChatRequest) -> bool:
@@ -142,7 +150,8 @@ def measures(request: ChatRequest) -> bool:
 
 ReplyAndCall = tuple[ChatReply, CallRecord]
 Ask = Callable[
-    [Sequence[Message], Mapping[str, Any], int | None], Coroutine[Any, Any, ReplyAndCall]
+    [Sequence[Message], Mapping[str, Any], int | None],
+    Coroutine[Any, Any, ReplyAndCall],
 ]
 """Makes a request: ``await ask(messages, options, top_logprobs)``."""
 
@@ -162,38 +171,54 @@ def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[Optio
         ConfigError: they are not two or more values that can be told apart, in an order, or more
             than there are letters.
     """
-    has_order = isinstance(options, Mapping | Sequence) and not isinstance(options, str)
-    values = list(options) if has_order else []
-    texts = [*options.values()] if isinstance(options, Mapping) else [*map(text_of, values)]
-    texts = [text.strip() if isinstance(text, str) else "" for text in texts]
-    if (
-        len(values) < 2
-        or not all(isinstance(value, Hashable) for value in values)
-        or any(isinstance(value, float) and not math.isfinite(value) for value in values)
-        or not all(texts)
-        or not len(values) == len(set(values)) == len(set(texts))
-    ):
+    values: list[OptionT] = []
+    texts: list[object] = []
+    if isinstance(options, Mapping):
+        values = list(options)
+        texts = list(options.values())
+    # A text is a sequence too, of its letters; a set has no order, and letters need one.
+    elif isinstance(options, Sequence) and not isinstance(options, str):
+        values = list(options)
+        texts = [text_of(value) for value in values]
+    shown = [text.strip() for text in texts if isinstance(text, str)]
+    if not _can_be_told_apart(values, shown):
         raise ConfigError(
             f"options={options!r:.200} must be a list of two or more texts, finite numbers or "
             "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
         )
     if len(values) > len(LABELS):
-        how_many = f"{len(values)} options, and letters for {len(LABELS)}"
-        raise ConfigError(f"{how_many}: offer fewer, or ask in groups")
-    return dict(zip(values, texts, strict=True))
+        raise ConfigError(
+            f"{len(values)} options, and letters for {len(LABELS)}: offer fewer, or ask in groups"
+        )
+    return dict(zip(values, shown, strict=True))
+
+
+def _can_be_told_apart(values: Sequence[object], texts: Sequence[str]) -> bool:
+    """Return True if two or more options differ, each with a text of its own."""
+    if len(values) < 2 or len(texts) < len(values) or not all(texts):
+        return False
+    if not all(isinstance(value, Hashable) for value in values):
+        return False
+    # NaN differs from itself, and no tape can hold it or an infinity.
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        return False
+    return len(values) == len(set(values)) == len(set(texts))
 
 
 def orders_of(options: Mapping[OptionT, str]) -> list[tuple[str, dict[str, OptionT]]]:
     """Return the questions, one for each rotation, with what each letter means in them."""
-    both = [*options.items()]
+    values = list(options)
+    labels = LABELS[: len(values)]
+    named = f"{', '.join(labels[:-1])} or {labels[-1]}"
+    instruction = f"Answer with one letter and nothing else: {named}."
     orders = []
-    for start in range(len(both)):
-        shown = dict(zip(LABELS, both[start:] + both[:start], strict=False))
-        lines = "\n".join(f"{label}: {text}" for label, (_, text) in shown.items())
-        *first, last = shown
-        how = f"Answer with one letter and nothing else: {', '.join(first)} or {last}."
-        means = {label: value for label, (value, _) in shown.items()}
-        orders.append((f"{lines}\n\n{how}", means))
+    for start in range(len(values)):
+        # In the rotations each option stands once at each letter, so that its pull cancels.
+        rotated = values[start:] + values[:start]
+        meaning = dict(zip(labels, rotated, strict=True))
+        lines = [f"{label}: {options[value]}" for label, value in meaning.items()]
+        question = "\n".join(lines)
+        orders.append((f"{question}\n\n{instruction}", meaning))
     return orders
 
 
@@ -218,24 +243,30 @@ async def choice_by(
         LLMFailureException: no answer was an option.
     """
     *earlier, last = before
-    talks = [
-        [*earlier, replace(last, content=f"{last.content}\n\n{question}")]
-        for question, _ in orders_of(options)
-    ]
+    conversations = []
+    for question, _ in orders_of(options):
+        asked = replace(last, content=f"{last.content}\n\n{question}")
+        conversations.append([*earlier, asked])
     # The first one alone: where there are no probabilities, the others need not be asked.
-    answers = [await ask(talks[0], MEASURED, WANTED)]
-    if answers[0][0].top_logprobs:
-        answers += await gather_all([ask(talk, MEASURED, WANTED) for talk in talks[1:]])
+    answers = [await ask(conversations[0], MEASURED, WANTED)]
+    first_reply, _ = answers[0]
+    if first_reply.top_logprobs:
+        others = [ask(messages, MEASURED, WANTED) for messages in conversations[1:]]
+        answers += await gather_all(others)
     if all(reply.top_logprobs for reply, _ in answers):
         return by_letters(options, answers)
-    work = []
-    for place, talk in enumerate(talk for talk in talks for _ in range(-(-samples // len(talks)))):
-        how: dict[str, Any] = {**DRAWN, "num_predict": 1}
-        if seed is not None:
-            how["seed"] = seed_from(f"sample {place} of a choice, seed {seed}")
-        work.append(ask(talk, how, None))
+    of_each_order = math.ceil(samples / len(conversations))
+    work: list[Coroutine[Any, Any, ReplyAndCall]] = []
+    for messages in conversations:
+        for _ in range(of_each_order):
+            settings: dict[str, Any] = {**DRAWN, "num_predict": 1}
+            if seed is not None:
+                # Its own for each: the same seed would draw the same answer each time.
+                settings["seed"] = seed_from(f"sample {len(work)} of a choice, seed {seed}")
+            work.append(ask(messages, settings, None))
     choice = _by_samples(options, await gather_all(work))
-    return replace(choice, calls=(*(call for _, call in answers), *choice.calls))
+    measuring = tuple(call for _, call in answers)
+    return replace(choice, calls=(*measuring, *choice.calls))
 
 
 def label_of(text: str, labels: Mapping[str, object]) -> str | None:
@@ -244,8 +275,10 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     White space and punctuation around it do not matter, nor lower case, except for "a", which
     begins sentences.
     """
-    found = _LABEL_FIRST.match(text)
-    label = found[1].upper() if found else ""
+    letter = _LABEL_FIRST.match(text)
+    if letter is None:
+        return None
+    label = letter[1].upper()
     return label if label in labels else None
 
 
@@ -261,9 +294,13 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) 
     orders: list[dict[str, float]] = []
     for (_, labels), (reply, _) in zip(orders_of(options), answers, strict=True):
         shares = dict.fromkeys(labels, 0.0)
-        listed = [math.exp(value) for _, value in reply.top_logprobs]
-        for (token, _), share in zip(reply.top_logprobs, listed, strict=True):
-            if (label := label_of(token, labels)) is not None:
+        listed = []
+        for token, logarithm in reply.top_logprobs:
+            share = math.exp(logarithm)
+            listed.append(share)
+            label = label_of(token, labels)
+            # A letter has several tokens: with a blank before it, in lower case, with a colon.
+            if label is not None:
                 shares[label] += share
         masses.append(math.fsum(shares.values()))
         # A letter that is not listed is at most as likely as the last one listed, and as what is
@@ -280,30 +317,35 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) 
     calls = tuple(call for _, call in answers)
     if not any(masses):
         raise _no_option("no letter of an option is among the likeliest answers", calls)
-    probabilities, label_pull = _means(by_option), _means(by_label)
-    apart = []
+    # The logarithm of a share is the option's own plus the letter's pull. Over the rotations each
+    # option meets each letter once, so that the mean over them holds all letters' pull alike.
+    probabilities = _means(by_option)
+    label_pull = _means(by_label)
+    distances = []
     for (_, labels), measured in zip(orders_of(options), orders, strict=True):
-        explained = {it: probabilities[option] * label_pull[it] for it, option in labels.items()}
-        apart.append(_distance(_shares(measured), _shares(explained)))
+        explained = {}
+        for label, option in labels.items():
+            explained[label] = probabilities[option] * label_pull[label]
+        distances.append(_distance(_shares(measured), _shares(explained)))
     return Choice(
         probabilities=probabilities,
         mass=min(math.fsum(masses) / len(masses), 1.0),
         method="logprobs",
         label_pull=label_pull,
-        misfit=math.fsum(apart) / len(apart),
+        misfit=math.fsum(distances) / len(distances),
         calls=calls,
     )
 
 
-def _means(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
+def _means(logarithms: Mapping[KeyT, Sequence[float]]) -> dict[KeyT, float]:
     """Return geometric means of probabilities, scaled to add up to 1."""
-    means = {key: math.fsum(values) / len(values) for key, values in logs.items()}
+    means = {key: math.fsum(values) / len(values) for key, values in logarithms.items()}
     highest = max(means.values())
     # Relative to the highest, since all of them may be too small for a float.
     return _shares({key: math.exp(mean - highest) for key, mean in means.items()})
 
 
-def _shares(weights: Mapping[Any, float]) -> dict[Any, float]:
+def _shares(weights: Mapping[KeyT, float]) -> dict[KeyT, float]:
     """Return weights scaled to add up to 1."""
     whole = math.fsum(weights.values())
     return {key: weight / whole for key, weight in weights.items()}
@@ -321,15 +363,17 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall])
         LLMFailureException: no answer was an option.
     """
     orders = [labels for _, labels in orders_of(options)]
-    each = len(answers) // len(orders)
+    of_each_order = len(answers) // len(orders)
     counts: Counter[OptionT] = Counter()
     pulls: Counter[str] = Counter()
-    for place, (reply, _) in enumerate(answers):
-        labels = orders[place // each]
-        if (label := label_of(reply.text, labels)) is not None:
+    for number, (reply, _) in enumerate(answers):
+        labels = orders[number // of_each_order]
+        label = label_of(reply.text, labels)
+        if label is not None:
             counts[labels[label]] += 1
             pulls[label] += 1
-    calls, valid = tuple(call for _, call in answers), counts.total()
+    calls = tuple(call for _, call in answers)
+    valid = counts.total()
     if not valid:
         raise _no_option(f"none of {len(answers)} answers is an option", calls)
     return Choice(
@@ -343,9 +387,12 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall])
     )
 
 
-def _no_option(what: str, calls: Sequence[CallRecord]) -> LLMFailureException:
-    text = f"{what}; say in the prompt what is to be chosen, or use another model"
-    fault = BackendError(text, reason="invalid_response")
+def _no_option(why: str, calls: Sequence[CallRecord]) -> LLMFailureException:
+    """Return the failure of answers of which none is an option."""
+    fault = BackendError(
+        f"{why}; say in the prompt what is to be chosen, or use another model",
+        reason="invalid_response",
+    )
     return failure_of(fault, calls[-1], calls[-1].request)
 
 

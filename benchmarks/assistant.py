@@ -38,7 +38,7 @@ from llmsim_lab.assistant._types import (
     ToolCall,
 )
 from llmsim_lab.assistant.tasks import task_server
-from llmsim_lab.llm._choose import wilson
+from llmsim_lab.llm.choice import wilson
 from llmsim_lab.study.estimates import Effects, effects
 
 MESSAGES = Path(__file__).resolve().parents[1] / "data" / "assistant" / "messages.yaml"

@@ -29,7 +29,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm.scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.types import CallSite

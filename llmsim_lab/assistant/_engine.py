@@ -33,7 +33,7 @@ from llmsim_lab.assistant._types import (
     ToolResult,
 )
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.scope import scoped
 
 logger = logging.getLogger(__name__)
 

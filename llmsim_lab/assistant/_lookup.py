@@ -12,8 +12,8 @@ from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
 from llmsim_lab.assistant._types import LLMMessage, ToolExecutor, ToolResult
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._client import checked_client
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.client import checked_client
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question
 from llmsim_lab.types import CallSite

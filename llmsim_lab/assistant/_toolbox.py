@@ -23,7 +23,7 @@ from llmsim_lab._util.text import clip, listed, log_event, whole
 from llmsim_lab.assistant._schemas import SchemaCheck
 from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolExecutor, ToolResult
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm.scope import scope
 from llmsim_lab.run._outside import from_outside
 
 logger = logging.getLogger(__name__)

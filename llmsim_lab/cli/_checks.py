@@ -20,8 +20,8 @@ from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolDeclaration
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import FORGIVEN, LASTING
 from llmsim_lab.llm.calls.faults import lacks_form
+from llmsim_lab.llm.chains import FORGIVEN, LASTING
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study._cost import Count
 from llmsim_lab.tape.prompts_read import prompts_read

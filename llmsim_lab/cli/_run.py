@@ -17,7 +17,7 @@ from llmsim_lab.cli._output import open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.llm._connect import CONNECTED
+from llmsim_lab.llm.connecting import CONNECTED
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import PlayerWord, StateChange, WorldConfig
 from llmsim_lab.run._prompt_order import prompt_orders

@@ -20,7 +20,7 @@ from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm._scope import caller
+from llmsim_lab.llm.scope import caller
 from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._reading import SETTINGS, RecordedRun, spoken, tool_lines

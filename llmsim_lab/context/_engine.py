@@ -25,7 +25,7 @@ from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._client import checked_client
+from llmsim_lab.llm.client import checked_client
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.types import CallSite, Decision
 

@@ -18,8 +18,8 @@ from llmsim_lab.economy.macro import EngineConfig, RudebuschSvensson
 from llmsim_lab.engines.committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.llm._client import checked_client
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm.client import checked_client
 from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question

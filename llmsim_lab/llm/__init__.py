@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
-from llmsim_lab.llm._choose import Choice
-from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.llm._config import LLMConfig
 from llmsim_lab.llm._human import OpenQuestion, Person
-from llmsim_lab.llm._scope import Budget
 from llmsim_lab.llm._scripted import ScriptedBackend
+from llmsim_lab.llm.choice import Choice
+from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.scope import Budget
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest
 
 if TYPE_CHECKING:
-    from llmsim_lab.llm._connect import connect
     from llmsim_lab.llm._embedded.backend import EmbeddedBackend
     from llmsim_lab.llm._ollama import OllamaBackend
     from llmsim_lab.llm._openai import OpenAIBackend
+    from llmsim_lab.llm.connecting import connect
 
 __all__ = [
     "Budget",
@@ -45,7 +45,7 @@ __all__ = [
 __getattr__, __dir__ = _util.late_names(
     __name__,
     {
-        "_connect": "connect",
+        "connecting": "connect",
         "_embedded.backend": "EmbeddedBackend",
         "_ollama": "OllamaBackend",
         "_openai": "OpenAIBackend",

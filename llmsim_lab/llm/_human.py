@@ -19,11 +19,11 @@ from llmsim_lab._util.jsontext import JSON, Schema
 from llmsim_lab._util.text import log_event
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm._scripted import reply_of
+from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.fields import ambiguities, field_fault, field_of, typed_value
+from llmsim_lab.llm.scope import caller
 from llmsim_lab.types import CallSite, ChatBackend, ChatReply, ChatRequest, ModelInfo
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from llmsim_lab.llm._debug import log_queued, log_request
 from llmsim_lab.types import ChatReply, ChatRequest
 
 if TYPE_CHECKING:
-    from llmsim_lab.llm._scope import InFlight
+    from llmsim_lab.llm.scope import InFlight
 
 PhaseOf = Callable[[ChatRequest], Awaitable[str | None]]
 

@@ -18,8 +18,8 @@ from llmsim_lab._util.jsontext import (
 )
 from llmsim_lab._util.text import closest, faults, text_of
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._choose import Decide, numeric
 from llmsim_lab.llm.bounds import fields_of, json_number
+from llmsim_lab.llm.choice import Decide, numeric
 from llmsim_lab.run._kept import defined_again, reply_as_json
 from llmsim_lab.run._question import Asked, limits_of
 from llmsim_lab.run._turn import Answer, as_confidence, as_reasoning

@@ -29,10 +29,10 @@ from llmsim_lab.errors import (
     TapeError,
 )
 from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
-from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.llm._choose import Choice, Decide
-from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm.bounds import Limits
+from llmsim_lab.llm.chains import FORGIVEN
+from llmsim_lab.llm.choice import Choice, Decide
+from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._answers import (
     Options,
     answer_by_code,

@@ -12,8 +12,8 @@ from typing import Any
 from llmsim_lab._util.jsontext import MOST_LEVELS, encode, is_too_deep, loads_strictly, plain
 from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._scope import scope
 from llmsim_lab.llm.calls.recorded import until_cancelled
+from llmsim_lab.llm.scope import scope
 from llmsim_lab.tape.recorder import Outside
 
 

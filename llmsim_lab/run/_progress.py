@@ -21,7 +21,7 @@ from typing import Any
 
 from llmsim_lab._util.text import clip, duration, log_event, printable, roughly
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._scope import InFlight, caller, scope, scoped
+from llmsim_lab.llm.scope import InFlight, caller, scope, scoped
 from llmsim_lab.types import ChatRequest
 
 logger = logging.getLogger("llmsim_lab.run")  # users know the package, not this module

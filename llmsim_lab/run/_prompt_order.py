@@ -18,7 +18,7 @@ from typing import Any
 from llmsim_lab._util.text import clip, counted, error_text, estimate_tokens, log_event
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.run._question import place_of

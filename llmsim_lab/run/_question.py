@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 from llmsim_lab._util.text import clip, closest, error_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._choose import Decide
-from llmsim_lab.llm._client import checked_client
 from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, own_limits
+from llmsim_lab.llm.choice import Decide
+from llmsim_lab.llm.client import checked_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import RenderedPrompt
 from llmsim_lab.run._config import OnError, WorldConfig, players_seed

@@ -12,8 +12,8 @@ from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm._human import OpenQuestion
-from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm.fields import field_words
+from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._records import clients_of
 
 _terminal = threading.Lock()

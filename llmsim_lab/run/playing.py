@@ -19,7 +19,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import closest, error_text, log_event
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LLMFailureException, TapeError
-from llmsim_lab.llm._scope import Budget, CallLog, Purse, scope, scoped
+from llmsim_lab.llm.scope import Budget, CallLog, Purse, scope, scoped
 from llmsim_lab.run._ask import Ask
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._kept import kept_state

@@ -32,7 +32,7 @@ from llmsim_lab._util.text import counted, error_text, log_event
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm._client import run_client
+from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange, WorldConfig, by_name
 from llmsim_lab.run._kept import config_as_json

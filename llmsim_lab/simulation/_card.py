@@ -8,7 +8,7 @@ from typing import Any
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy.macro import Rule, TaylorRule
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._client import run_client
+from llmsim_lab.llm.client import run_client
 from llmsim_lab.simulation.gate import GATE_MOVES_BP, EconomicsCard, Told
 from llmsim_lab.simulation.world import Simulation
 

@@ -50,7 +50,7 @@ from llmsim_lab.economy.macro import (
 from llmsim_lab.economy.response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._chains import LASTING
+from llmsim_lab.llm.chains import LASTING
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import Ask
 from llmsim_lab.run._progress import progress_line

@@ -14,7 +14,7 @@ from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.economy.macro import NO_SHOCKS, Rule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.llm._client import run_client
+from llmsim_lab.llm.client import run_client
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._turn import reply_of
 from llmsim_lab.simulation.world import Nation, Simulation, seat_of

@@ -50,7 +50,7 @@ from llmsim_lab.economy.macro import (
 from llmsim_lab.engines.committee import Committee
 from llmsim_lab.engines.engines import dissents, minutes, update_prompts
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._choose import Decide
+from llmsim_lab.llm.choice import Decide
 from llmsim_lab.models import (
     GlobalState,
     MacroLags,

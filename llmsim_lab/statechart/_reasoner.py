@@ -27,8 +27,8 @@ from llmsim_lab._util.text import faults, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.llm._client import checked_client
+from llmsim_lab.llm.chains import FORGIVEN
+from llmsim_lab.llm.client import checked_client
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question
 from llmsim_lab.statechart._agent import Post, PostKind, SocialAgent, interest_match

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, Self
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.llm._choose import measures
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.choice import measures
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.study._design import AnyRun
 from llmsim_lab.tape import Tape

@@ -31,7 +31,7 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, clip, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
-from llmsim_lab.llm._client import run_client
+from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig

@@ -32,7 +32,7 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
-from llmsim_lab.llm._scope import Purse
+from llmsim_lab.llm.scope import Purse
 from llmsim_lab.run._records import llm_config_of
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run.playing import play_turns

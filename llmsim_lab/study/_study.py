@@ -45,7 +45,7 @@ from llmsim_lab._util.text import among, clip, counted, duration, error_text, lo
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm._scope import Budget, Purse
+from llmsim_lab.llm.scope import Budget, Purse
 from llmsim_lab.run import Run
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line

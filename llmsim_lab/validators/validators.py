@@ -12,8 +12,8 @@ from typing import Any
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.llm._client import checked_client
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm.client import checked_client
 from llmsim_lab.models import Action, SimulationState, ValidationDecision, ValidationResult
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question

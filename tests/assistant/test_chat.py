@@ -13,7 +13,7 @@ from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionT
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolCall
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm.scope import scope
 from llmsim_lab.types import CallSite, ChatRequest
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"

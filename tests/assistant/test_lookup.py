@@ -18,7 +18,7 @@ from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.run import replay
 from llmsim_lab.tape.recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall

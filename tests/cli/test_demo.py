@@ -9,7 +9,7 @@ import pytest
 from cli_kit import Run, succeeds
 from fake_ollama import FakeOllama
 
-from llmsim_lab.llm import Tape, _connect
+from llmsim_lab.llm import Tape, connecting
 from llmsim_lab.simulation import Demonstration
 
 LETTERS = FakeOllama.tokens([dict.fromkeys("ABCDEFG", -1.95)])
@@ -22,7 +22,7 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shipped: Demo
     """No model, and what is shipped is not read once more."""
     monkeypatch.setenv("LLMSIM_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
-    monkeypatch.setattr(_connect, "runtime_installed", lambda: False)
+    monkeypatch.setattr(connecting, "runtime_installed", lambda: False)
     monkeypatch.setattr(Demonstration, "read", lambda: shipped)
 
 

@@ -21,7 +21,7 @@ from crisis_kit import (
 
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, ModuleError, TapeMiss
-from llmsim_lab.llm._chains import FORGIVEN
+from llmsim_lab.llm.chains import FORGIVEN
 from llmsim_lab.run import replay
 
 

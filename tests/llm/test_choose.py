@@ -18,7 +18,7 @@ from fake_ollama._fake_ollama import TokenReply
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import ChatReply, ChatRequest, LLMClient, LLMConfig, ScriptedBackend, connect
-from llmsim_lab.llm._choose import Choice, label_of
+from llmsim_lab.llm.choice import Choice, label_of
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
 

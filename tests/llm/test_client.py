@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 

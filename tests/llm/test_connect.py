@@ -11,7 +11,7 @@ from client_kit import GOOD, decide, decided
 from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import EmbeddedBackend, LLMClient, OllamaBackend, _connect, connect
+from llmsim_lab.llm import EmbeddedBackend, LLMClient, OllamaBackend, connect, connecting
 
 EMBEDDER = FakeModel(name="embedder", capabilities=("embedding",))
 
@@ -81,7 +81,7 @@ def test_what_is_chosen_says_why(model: str) -> None:
 
 
 def test_without_the_runtime_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connect, "runtime_installed", lambda: False)
+    monkeypatch.setattr(connecting, "runtime_installed", lambda: False)
     for model in ("auto", "embedded"):
         with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[embedded\]'"):
             connect(model)

@@ -20,8 +20,8 @@ from fake_ollama import FakeOllama, Throttle
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, Tape, _limits
-from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.llm.calls import queued
+from llmsim_lab.llm.scope import InFlight, scoped
 from llmsim_lab.models import AgentState, GlobalState, SimulationState
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, OnText
 

@@ -14,7 +14,7 @@ from builders import answer, in_words, make_client, make_simulation
 from IPython.display import DisplayHandle
 
 from llmsim_lab._util.text import duration
-from llmsim_lab.llm._scope import InFlight, scoped
+from llmsim_lab.llm.scope import InFlight, scoped
 from llmsim_lab.run import _progress
 from llmsim_lab.run._progress import ProgressLine, ProgressLog, progress_line
 from llmsim_lab.simulation import Simulation

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from llmsim_lab.llm._scope import Purse
 from llmsim_lab.llm.calls.context import CallContext, Outcome
 from llmsim_lab.llm.calls.queued import Queued
+from llmsim_lab.llm.scope import Purse
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._scope import Scope
+from llmsim_lab.llm.scope import Scope
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from llmsim_lab.errors import BackendError, TapeMiss
 from llmsim_lab.llm._debug import log_outcome, log_recorded
-from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm.calls.budgeted import Budgeted
 from llmsim_lab.llm.calls.context import CallContext, Outcome
 from llmsim_lab.llm.calls.faults import cut_texts, parsed
+from llmsim_lab.llm.scope import caller
 from llmsim_lab.types import Attempt
 
 T = TypeVar("T")

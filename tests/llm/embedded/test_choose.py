@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binomtest
 
 from llmsim_lab.llm import EmbeddedBackend, LLMClient, LLMConfig
-from llmsim_lab.llm._choose import Choice, label_of
+from llmsim_lab.llm.choice import Choice, label_of
 
 pytestmark = [pytest.mark.embedded, pytest.mark.process]
 

@@ -27,19 +27,18 @@ from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import dumps, plain
 from llmsim_lab._util.text import log_as_asked
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import _choose, _extract
 from llmsim_lab.llm._backend import as_backend
-from llmsim_lab.llm._choose import Choice, OptionT
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._extract import InvalidReply, with_instruction
+from llmsim_lab.llm._extract import InvalidReply, parse_reply, with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Limits
 from llmsim_lab.llm._returned import returned_info
-from llmsim_lab.llm._scope import scope, scoped
 from llmsim_lab.llm.bounds import json_number, narrowed
 from llmsim_lab.llm.calls.context import Answered, CallContext, TextLimit
 from llmsim_lab.llm.calls.faults import fault_of, text_limits_of
 from llmsim_lab.llm.calls.pipeline import pipeline
+from llmsim_lab.llm.choice import Choice, OptionT, choice_by, options_of
+from llmsim_lab.llm.scope import scope, scoped
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.types import (
     CallRecord,
@@ -171,7 +170,7 @@ class LLMClient:
         text_limits = _text_limits_of(response_model, self._config.max_text_chars, rationale)
 
         def read(reply: ChatReply) -> ModelT:
-            return _extract.parse_reply(
+            return parse_reply(
                 reply.text,
                 response_model,
                 check,
@@ -258,7 +257,7 @@ class LLMClient:
             >>> choice = await client.choose("Inflation is 6 %. What now?", ["raise", "hold"])
             >>> choice.mode, choice.mass
         """
-        named = _choose.options_of(options)
+        named = options_of(options)
         samples = whole_number("samples", samples, least=1)
         seed = seed if seed is None else whole_number("seed", seed)
         before, origin = self._messages_of(prompt, site)
@@ -279,7 +278,7 @@ class LLMClient:
         base = self.config.seed if seed is None else seed
         # All orders of the options in one round: they share all that stands before the options.
         with scoped(round=self.limits.lane().next_round):
-            return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
+            return await choice_by(ask, before, named, samples=samples, seed=base)
 
     def _options_with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return sampling options that go before the configured ones."""

@@ -65,27 +65,34 @@ class PlayedWorld(BaseWorld[StateT]):
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
-        item = StateChange(turn=turn, **more, **({} if values is None else {"set": values}))
-        now, latest, planned = self.turn_number, self.turns[-1], self.planned
-        place = len(self.turns) - 1
-        first = now + 2 if self._stepping else now
-        if item.turn < first:
-            what = f"turn {item.turn} has been played or is being played (the run is at turn {now})"
-            raise ConfigError(f"{what}; intervene at turn {first} or later")
-        # Done to the latest state on trial: what this run has no place for raises now.
-        state = checked_state(self, self.changed(latest.state, item.set), "changed returned")
-        if item.turn == now:
-            done = (*latest.interventions, item)
-            self.turns[place] = replace(latest, state=state, interventions=done)
+        if values is not None:
+            item = StateChange(turn=turn, set=dict(values), **more)
         else:
-            self.planned = [*planned, item]
+            item = StateChange(turn=turn, **more)
+        now = self.turn_number
+        first_open = now + 2 if self._stepping else now
+        if item.turn < first_open:
+            raise ConfigError(
+                f"turn {item.turn} has been played or is being played (the run is at turn {now}); "
+                f"intervene at turn {first_open} or later"
+            )
+        # Done to the latest state on trial: what this run has no place for raises now.
+        latest = self.turns[-1]
+        state = checked_state(self, self.changed(latest.state, item.set), "changed returned")
+        planned_before = self.planned
+        place = len(self.turns) - 1
+        if item.turn == now:
+            interventions = (*latest.interventions, item)
+            self.turns[place] = replace(latest, state=state, interventions=interventions)
+        else:
+            self.planned = [*self.planned, item]
         try:
             self._session.changed(self)
         except BaseException as error:
             # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
             # has it: then it is undone there as well.
             self.turns[place] = latest
-            self.planned = planned
+            self.planned = planned_before
             if not isinstance(error, TapeError):
                 self._session.changed(self)
             raise
@@ -113,13 +120,13 @@ class PlayedWorld(BaseWorld[StateT]):
         self._stepping = True
         try:
             with self._session.playing():
-                turn = await _next_turn(self)
+                turn = await self._play_next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._session.failed(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
-                explain(error, _what_now(self))
+                explain(error, self._how_to_continue())
             elif isinstance(error, Exception) and not self._session.is_replay:
-                error.add_note(_what_now(self))
+                error.add_note(self._how_to_continue())
             raise
         finally:
             self._stepping = False
@@ -148,9 +155,9 @@ class PlayedWorld(BaseWorld[StateT]):
             LLMFailureException: a model call failed; the turns before it are kept.
         """
         with sole_player(self):
-            self._purse = Purse(budget) if budget is not None else None
+            self._purse = None if budget is None else Purse(budget)
             try:
-                await _play(self, turns, progress=progress)
+                await self._play_turns(turns, progress=progress)
             finally:
                 self._purse = None
         return self.to_frame()
@@ -166,8 +173,165 @@ class PlayedWorld(BaseWorld[StateT]):
         try:
             return run_sync(self.arun(turns, budget=budget, progress=progress))
         except KeyboardInterrupt as error:
-            explain(error, _what_now(self))
+            explain(error, self._how_to_continue())
             raise
+
+    async def _play_turns(
+        self, turns: int | None, *, progress: bool, beyond_done: bool = False
+    ) -> None:
+        """Do what ``play_turns`` does, as what plays this run."""
+        wanted = self.config.turns if turns is None else turns
+        count = whole_number("turns", wanted, least=0)
+        first = self.turn_number + 1
+        last = self.turn_number + count
+        with self._session.playing():
+            self._told_to_reach = last
+            outcome = "interrupted"  # also by Ctrl-C, or the task was cancelled
+            try:
+                line = progress_line("turn", number=first, last=last, enabled=progress)
+                async with line as advance:
+                    while self.turn_number < last and (beyond_done or not self.done(self.state)):
+                        if self._purse is not None:
+                            self._purse.check()
+                        turn = await self.step()
+                        advance(sum(len(call.history) for call in turn.calls))
+                        # Where nothing waits, as for rules: let others run too.
+                        await asyncio.sleep(0)
+                outcome = "done"
+            except BudgetReached as error:
+                outcome = f"stopped: {error}"
+                _warn("BUDGET_REACHED", run=self.name, turn=self.turn_number, reason=error)
+            except Exception as error:
+                outcome = f"failed: {error_text(error)}"
+                raise
+            finally:
+                # After a failure that failure is what has to be raised, not another of the tape's.
+                with nullcontext() if outcome == "done" else suppress(TapeError):
+                    self._session.ended(outcome)
+        if self._warns:
+            self._warn_of_stand_ins()
+            if outcome == "done":  # a budget may have stopped the run before a player's turn
+                self._warn_of_unasked()
+        self._warnings.stand_ins.clear()
+
+    def _warn_of_stand_ins(self) -> None:
+        """Warn of answers that stand in for others."""
+        stand_ins = self._warnings.stand_ins
+        if stand_ins:
+            times = ", ".join(f"{player} {count}" for player, count in stand_ins.most_common())
+            _warn(
+                "STAND_INS",
+                words=(
+                    f"Run {self.name!r}: answers that are stand-ins: {times}; decisions() says why."
+                ),
+                run=self.name,
+                turn=self.turn_number,
+                players=times,
+            )
+
+    def _warn_of_unasked(self) -> None:
+        """Warn of a player whom no question named, as where a name is misspelt."""
+        unasked = [name for name in self.players if name != "*" and name not in self._seats]
+        if unasked and self._seats:
+            name = unasked[0]
+            reason = f"no question of this run named it{closest(name, self._seats)}"
+            _warn("PLAYER_NEVER_ASKED", run=self.config.name, player=name, reason=reason)
+
+    async def _play_next_turn(self) -> Turn:
+        """Play one turn, and keep it."""
+        before = self.turns[-1]
+        session = self._session
+        number = before.number + 1
+        if session.shared:
+            turn, *session.shared = session.shared
+            self.turns.append(turn)
+            return turn
+        planned = await session.begin(self, number)
+        if len(self.turns) == 1 and self._warns:
+            for doubt in self._doubts():
+                _warn("LINT", **doubt)
+        began = time.perf_counter()
+        replicate = self.config.replicate
+        sampling = None if replicate is None else (self.seed, replicate)
+        log = CallLog(self.name, number, self._purse, sampling=sampling)
+        self._log = log
+        ask = Ask(self, self._as_read(before.state), number)
+        # For the next try, should this one fail.
+        session.memory = {**session.memory}
+        recorder = session.recorder
+        if recorder is None:
+            recorder = Unrecorded(Known(answers=session.memory))
+        # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
+        # this turn's log and recorder in the context variable that ``scoped`` sets.
+        with scoped(recorder=recorder, log=log):
+            try:
+                after = await self.turn(before.state, ask)
+            except Exception:
+                ask.check_awaited()  # what was not waited for is often what the turn failed on
+                raise
+            notes = ask.close()
+            after = own_state(self, after)
+            calls = log.close()
+        # An agent may have caught the failed call and decided without an answer.
+        if self._purse is not None and self._purse.refusal is not None:
+            raise self._purse.refusal
+        for item in planned:
+            after = own_state(self, self.changed(after, item.set), "changed returned")
+        kept = kept_state(after, self.state_type, calls, on_tape=session.tape is not None)
+        turn = Turn(
+            number=number,
+            state=kept.state,
+            interventions=tuple(planned),
+            seconds=time.perf_counter() - began,
+            calls=calls,
+            by_code=notes.by_code,
+            noted=notes.noted,
+            became=notes.became,
+            story=notes.story,
+            led_to=notes.led_to,
+        )
+        if turn.became and not session.is_replay:
+            _check_noted(turn)
+        turn = session.done(self, turn, kept.json)
+        session.memory = {}
+        self.turns.append(turn)
+        self._log = None
+        self._warnings.stand_ins += ask.stand_ins
+        return turn
+
+    @property
+    def _warns(self) -> bool:
+        """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+        return not self._quiet and not self._session.is_replay
+
+    def _how_to_continue(self) -> str:
+        """Return which turn a run that was stopped is at, and how it continues."""
+        at = self.turn_number
+        left = max(1, self._told_to_reach - at)
+        kept = (
+            f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
+            "continues it"
+        )
+        if self.tape is None or self._session.is_replay:
+            return f"{kept}."
+        return (
+            f"{kept}; in another session, resume({str(self.tape.path)!r}, {self.run_id}, ...) does."
+        )
+
+    async def _rehearse_turn(self, within_s: float) -> None:
+        """Begin the next turn, until it comes to what only a turn that counts may do.
+
+        For a run that was made for it, with players that cost nothing.
+
+        Args:
+            within_s: how long it may take.
+        """
+        ask = Ask(self, self._as_read(self.state), self.turn_number + 1)
+        # A turn that cannot be played says so when it is played; nothing is fetched from outside.
+        with suppress(Exception), scoped(recorder=Rehearsal()):
+            await asyncio.wait_for(self.turn(self.state, ask), within_s)
+        with suppress(ConfigError):
+            ask.check_awaited()
 
 
 @contextmanager
@@ -201,123 +365,7 @@ async def play_turns(
     stepped on by hand.
     """
     with sole_player(run):
-        await _play(run, turns, progress=progress, beyond_done=beyond_done)
-
-
-async def _play(
-    run: PlayedWorld, turns: int | None, *, progress: bool, beyond_done: bool = False
-) -> None:
-    wanted = run.config.turns if turns is None else turns
-    count, before = whole_number("turns", wanted, least=0), run.turn_number
-    with run._session.playing():
-        run._told_to_reach = last = before + count
-        outcome = "interrupted"  # also by Ctrl-C, or the task was cancelled
-        try:
-            line = progress_line("turn", number=before + 1, last=last, enabled=progress)
-            async with line as advance:
-                while run.turn_number < last and (beyond_done or not run.done(run.state)):
-                    if run._purse is not None:
-                        run._purse.check()
-                    turn = await run.step()
-                    advance(sum(len(call.history) for call in turn.calls))
-                    # Where nothing waits, as for rules: let others run too.
-                    await asyncio.sleep(0)
-            outcome = "done"
-        except BudgetReached as error:
-            outcome = f"stopped: {error}"
-            _warn("BUDGET_REACHED", run=run.name, turn=run.turn_number, reason=error)
-        except Exception as error:
-            outcome = f"failed: {error_text(error)}"
-            raise
-        finally:
-            # After a failure that failure is what has to be raised, not another of the tape's.
-            with nullcontext() if outcome == "done" else suppress(TapeError):
-                run._session.ended(outcome)
-    if run._warnings.stand_ins and _is_live(run):
-        times = ", ".join(f"{who} {count}" for who, count in run._warnings.stand_ins.most_common())
-        words = f"Run {run.name!r}: answers that are stand-ins: {times}; decisions() says why."
-        _warn("STAND_INS", words=words, run=run.name, turn=run.turn_number, players=times)
-    run._warnings.stand_ins.clear()
-    # As where a name is misspelt; a budget may have stopped the run before.
-    never = [name for name in run.players if name != "*" and name not in run._seats]
-    if outcome == "done" and never and run._seats and _is_live(run):
-        reason = f"no question of this run named it{closest(never[0], run._seats)}"
-        _warn("PLAYER_NEVER_ASKED", run=run.config.name, player=never[0], reason=reason)
-
-
-async def _next_turn(run: PlayedWorld) -> Turn:
-    """Play one turn, and keep it."""
-    before, session = run.turns[-1], run._session
-    number = before.number + 1
-    if session.shared:
-        turn, *session.shared = session.shared
-        run.turns.append(turn)
-        return turn
-    planned = await session.begin(run, number)
-    if len(run.turns) == 1 and _is_live(run):
-        for doubt in run._doubts():
-            _warn("LINT", **doubt)
-    began, replicate = time.perf_counter(), run.config.replicate
-    sampling = None if replicate is None else (run.seed, replicate)
-    run._log = log = CallLog(run.name, number, run._purse, sampling=sampling)
-    ask = Ask(run, run._as_read(before.state), number)
-    # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
-    # this turn's log and recorder in the context variable that ``scoped`` sets.
-    session.memory = kept = {**session.memory}  # for the next try, should this one fail
-    recorder = session.recorder
-    if recorder is None:
-        recorder = Unrecorded(Known(answers=kept))
-    with scoped(recorder=recorder, log=log):
-        try:
-            after = await run.turn(before.state, ask)
-        except Exception:
-            ask.check_awaited()  # what was not waited for is often what the turn failed on
-            raise
-        notes = ask.close()
-        after = own_state(run, after)
-        calls = log.close()
-    # An agent may have caught the failed call and decided without an answer.
-    if run._purse is not None and run._purse.refusal is not None:
-        raise run._purse.refusal
-    for item in planned:
-        after = own_state(run, run.changed(after, item.set), "changed returned")
-    on_tape = session.tape is not None
-    kept_after = kept_state(after, run.state_type, calls, on_tape=on_tape)
-    turn = Turn(
-        number=number,
-        state=kept_after.state,
-        interventions=tuple(planned),
-        seconds=time.perf_counter() - began,
-        calls=calls,
-        by_code=notes.by_code,
-        noted=notes.noted,
-        became=notes.became,
-        story=notes.story,
-        led_to=notes.led_to,
-    )
-    if turn.became and not session.is_replay:
-        _check_noted(turn)
-    turn = session.done(run, turn, kept_after.json)
-    session.memory = {}
-    run.turns.append(turn)
-    run._log = None
-    run._warnings.stand_ins += ask.stand_ins
-    return turn
-
-
-async def rehearse(run: PlayedWorld, within_s: float) -> None:
-    """Begin a run's next turn, until it comes to what only a turn that counts may do.
-
-    Args:
-        run: made for it, with players that cost nothing.
-        within_s: how long it may take.
-    """
-    ask = Ask(run, run._as_read(run.state), run.turn_number + 1)
-    # A turn that cannot be played says so when it is played; nothing is fetched from outside.
-    with suppress(Exception), scoped(recorder=Rehearsal()):
-        await asyncio.wait_for(run.turn(run.state, ask), within_s)
-    with suppress(ConfigError):
-        ask.check_awaited()
+        await run._play_turns(turns, progress=progress, beyond_done=beyond_done)
 
 
 def _check_noted(turn: Turn) -> None:
@@ -327,8 +375,8 @@ def _check_noted(turn: Turn) -> None:
     for answer in turn.by_code:
         components.setdefault(answer.player, set()).add(answer.component)
     for call in turn.calls:
-        if call.request.site is not None:
-            site = call.request.site
+        site = call.request.site
+        if site is not None:
             components.setdefault(site.agent or "", set()).add(site.component)
     for player, component in turn.became:
         if player not in components:
@@ -341,18 +389,3 @@ def _check_noted(turn: Turn) -> None:
                 f"ask.note({player!r}, component={component!r}, ...): in turn {turn.number} "
                 f"{player} decided as {', '.join(sorted(components[player]))}"
             )
-
-
-def _is_live(run: PlayedWorld) -> bool:
-    """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
-    return not run._quiet and not run._session.is_replay
-
-
-def _what_now(run: PlayedWorld) -> str:
-    """Return which turn a run that was stopped is at, and how it continues."""
-    at, left = run.turn_number, max(1, run._told_to_reach - run.turn_number)
-    later = ""
-    if run.tape is not None and not run._session.is_replay:
-        later = f"; in another session, resume({str(run.tape.path)!r}, {run.run_id}, ...) does"
-    kept = f"Turn {at + 1} was not finished: the run is kept up to turn {at}"
-    return f"{kept}, and .run({left}) continues it{later}."

@@ -56,7 +56,7 @@ from llmsim_lab.run._records import (
 from llmsim_lab.run._registry import class_of_manifest, code_digests, is_shipped
 from llmsim_lab.run._session import RecordedClient, Recording, Replaying, Session, load_turns
 from llmsim_lab.run._turn import Turn
-from llmsim_lab.run.playing import PlayedWorld, play_turns, rehearse
+from llmsim_lab.run.playing import PlayedWorld, play_turns
 from llmsim_lab.run.world import StateT, define
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
@@ -242,7 +242,7 @@ class Run(PlayedWorld[StateT]):
         trial.players = {"*": player}
         # A loop and a thread for itself, since this may be called on any loop.
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, rehearse(trial, within_s)).result()
+            thread.submit(asyncio.run, trial._rehearse_turn(within_s)).result()
 
     @classmethod
     def replay(

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import CORO_CLOSED, CORO_CREATED, getcoroutinestate, isawaitable
@@ -597,8 +596,10 @@ class Ask:
             only = work[0] if len(work) == 1 else None
             if isinstance(only, _ToModel):
                 # Here, since all that comes from a server passes each coroutine that waits for it.
-                with self._answering(only.asked):
+                try:
                     only.asked.decision = await only.asked.send(only.client, only.text)
+                except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
+                    self._asking_failed(error, only.asked)
             elif only is not None:
                 await self._done(only)
             elif work:
@@ -718,16 +719,18 @@ class Ask:
                     f"{name!r} has a value in every prompt already ({', '.join(GIVEN)}); call "
                     "yours something else"
                 )
-        if batch.on_error not in (None, *get_args(OnError)):
+        if batch.on_error is not None and batch.on_error not in get_args(OnError):
             raise ConfigError(
                 f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
             )
-        if not isinstance(batch.system, str) or is_file_name(batch.system):
-            raise ConfigError(
-                f"system={batch.system!r:.60} of the question to {whom} must be the text of the "
-                "system message itself; a prompt's file has it below '## System', without system="
-            )
-        batch.system = dedented(batch.system)
+        if batch.system != "":
+            if not isinstance(batch.system, str) or is_file_name(batch.system):
+                raise ConfigError(
+                    f"system={batch.system!r:.60} of the question to {whom} must be the text of "
+                    "the system message itself; a prompt's file has it below '## System', without "
+                    "system="
+                )
+            batch.system = dedented(batch.system)
         batch.prepare(whom)
         edits = self._around.prompts.edit
         if callable(batch.prompt) and edits is not None and edits.missing and names:
@@ -739,27 +742,28 @@ class Ask:
         """Wait for one of several answers."""
         match work:
             case _ToModel(client, asked, text):
-                with self._answering(asked):
+                try:
                     asked.decision = await asked.send(client, text)
+                except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
+                    self._asking_failed(error, asked)
             case _ToConverse(client, asked, by_model):
-                with self._answering(asked):
+                try:
                     # The tape has its calls and no answer besides: a replay works it out again.
                     asked.decision = await by_model(Question(asked), client)
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._asking_failed(error, asked)
             case _ToMeasure():
                 await self._choose(work)
             case _Returned():
                 await self._waited(work)
 
-    @contextmanager
-    def _answering(self, asked: Asked) -> Iterator[None]:
-        """Let a stand-in answer for a model that fails, or raise what names the question."""
-        try:
-            yield
-        except LLMFailureException as failure:
-            self._model_failed(failure, asked)
-        except LabError:
-            raise
-        except Exception as error:  # a script's function, a person's, or a backend of one's own
+    def _asking_failed(self, error: Exception, asked: Asked) -> None:
+        """Let a stand-in answer for a model that failed, or raise what names the question."""
+        if isinstance(error, LLMFailureException):
+            self._model_failed(error, asked)
+        elif isinstance(error, LabError):
+            raise error
+        else:
             raise ConfigError(
                 f"{asked.batch.place}: asking {caller(asked.site)} failed: {error_text(error)}"
             ) from error

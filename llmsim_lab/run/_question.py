@@ -25,7 +25,7 @@ from llmsim_lab.prompts.prompt import RenderedPrompt
 from llmsim_lab.run._config import OnError, WorldConfig, players_seed
 from llmsim_lab.run._run_prompts import PromptsInUse, UsedPrompt
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.types import CallSite, Decision, Number, Rationale, Reply
+from llmsim_lab.types import CallSite, Decision, Number, Reply
 
 Source = str | Path | Prompt | Callable[[str], str]
 """A prompt as a question names it; a function of the player's name returns the text itself."""
@@ -121,11 +121,6 @@ class Batch:
         """Which question it is, for messages."""
         return place_of(self.turn.number, self.reply, self.tag)
 
-    @property
-    def rationale(self) -> Rationale:
-        """Where the answer has its reasoning; other classes than ``Reply`` have their own form."""
-        return self.turn.config.rationale if issubclass(self.reply, Reply) else "before"
-
     def of_world(self, name: str, function: OfPlayer, player: str) -> Any:
         """Return what a function that the world gave says for a player.
 
@@ -149,7 +144,7 @@ class Batch:
                 f"{self.place}: the function {name}= failed for {player}: {error_text(error)}"
             )
             raise self.fault from error
-        if isawaitable(value):
+        if type(value) is not str and isawaitable(value):  # most are texts, and asking takes long
             close_unawaited(value)
             self.fault = ConfigError(
                 f"{self.place}: the function {name}= is async, and a question does not wait for "
@@ -334,7 +329,7 @@ class Asked:
         decision: the answer, once there is one.
     """
 
-    __slots__ = ("_number", "_rng", "allowed", "batch", "decision", "player")
+    __slots__ = ("_number", "_rng", "_site", "allowed", "batch", "decision", "player")
 
     def __init__(self, batch: Batch, player: str, number: int) -> None:
         self.batch = batch
@@ -343,6 +338,7 @@ class Asked:
         self.allowed = batch.allowed(player)
         self.decision: Decision | None = None
         self._rng: Random | None = None
+        self._site: CallSite | None = None
 
     @property
     def answerer(self) -> str:
@@ -352,11 +348,13 @@ class Asked:
     @property
     def site(self) -> CallSite:
         """Where in the run it is asked."""
-        return CallSite(
-            component=self.batch.component,
-            agent=self.player,
-            turn=self.batch.turn.number,
-        )
+        if self._site is None:
+            self._site = CallSite(
+                component=self.batch.component,
+                agent=self.player,
+                turn=self.batch.turn.number,
+            )
+        return self._site
 
     @property
     def rng(self) -> Random:
@@ -407,9 +405,11 @@ class Asked:
     def send(self, client: LLMClient, prompt: str) -> Awaitable[Decision]:
         """Return what asks a client; ``prompt`` is the whole text."""
         ask = client.call_with_retry
-        if self.batch.rationale != "before":
-            # Only then, since a client around another one need not know of it.
-            ask = partial(ask, rationale=self.batch.rationale)
+        rationale = self.batch.turn.config.rationale
+        # Only then, since a client around another one need not know of it; and other classes than
+        # Reply have their reasoning in a place of their own.
+        if rationale != "before" and issubclass(self.batch.reply, Reply):
+            ask = partial(ask, rationale=rationale)
         return ask(
             prompt=prompt,
             response_model=self.batch.reply,

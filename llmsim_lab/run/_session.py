@@ -43,6 +43,8 @@ class RecordedClient(LLMClient):
 class Session:
     """What a run tells its tape, and asks it; this one is of a run that is on none.
 
+    ``Recording`` writes the run, ``Replaying`` compares it.
+
     Attributes:
         tape: the tape.
         number: the run's number on it.

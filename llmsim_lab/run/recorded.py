@@ -522,8 +522,10 @@ def _others_given(run: Run) -> dict[str, Any]:
 
 # --- recorded runs of any class -------------------------------------------------------------------
 
-_any: Any = Run  # of which class a tape's run is, no type checker knows
-replay, load, resume, rerun = _any.replay, _any.load, _any.resume, _any.rerun
+replay = Run.replay
+load = Run.load
+resume = Run.resume
+rerun = Run.rerun
 
 
 def fork(

@@ -21,7 +21,6 @@ from llmsim_lab.economy.response import PolicyResponse, response_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.choice import by_letters, orders_of
-from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation.gate import rest_at
 from llmsim_lab.simulation.world import Simulation
@@ -52,7 +51,7 @@ def demo_runs(tape: Tape) -> dict[int, dict[World, Simulation]]:
     """Return a recording's runs, by seed and by what each shows."""
     found: dict[int, dict[World, Simulation]] = {}
     for info in tape.runs():
-        run = load(tape, info.id)
+        run = Simulation.load(tape, info.id)
         world: World = "plain" if info.fork_turn is None else "oil"
         found.setdefault(run.seed, {})["mirrored" if run.economy.mirrored else world] = run
     return found

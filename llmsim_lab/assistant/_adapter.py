@@ -101,12 +101,17 @@ class OllamaAdapter:
         """
         options = {"temperature": temperature, "num_predict": max_tokens}
         try:
-            return await self.ask(messages, tools, options=options, responds=True)
+            return await self.ask(
+                messages,
+                tools,
+                options=options,
+                responds=True,
+            )
         except LLMFailureException as failure:
             if failure.reason == "rate_limited" or FULL_QUEUE in failure.detail:
                 # The client's error does not know the wait, but the backend's, which caused it.
-                wait = getattr(failure.__cause__, "retry_after_s", None)
-                raise RateLimitError(str(failure), retry_after=wait) from failure
+                wait_s = getattr(failure.__cause__, "retry_after_s", None)
+                raise RateLimitError(str(failure), retry_after=wait_s) from failure
             raise LLMError(str(failure), failure.reason.upper()) from failure
 
     async def ask(
@@ -129,33 +134,44 @@ class OllamaAdapter:
             LLMFailureException: the call failed for good.
         """
         # A user or a model may have written half a character, with which no request can be sent.
-        talk: Sequence[Message] = list(map(_whole, messages))
-
-        async def converse(**how: Any) -> LLMResponse:
-            read = partial(_read, as_json="schema" in how)
-            check = partial(_complaint, read)  # what it returns goes back to the model
-            reply, _ = await self.client.converse(
-                talk, options=options, site=self.site, check=check, **how
-            )
-            return read(reply)
-
+        talk = [_whole(message) for message in messages]
         recorder = scope().recorder
         # A run on a tape finds out by itself, so that its replay does too.
         asker = self.client if recorder.tape is None else recorder
         agents = _without_tools.setdefault(asker, set())
         if not tools or self.site.agent not in agents:
             try:
-                return await converse(tools=_wired(tools, responds=responds))
+                reply, _ = await self.client.converse(
+                    talk,
+                    tools=_wired(tools, responds=responds),
+                    options=options,
+                    site=self.site,
+                    check=partial(_complaint, _read),  # what it returns goes back to the model
+                )
             except LLMFailureException as failure:
-                if not (tools and _NO_TOOLS.search(failure.detail)):
+                if not tools or not _NO_TOOLS.search(failure.detail):
                     raise
+            else:
+                return _read(reply)
             agents.add(self.site.agent)
-            log_event(logger, logging.INFO, "tools_unsupported", model=self.client.config.model)
+            log_event(
+                logger,
+                logging.INFO,
+                "tools_unsupported",
+                model=self.client.config.model,
+            )
         functions = [tool["function"] for tool in _wired(tools, responds=True)]
         explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)))
         # Nor may its template have a place for the role of tools' results.
-        talk = [*map(_as_text, with_instruction(talk, explained))]
-        return await converse(schema={"anyOf": list(map(_form, functions))})
+        in_words = [_as_text(message) for message in with_instruction(talk, explained)]
+        reply, _ = await self.client.converse(
+            in_words,
+            schema={"anyOf": [_form(function) for function in functions]},
+            options=options,
+            site=self.site,
+            check=partial(_complaint, _read_form),
+        )
+        return _read_form(reply)
 
 
 def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping[str, Any], ...]:
@@ -174,54 +190,91 @@ def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping
         },
         "required": ["text", "kind", "done"],
     }
-    fields = ("name", "description", "parameters")
-    own = [ToolDeclaration(RESPOND, _ANSWERING, parameters)] if tools and responds else []
-    return tuple(
-        {"type": "function", "function": {name: getattr(tool, name) for name in fields}}
-        for tool in [*tools, *own]
-    )
+    offered = list(tools)
+    if tools and responds:
+        offered.append(ToolDeclaration(RESPOND, _ANSWERING, parameters))
+    wired = []
+    for tool in offered:
+        function = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        wired.append({"type": "function", "function": function})
+    return tuple(wired)
 
 
 def _whole(message: LLMMessage) -> LLMMessage:
-    calls = (replace(call, arguments=whole(call.arguments)) for call in message.tool_calls)
-    return replace(message, content=whole_text(message.content), tool_calls=tuple(calls))
+    """Return a message whose texts have no half characters."""
+    calls = [replace(call, arguments=whole(call.arguments)) for call in message.tool_calls]
+    return replace(
+        message,
+        content=whole_text(message.content),
+        tool_calls=tuple(calls),
+    )
 
 
 def _complaint(read: Callable[[ChatReply], LLMResponse], reply: ChatReply) -> str | None:
+    """Return what is wrong with a reply, for the model to read; None if nothing is."""
     try:
         read(reply)
+    except ValidationError as error:
+        return faults(error)
     except ValueError as error:
-        return faults(error) if isinstance(error, ValidationError) else str(error)
+        return str(error)
     return None
 
 
-def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
+def _read(reply: ChatReply) -> LLMResponse:
     """Return what a reply says.
-
-    Args:
-        reply: the model's.
-        as_json: whether it was asked for by a schema.
 
     Raises:
         ValueError: what is wrong with it, for the model to read.
     """
-    text, calls, kind = reply.text, reply.tool_calls, None
-    # A server hands a call that was cut on as text.
-    if not calls and reply.done_reason == "length" and text.lstrip().startswith("{"):
-        raise ValueError("the call was cut off")
-    if as_json and not calls:
-        text, calls = "", (_CALL.validate_json(text),)
+    _check_whole(reply)
+    text = reply.text
+    kind = None
     # A model that wants tools called cannot know yet what to answer: its respond waits.
-    wanted = tuple(call for call in calls if call.name != RESPOND)
-    if calls and not wanted:
-        answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
-        text, kind = answer.text, answer.kind
+    wanted = tuple(call for call in reply.tool_calls if call.name != RESPOND)
+    if reply.tool_calls and not wanted:
+        last = reply.tool_calls[-1]  # of several answers
+        answer = _Answer.model_validate(last.arguments)
+        text = answer.text
+        kind = answer.kind
     if not wanted and not text.strip():
         raise ValueError("the reply is empty")
-    return LLMResponse(text or None, wanted, reply.done_reason, kind=kind)
+    return LLMResponse(
+        text or None,
+        wanted,
+        reply.done_reason,
+        kind=kind,
+    )
+
+
+def _check_whole(reply: ChatReply) -> None:
+    """Raise ValueError for a call that was cut, which a server hands on as text."""
+    is_cut = reply.done_reason == "length" and reply.text.lstrip().startswith("{")
+    if is_cut and not reply.tool_calls:
+        raise ValueError("the call was cut off")
 
 
 # --- models that cannot call tools: a schema with one form for each tool --------------------------
+
+
+def _read_form(reply: ChatReply) -> LLMResponse:
+    """Return what a reply says that is a call, written as the schema has it.
+
+    Raises:
+        ValueError: what is wrong with it, for the model to read.
+    """
+    _check_whole(reply)
+    if not reply.tool_calls:
+        reply = replace(
+            reply,
+            text="",
+            tool_calls=(_CALL.validate_json(reply.text),),
+        )
+    return _read(reply)
 
 
 def _form(function: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +291,8 @@ def _as_text(message: Message) -> Message:
     """Return a message in words that every chat template knows."""
     if message.role == "tool":
         return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
-    calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
-    parts = [message.content, *map(json.dumps, calls)]
-    return Message(message.role, "\n".join(filter(None, parts)))
+    lines = [message.content] if message.content else []
+    lines += [
+        json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.tool_calls
+    ]
+    return Message(message.role, "\n".join(lines))

@@ -22,11 +22,16 @@ def asks(text: str) -> bool:
 
 def described(tool_name: str, parameters: Mapping[str, Any]) -> str:
     """Return what a call will do, in words: ``delete task 3``; long values are cut."""
-    words = clip(in_words(tool_name), 200)
-    told = [(_shown(in_words(key)), _shown(json_text(item))) for key, item in parameters.items()]
-    if len(told) == 1 and re.fullmatch(r"(?:.+ )?(?:id|number)", told[0][0]):
-        return f"{words} {told[0][1]}"
-    return f"{words} ({', '.join(map(': '.join, told))})" if told else words
+    action = clip(in_words(tool_name), 200)
+    values = {_shown(in_words(key)): _shown(json_text(item)) for key, item in parameters.items()}
+    if not values:
+        return action
+    if len(values) == 1:
+        [(name, value)] = values.items()
+        if re.fullmatch(r"(?:.+ )?(?:id|number)", name):
+            return f"{action} {value}"
+    listed = ", ".join(f"{name}: {value}" for name, value in values.items())
+    return f"{action} ({listed})"
 
 
 def _shown(text: str) -> str:
@@ -37,5 +42,17 @@ def _shown(text: str) -> str:
 def for_user(text: str, tool_names: Iterable[str]) -> str:
     """Return a model's text as the user may see it: no thinking, tool names or control codes."""
     clean = printable(without_thinking(text), keep=_KEPT).strip()
-    names = "|".join(map(re.escape, sorted(tool_names, key=len, reverse=True)))
-    return re.sub(rf"`?\b({names})\b`?", lambda name: in_words(name[1]), clean) if names else clean
+    # The longest first: of "add" and "add_task" the second must be found whole.
+    names = sorted(
+        tool_names,
+        key=len,
+        reverse=True,
+    )
+    if not names:
+        return clean
+    any_name = "|".join(map(re.escape, names))
+    return re.sub(
+        rf"`?\b({any_name})\b`?",
+        lambda match: in_words(match[1]),
+        clean,
+    )

@@ -119,7 +119,11 @@ class Chat(Run[ChatState]):
     engine: AgentEngineConfig = AgentEngineConfig()
 
     def __init__(
-        self, config: Any = None, *, tools: ToolExecutor | None = None, **parameters: Any
+        self,
+        config: Any = None,
+        *,
+        tools: ToolExecutor | None = None,
+        **parameters: Any,
     ) -> None:
         if isinstance(parameters.get("engine", config), LLMAgentEngine):
             raise ConfigError("an engine takes the seat: Chat(players={'assistant': engine})")
@@ -138,11 +142,14 @@ class Chat(Run[ChatState]):
         """Answer the message in the inbox."""
         if not state.inbox:
             raise ConfigError(f"turn {ask.turn} has no message; send(message) sends one")
-        said = await ask.converse(
-            "assistant", Said, lambda _: self._sheet(state), by_model=self._by_model
+        reply = await ask.converse(
+            "assistant",
+            Said,
+            lambda _: self._sheet(state),
+            by_model=self._by_model,
         )
-        decision = _kept(said.decision, state.pending, ask.turn)
-        for line in _exchange_text(state.inbox, decision).splitlines():
+        decision = _kept(reply.decision, state.pending, ask.turn)
+        for line in _exchange_lines(state.inbox, decision):
             ask.note(text=line)
         return self._answered(state, decision)
 
@@ -192,9 +199,11 @@ class Chat(Run[ChatState]):
 
     def _sheet(self, state: ChatState) -> str:
         """Return what a person in the assistant's seat is shown."""
-        said = [*state.said, Message(role="user", content=state.inbox)]
-        lines = [f"{one.role.title()}: {one.content}" for one in said]
-        return "\n\n".join(filter(None, [self.constitution, *lines]))
+        messages = [*state.said, Message(role="user", content=state.inbox)]
+        parts = [f"{message.role.title()}: {message.content}" for message in messages]
+        if self.constitution:
+            parts.insert(0, self.constitution)
+        return "\n\n".join(parts)
 
     # --- what was said ------------------------------------------------------------------------
 
@@ -206,7 +215,10 @@ class Chat(Run[ChatState]):
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The messages so far and what was decided, oldest first."""
-        return tuple(Exchange(t.number, t.state.message, t.state.decision) for t in self.turns[1:])
+        return tuple(
+            Exchange(turn.number, turn.state.message, turn.state.decision)
+            for turn in self.turns[1:]
+        )
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -253,10 +265,12 @@ class Chat(Run[ChatState]):
         super().close()
 
     def __repr__(self) -> str:
-        lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        said = counted(len(self.exchanges), "message")
-        lines = [f"A conversation of {self.user_id}, {said}{lost}"]
-        lines += [_exchange_text(x.message, x.decision) for x in self.exchanges]
+        heading = f"A conversation of {self.user_id}, {counted(len(self.exchanges), 'message')}"
+        if self.unrecorded:
+            heading += f", NOT RECORDED: {self.unrecorded}"
+        lines = [heading]
+        for exchange in self.exchanges:
+            lines += _exchange_lines(exchange.message, exchange.decision)
         return "\n".join(lines)
 
 
@@ -279,12 +293,17 @@ def _call_timeout_s(engine: AgentEngineConfig, client: LLMConfig) -> float:
     return max(usual_s, 2 * request_s + client.retry_wait_s[1])
 
 
-def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> AgentDecision:
+def _kept(
+    decision: AgentDecision,
+    asked: PendingAction | None,
+    number: int,
+) -> AgentDecision:
     """Return a decision that a replay can equal: without clocks, with ids of its own."""
     calls = [call.model_copy(update={"duration_ms": 0.0}) for call in decision.tool_calls or ()]
     pending = decision.pending_action
+    is_asked_again = pending is not None and asked is not None and pending.call_id == asked.call_id
     # What is asked again keeps its id; the engine's is random.
-    if pending is not None and (asked is None or pending.call_id != asked.call_id):
+    if pending is not None and not is_asked_again:
         pending = pending.model_copy(update={"call_id": str(number)})
     return decision.model_copy(update={"tool_calls": calls or None, "pending_action": pending})
 
@@ -295,20 +314,23 @@ def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> 
 def call_facts(call: ToolCall) -> tuple[str, list[tuple[str, str]]]:
     """Return a tool call in words: its name with how it ended, then what went in and came out."""
     facts = [("asked for", json_text(call.parameters, indent=1))]
-    if (result := call.result) is not None:
-        failure = f"{result.error_code}: {result.error}"
-        facts.append(("result", json_text(result.data, indent=1) if result.success else failure))
+    result = call.result
+    if result is not None and result.success:
+        facts.append(("result", json_text(result.data, indent=1)))
+    elif result is not None:
+        facts.append(("result", f"{result.error_code}: {result.error}"))
     return f"{call.tool_name}: {_mark(call)}", facts
 
 
-def _exchange_text(message: str, decision: AgentDecision) -> str:
+def _exchange_lines(message: str, decision: AgentDecision) -> list[str]:
     """Return one exchange as plain lines."""
     lines = [f"You: {_line(message)}"]
     for call in decision.tool_calls or ():
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.parameters.items())
         lines.append(f"  [{_line(call.tool_name)}({_line(arguments)}): {_mark(call)}]")
     kind = in_words(decision.decision_type.lower())
-    return "\n".join([*lines, f"Assistant ({kind}): {_line(decision.text)}"])
+    lines.append(f"Assistant ({kind}): {_line(decision.text)}")
+    return lines
 
 
 def _mark(call: ToolCall) -> str:

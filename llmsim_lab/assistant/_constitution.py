@@ -27,8 +27,10 @@ def load_constitution(path: str | Path | None = None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     headings = [line.strip("#*: \t").lower() for line in text.splitlines() if line[:1] == "#"]
-    if missing := [title for title in SECTIONS if title.lower() not in headings]:
+    missing = [title for title in SECTIONS if title.lower() not in headings]
+    if missing:
         needed = ", ".join(f"'## {title}'" for title in SECTIONS)
-        what = f"{path}: no section {', '.join(missing)}"
-        raise PromptError(f"{what}; a constitution needs the sections {needed}")
+        raise PromptError(
+            f"{path}: no section {', '.join(missing)}; a constitution needs the sections {needed}"
+        )
     return text.strip()

@@ -49,7 +49,11 @@ class DecisionLog:
 
     def _append(self, **row: Any) -> None:
         row["time"] = now()
-        text = json.dumps(row, ensure_ascii=False, default=str)
+        text = json.dumps(
+            row,
+            ensure_ascii=False,
+            default=str,
+        )
         # JSON may hold half a character, which UTF-8 cannot: it is written as its escape.
         line = f"{text}\n".encode("utf-8", "backslashreplace")
         try:

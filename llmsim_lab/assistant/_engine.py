@@ -111,6 +111,15 @@ class LLMAgentEngine:
         """
         return await _Message(self, context).decided()
 
+    def confirm_once(self, pending: PendingAction) -> bool:
+        """Take a user's yes to an action; return False if it was taken before."""
+        # An id alone may be another user's too, where a program makes its own.
+        key = (pending.user_id, pending.conversation_id, pending.call_id)
+        if key in self._confirmed:
+            return False
+        self._confirmed.add(key)
+        return True
+
     async def __call__(self, question: Any) -> Said:
         """Answer the message of a conversation in which this engine has the assistant's seat."""
         seated = copy.copy(self)
@@ -133,80 +142,131 @@ class _Message:
     """
 
     def __init__(self, engine: LLMAgentEngine, context: DecisionContext) -> None:
-        self.engine, self.config, self.context = engine, engine.config, context
+        self.engine = engine
+        self.config = engine.config
+        self.context = context
         self.decision_id = uuid.uuid4().hex
         self.calls: list[ToolCall] = []
         self.category = ""
 
     async def decided(self) -> AgentDecision:
+        """Return the decision, once its row is in the log."""
         began = time.perf_counter()
         await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
-        intent, kind = "UNKNOWN", "NONE"
+        intent = "UNKNOWN"
+        kind = "NONE"
         try:
             decision = await self._decide()
-            kind, waits = decision.decision_type.value, decision.pending_action
-            # What the message was taken for are the tools that it needed.
-            names = [call.tool_name for call in self.calls] + ([waits.tool_name] if waits else [])
-            intent = ", ".join(dict.fromkeys(names)) or "CONVERSATION"
+            kind = decision.decision_type.value
+            intent = self._intent(decision)
             return decision
         except BaseException as error:  # a message may be stopped halfway
             self.category = f"ERROR:{type(error).__name__}"
             raise
         finally:
             milliseconds = (time.perf_counter() - began) * 1000
-            await self._kept("decision", self._write(intent, kind, self.category, milliseconds))
+            await self._kept(
+                "decision",
+                self._write(intent, kind, self.category, milliseconds),
+            )
+
+    def _intent(self, decision: AgentDecision) -> str:
+        """Return what the message was taken for: the tools that it needed."""
+        names = [call.tool_name for call in self.calls]
+        if decision.pending_action is not None:
+            names.append(decision.pending_action.tool_name)
+        return ", ".join(dict.fromkeys(names)) or "CONVERSATION"
 
     async def _decide(self) -> AgentDecision:
-        # Yes and no are read here, without a model: a deletion must not depend on how one samples.
-        engine, config, context = self.engine, self.config, self.context
-        pending, answer = context.pending_confirmation, yes_or_no(context.message)
-        if pending is not None and (
-            pending.user_id not in (None, context.user_id)
-            or pending.conversation_id not in (None, context.conversation_id)
-        ):
-            log_event(logger, logging.WARNING, "confirmation_ignored", user=context.user_id)
-            pending = None
-        if pending is not None and answer is None:
-            unclear = "I did not take that for a yes or a no. "
-            return self._wants_yes(pending, "AMBIGUITY:CONFIRMATION_UNCLEAR", before=unclear)
-        if pending is not None and answer == "no":
-            return self._says("SUCCESS:CANCELLED", f"All right, I will not {_words_of(pending)}.")
+        pending = self._pending()
+        if pending is not None:
+            # Read here, without a model: a deletion must not depend on how one samples.
+            answer = yes_or_no(self.context.message)
+            if answer is None:
+                return self._wants_yes(
+                    pending,
+                    "AMBIGUITY:CONFIRMATION_UNCLEAR",
+                    before="I did not take that for a yes or a no. ",
+                )
+            if answer == "no":
+                return self._says(
+                    "SUCCESS:CANCELLED", f"All right, I will not {_words_of(pending)}."
+                )
         try:
             toolbox = await Toolbox.of(
-                engine.tool_executor, confirm=config.confirm, timeout_s=config.timeout_seconds
+                self.engine.tool_executor,
+                confirm=self.config.confirm,
+                timeout_s=self.config.timeout_seconds,
             )
             if pending is not None:
                 return await self._confirm(pending, toolbox)
             return await self._converse(toolbox)
         except (TapeError, ConfigError):  # a replay lacks a call, or the program is set up wrong
             raise
-        except Exception as error:  # users' adapters raise anything
-            code = "TIMEOUT" if isinstance(error, TimeoutError) else "UNEXPECTED"
-            fault = error if isinstance(error, LLMError) else LLMError(repr(error), code)
-            fields = {"code": fault.code, "retry_after": fault.retry_after, "detail": fault.message}
-            line = logfmt(decision_id=self.decision_id, **fields)
-            logger.warning("assistant_failure %s", line, exc_info=fault.code == "UNEXPECTED")
-            text = RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE
+        except Exception as error:  # noqa: BLE001 - users' adapters raise anything
+            return self._failed(error, pending)
+
+    def _pending(self) -> PendingAction | None:
+        """Return what this user was asked to confirm in this conversation."""
+        context = self.context
+        pending = context.pending_confirmation
+        if pending is None:
+            return None
+        is_users = pending.user_id in (None, context.user_id)
+        is_of_conversation = pending.conversation_id in (None, context.conversation_id)
+        if is_users and is_of_conversation:
+            return pending
+        log_event(
+            logger,
+            logging.WARNING,
+            "confirmation_ignored",
+            user=context.user_id,
+        )
+        return None
+
+    def _failed(self, error: Exception, pending: PendingAction | None) -> AgentDecision:
+        """Return the answer to a user whose message failed, and log why."""
+        if isinstance(error, LLMError):
+            fault = error
+        elif isinstance(error, TimeoutError):
+            fault = LLMError(repr(error), "TIMEOUT")
+        else:
+            fault = LLMError(repr(error), "UNEXPECTED")
+        line = logfmt(
+            decision_id=self.decision_id,
+            code=fault.code,
+            retry_after=fault.retry_after,
+            detail=fault.message,
+        )
+        logger.warning(
+            "assistant_failure %s",
+            line,
+            exc_info=fault.code == "UNEXPECTED",
+        )
+        return self._says(
+            f"ERROR:{fault.code}",
+            RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE,
             # Where nothing ran, a yes is not used up: the action still waits.
-            waits = None if self.calls else pending
-            return self._says(f"ERROR:{fault.code}", text, pending_action=waits)
+            pending_action=None if self.calls else pending,
+        )
 
     async def _confirm(self, pending: PendingAction, toolbox: Toolbox) -> AgentDecision:
         """Make the call that the user has said yes to, once."""
-        words, name = _words_of(pending), pending.tool_name
-        checked = toolbox.check(FunctionCall(name, pending.parameters))
+        words = _words_of(pending)
+        checked = toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, ToolResult):
             text = f"I can no longer {words}. Please ask me again."
             return self._says(f"ERROR:{checked.error_code}", text)
-        # An id alone may be another user's too, where a program makes its own.
-        which = pending.user_id, pending.conversation_id, pending.call_id
-        if which in self.engine._confirmed:
+        if not self.engine.confirm_once(pending):
             text = f"Your yes was taken before; I do not {words} twice."
             return self._says("REFUSAL:CONFIRMED_BEFORE", text)
-        self.engine._confirmed.add(which)
-        result = await self._run(name, checked, toolbox)
+        result = await self._run(pending.tool_name, checked, toolbox)
         if result.success:
-            return self._says("SUCCESS:TOOL_DONE", f"Done: {words}.", DecisionType.INVOKE_TOOL)
+            return self._says(
+                "SUCCESS:TOOL_DONE",
+                f"Done: {words}.",
+                DecisionType.INVOKE_TOOL,
+            )
         text = f"That did not work: I could not {words}."  # the reason may be an internal
         return self._says("ERROR:TOOL_FAILED", text, DecisionType.INVOKE_TOOL)
 
@@ -216,13 +276,7 @@ class _Message:
         Raises:
             Exception: whatever the adapter raises.
         """
-        context, count = self.context, self.config.include_history_messages
-        history = context.message_history[-count:] if count else []  # [-0:] would be all of it
-        messages = [  # what never changes comes first, for the prefix cache
-            LLMMessage("system", self.engine.constitution),
-            *(LLMMessage(message.role, message.content) for message in history),
-            LLMMessage("user", context.message),
-        ]
+        messages = self._first_messages()
         for iteration in range(1, self.config.max_iterations + 1):
             response = await self._ask(messages, toolbox)
             calls = tuple(response.function_calls or ())
@@ -231,21 +285,9 @@ class _Message:
             messages.append(LLMMessage("assistant", response.content or "", calls))
             is_last = iteration == self.config.max_iterations
             for place, call in enumerate(calls, 1):
-                result = toolbox.check(call)
-                if place > (most := self.config.max_calls):
-                    told = f"only the first {most} calls of an answer are made"
-                    result = failed_result(told, "TOO_MANY_CALLS")
+                result = self._checked(call, place, toolbox)
                 if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
-                    pending = PendingAction(
-                        tool_name=call.name,
-                        parameters=result,
-                        description=described(call.name, result),
-                        user_id=context.user_id,
-                        conversation_id=context.conversation_id,
-                    )
-                    more = " What was to follow has not been done; ask again afterwards."
-                    after = more if calls[place:] else ""
-                    return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=after)
+                    return self._asks_first(call, result, is_followed=place < len(calls))
                 # No model call is left to read results, but a question takes none.
                 if not isinstance(result, ToolResult) and not is_last:
                     result = await self._run(call.name, result, toolbox)
@@ -254,8 +296,58 @@ class _Message:
                     messages.append(LLMMessage("tool", text, tool_name=call.name))
         return self._says("ERROR:TOO_MANY_STEPS", TOO_COMPLEX)
 
+    def _first_messages(self) -> list[LLMMessage]:
+        """Return what the model is sent at first; what never changes first, for its cache."""
+        messages = [LLMMessage("system", self.engine.constitution)]
+        history = self.context.message_history
+        first = max(0, len(history) - self.config.include_history_messages)
+        messages += [LLMMessage(message.role, message.content) for message in history[first:]]
+        messages.append(LLMMessage("user", self.context.message))
+        return messages
+
+    def _checked(
+        self,
+        call: FunctionCall,
+        place: int,
+        toolbox: Toolbox,
+    ) -> dict[str, Any] | ToolResult:
+        """Return the arguments of a call, the first, second ... of an answer; or why it fails."""
+        if place > self.config.max_calls:
+            return failed_result(
+                f"only the first {self.config.max_calls} calls of an answer are made",
+                "TOO_MANY_CALLS",
+            )
+        return toolbox.check(call)
+
+    def _asks_first(
+        self,
+        call: FunctionCall,
+        parameters: dict[str, Any],
+        *,
+        is_followed: bool,
+    ) -> AgentDecision:
+        """Return the question whether to make a call.
+
+        Args:
+            call: what the model wants.
+            parameters: its arguments, checked.
+            is_followed: whether the model wanted further calls after it, which are not made.
+        """
+        pending = PendingAction(
+            tool_name=call.name,
+            parameters=parameters,
+            description=described(call.name, parameters),
+            user_id=self.context.user_id,
+            conversation_id=self.context.conversation_id,
+        )
+        after = ""
+        if is_followed:
+            after = " What was to follow has not been done; ask again afterwards."
+        return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=after)
+
     async def _ask(self, messages: list[LLMMessage], toolbox: Toolbox) -> LLMResponse:
-        config, limit_s = self.config, self.engine.call_timeout_s
+        config = self.config
+        limit_s = self.engine.call_timeout_s
         late = (
             f"no reply within {limit_s:g} s, the longest that the assistant waits for a model call "
             "with its retry; raise timeout_seconds, as in "
@@ -267,28 +359,53 @@ class _Message:
             try:
                 async with asyncio.timeout(cancelled_s) as clock:
                     response = await self.engine.llm_adapter.generate(
-                        tuple(messages), toolbox.declarations, config.temperature, config.max_tokens
+                        tuple(messages),
+                        toolbox.declarations,
+                        config.temperature,
+                        config.max_tokens,
                     )
             except TimeoutError as timeout:
                 if not clock.expired():  # the adapter's own
                     raise
                 raise LLMError(late, "TIMEOUT") from timeout
-        if error := response.error:
-            raise error if isinstance(error, LLMError) else LLMError(str(error))
+        # Adapters may return errors in place of raising them.
+        if isinstance(response.error, LLMError):
+            raise response.error
+        if response.error:
+            raise LLMError(str(response.error))
         return response
 
-    async def _run(self, name: str, parameters: dict[str, Any], toolbox: Toolbox) -> ToolResult:
+    async def _run(
+        self,
+        name: str,
+        parameters: dict[str, Any],
+        toolbox: Toolbox,
+    ) -> ToolResult:
         """Run a tool for the context's user; list the call and log it."""
         began = time.perf_counter()
         result = await toolbox.run(name, parameters, self.context.user_id)
         milliseconds = (time.perf_counter() - began) * 1000
-        made = {"tool_name": name, "parameters": parameters, "duration_ms": milliseconds}
-        self.calls.append(ToolCall(result=result, **made))
-        if (log := self.engine.decision_log) is not None:
-            row = {**made, **dict(result), "decision_id": self.decision_id}
-            # The contract has other names for two of a result's fields.
-            row |= {"result": row.pop("data"), "error_message": row.pop("error")}
-            await self._kept(name, log.write_tool_invocation_log(**row))
+        self.calls.append(
+            ToolCall(
+                tool_name=name,
+                parameters=parameters,
+                result=result,
+                duration_ms=milliseconds,
+            )
+        )
+        log = self.engine.decision_log
+        if log is not None:
+            writing = log.write_tool_invocation_log(
+                decision_id=self.decision_id,
+                tool_name=name,
+                parameters=parameters,
+                result=result.data,
+                success=result.success,
+                error_code=result.error_code,
+                error_message=result.error,
+                duration_ms=milliseconds,
+            )
+            await self._kept(name, writing)
         return result
 
     # --- decisions ----------------------------------------------------------------------------
@@ -302,36 +419,69 @@ class _Message:
         text = for_user(response.content or "", [tool.name for tool in toolbox.declarations])
         if not text:
             raise LLMError("the model answered with nothing", "INVALID_RESPONSE")
-        kind = response.kind or ("question" if asks(text) else "answer")
-        if kind == "question":
-            return self._says("AMBIGUITY:CLARIFICATION", text, DecisionType.ASK_CLARIFICATION)
+        is_question = response.kind == "question"
+        if response.kind is None:
+            is_question = asks(text)
+        if is_question:
+            return self._says(
+                "AMBIGUITY:CLARIFICATION",
+                text,
+                DecisionType.ASK_CLARIFICATION,
+            )
+        if any(call.worked for call in self.calls):
+            return self._says("SUCCESS:TOOL_DONE", text, DecisionType.INVOKE_TOOL)
         if self.calls:
-            works = any(call.worked for call in self.calls)
-            category = "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED"
-            return self._says(category, text, DecisionType.INVOKE_TOOL)
-        return self._says("REFUSAL:DECLINED" if kind == "refusal" else "SUCCESS:RESPONDED", text)
+            return self._says("ERROR:TOOL_FAILED", text, DecisionType.INVOKE_TOOL)
+        if response.kind == "refusal":
+            return self._says("REFUSAL:DECLINED", text)
+        return self._says("SUCCESS:RESPONDED", text)
 
     def _wants_yes(
-        self, pending: PendingAction, category: str, *, before: str = "", after: str = ""
+        self,
+        pending: PendingAction,
+        category: str,
+        *,
+        before: str = "",
+        after: str = "",
     ) -> AgentDecision:
         """Return the question whether to do what waits, between what is said before and after."""
-        text = f"{before}Shall I {_words_of(pending)}? Please answer yes or no.{after}"
-        kind = DecisionType.REQUEST_CONFIRMATION
-        return self._says(category, text, kind, pending_action=pending)
+        return self._says(
+            category,
+            f"{before}Shall I {_words_of(pending)}? Please answer yes or no.{after}",
+            DecisionType.REQUEST_CONFIRMATION,
+            pending_action=pending,
+        )
 
     def _says(
-        self, category: str, text: str, kind: DecisionType = DecisionType.RESPOND_ONLY, **more: Any
+        self,
+        category: str,
+        text: str,
+        kind: DecisionType = DecisionType.RESPOND_ONLY,
+        *,
+        pending_action: PendingAction | None = None,
     ) -> AgentDecision:
         """Return a decision that says a text to the user, after the tools that ran."""
         self.category = category
         is_question = kind is DecisionType.ASK_CLARIFICATION
-        more["clarification_question" if is_question else "response_text"] = text
-        return AgentDecision(decision_type=kind, tool_calls=list(self.calls) or None, **more)
+        return AgentDecision(
+            decision_type=kind,
+            tool_calls=list(self.calls) or None,
+            response_text=None if is_question else text,
+            clarification_question=text if is_question else None,
+            pending_action=pending_action,
+        )
 
     # --- the log ------------------------------------------------------------------------------
 
-    async def _write(self, intent: str, kind: str, category: str, milliseconds: float) -> None:
-        if (log := self.engine.decision_log) is not None:
+    async def _write(
+        self,
+        intent: str,
+        kind: str,
+        category: str,
+        milliseconds: float,
+    ) -> None:
+        log = self.engine.decision_log
+        if log is not None:
             await log.write_decision_log(
                 decision_id=self.decision_id,
                 conversation_id=self.context.conversation_id,
@@ -343,13 +493,19 @@ class _Message:
                 duration_ms=milliseconds,
             )
 
-    async def _kept(self, what: str, writing: Awaitable[None]) -> None:
+    async def _kept(self, row: str, writing: Awaitable[None]) -> None:
         """Write a row; log one that is lost, and continue: what was decided has been done."""
         try:
             await writing
         except Exception as error:  # noqa: BLE001 - users' loggers raise anything
-            fields = {"decision_id": self.decision_id, "what": what, "detail": repr(error)}
-            log_event(logger, logging.ERROR, "decision_log_lost", **fields)
+            log_event(
+                logger,
+                logging.ERROR,
+                "decision_log_lost",
+                decision_id=self.decision_id,
+                what=row,
+                detail=repr(error),
+            )
 
 
 # --- confirmations --------------------------------------------------------------------------------
@@ -387,4 +543,8 @@ def yes_or_no(message: str) -> Literal["yes", "no"] | None:
     and the marks around it do not matter. With a question mark it is not an answer.
     """
     word = message.strip(_AROUND).casefold()
-    return "yes" if _YES.fullmatch(word) else "no" if _NO.fullmatch(word) else None
+    if _YES.fullmatch(word):
+        return "yes"
+    if _NO.fullmatch(word):
+        return "no"
+    return None

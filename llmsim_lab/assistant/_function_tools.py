@@ -50,7 +50,8 @@ class FunctionTools:
         self._calls: dict[str, Callable[..., Any]] = {}
         self._declared: dict[str, ToolDeclaration] = {}
         for function in functions:
-            name, description = function.__name__, inspect.getdoc(function)
+            name = function.__name__
+            description = inspect.getdoc(function)
             if name in self._calls:
                 raise ConfigError(f"two tools have the name {name!r}; rename one function")
             if not description:
@@ -59,11 +60,15 @@ class FunctionTools:
                 self._calls[name] = validate_call(config=ConfigDict(allow_inf_nan=False))(function)
                 schema = without(TypeAdapter(function).json_schema())
             except (PydanticUserError, SchemaError, TypeError, NameError) as error:
-                what = f"the parameters of the tool {name!r} cannot come from JSON"
-                raise ConfigError(f"{what}: {clip(str(error), 200)}") from error
-            needs_yes = name in destructive or None
+                raise ConfigError(
+                    f"the parameters of the tool {name!r} cannot come from JSON: "
+                    f"{clip(str(error), 200)}"
+                ) from error
+            # None leaves it to the name: "delete_task" asks first in any case.
+            needs_yes = True if name in destructive else None
             self._declared[name] = ToolDeclaration(name, description, schema, needs_yes)
-        if unknown := sorted(set(destructive) - self._calls.keys()):
+        unknown = sorted(set(destructive) - self._calls.keys())
+        if unknown:
             raise ConfigError(f"destructive names no tool: {', '.join(unknown)}")
 
     def get_available_tools(self) -> list[str]:
@@ -74,9 +79,15 @@ class FunctionTools:
         """Return the declarations of these tools, as far as they exist."""
         return [self._declared[name] for name in names if name in self._declared]
 
-    async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+    async def execute(
+        self,
+        tool_name: str,
+        parameters: dict[str, Any],
+        user_id: str,
+    ) -> ToolResult:
         """Call a function; a ``ValueError`` or an error of this package is a failed result."""
-        if (function := self._calls.get(tool_name)) is None:
+        function = self._calls.get(tool_name)
+        if function is None:
             return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
         if IDENTITY in inspect.signature(function).parameters:
             parameters = parameters | {IDENTITY: user_id}

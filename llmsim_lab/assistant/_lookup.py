@@ -41,9 +41,15 @@ class ToolLookup:
     """
 
     def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2) -> None:
-        self.tools, self.max_lookups = tools, whole_number("max_lookups", max_lookups, least=1)
+        self.tools = tools
+        self.max_lookups = whole_number("max_lookups", max_lookups, least=1)
 
-    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+    async def look_up(
+        self,
+        prompt: str,
+        client: LLMClient,
+        site: CallSite,
+    ) -> str:
         """Return the prompt with what the model found at its end, one line for each call.
 
         Args:
@@ -61,10 +67,12 @@ class ToolLookup:
             toolbox = await Toolbox.of(self.tools)
         if not toolbox.declarations:
             return prompt
-        system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)
+        situation = getattr(prompt, "user", prompt)
         opening = Prompt.load("tool_lookup").render(situation=situation)
-        messages = [LLMMessage("system", system)] if system else []
-        messages.append(LLMMessage("user", opening.user))
+        messages = [LLMMessage("user", opening.user)]
+        system = getattr(prompt, "system", "")
+        if system:
+            messages.insert(0, LLMMessage("system", system))
         findings: list[str] = []
         for _ in range(self.max_lookups):
             response = await adapter.ask(messages, toolbox.declarations)
@@ -79,10 +87,12 @@ class ToolLookup:
                 if not isinstance(result, ToolResult):
                     result = await toolbox.run(call.name, result, site.agent or "somebody")
                 text = result_text(result, max_chars=_MAX_RESULT_CHARS)
-                given = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
-                findings.append(f"- {call.name}({clip(given, _MAX_ARGUMENT_CHARS)}): {text}")
+                arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+                findings.append(f"- {call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)}): {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
-        return _with_findings(prompt, findings) if findings else prompt
+        if not findings:
+            return prompt
+        return _with_findings(prompt, findings)
 
     def player(self, client: LLMClient) -> Callable[[Question], Awaitable[Any]]:
         """Return a player that looks things up, then answers with what was found.
@@ -93,7 +103,11 @@ class ToolLookup:
         Raises:
             ConfigError: it is not a client.
         """
-        checked_client(client, "client", ("call_with_retry", "converse", "config"))
+        checked_client(
+            client,
+            "client",
+            ("call_with_retry", "converse", "config"),
+        )
 
         async def answer(question: Question) -> Any:
             prompt = await self.look_up(question.prompt, client, question.site)
@@ -104,11 +118,21 @@ class ToolLookup:
 
 def _with_findings(prompt: str, findings: Sequence[str]) -> str:
     """Return the prompt with the findings at its end."""
-    found = "\n".join(findings)
-    user = f"{getattr(prompt, 'user', prompt)}\n\n{_FINDINGS}\n{found}"
+    lines = "\n".join(findings)
+    user = f"{getattr(prompt, 'user', prompt)}\n\n{_FINDINGS}\n{lines}"
     if not isinstance(prompt, RenderedPrompt):
         return user
     # It stays a prompt that a viewer can take apart.
-    own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
-    spans = (*prompt.spans, own)
-    return RenderedPrompt(system=prompt.system, user=user, template=prompt.template, spans=spans)
+    span = Span(
+        "findings",
+        "user",
+        len(user) - len(lines),
+        len(user),
+        "the tools' answers",
+    )
+    return RenderedPrompt(
+        system=prompt.system,
+        user=user,
+        template=prompt.template,
+        spans=(*prompt.spans, span),
+    )

@@ -80,12 +80,16 @@ class MCPToolExecutor:
         start_timeout_s: float = 60.0,
     ) -> None:
         if isinstance(server, str) and "://" not in server:
-            what = f"server={server!r} is not a URL; give a command as a list of words"
-            raise ConfigError(f"{what}: {server.split()}")
+            raise ConfigError(
+                f"server={server!r} is not a URL; give a command as a list of words: "
+                f"{server.split()}"
+            )
         if isinstance(server, list | tuple):
             # What is not UTF-8 would end the connection.
             server = StdioServerParameters(
-                command=server[0], args=server[1:], encoding_error_handler="replace"
+                command=server[0],
+                args=server[1:],
+                encoding_error_handler="replace",
             )
         self._target: Any = server
         self._start_timeout_s = start_timeout_s
@@ -111,8 +115,8 @@ class MCPToolExecutor:
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the server has them."""
-        known = self._connected().tools
-        return [declaration_of(known[name]) for name in names if name in known]
+        tools = self._connected().tools
+        return [declaration_of(tools[name]) for name in names if name in tools]
 
     async def ready(self) -> None:
         """Start the server, without blocking the event loop, and ask it for its tools.
@@ -127,7 +131,12 @@ class MCPToolExecutor:
 
     start = ready
 
-    async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+    async def execute(
+        self,
+        tool_name: str,
+        parameters: dict[str, Any],
+        user_id: str,
+    ) -> ToolResult:
         """Run a tool for a user; its failures are results. How long to wait is up to the caller.
 
         A call is made once. If the server dies during a call, it is not known whether it took
@@ -147,28 +156,39 @@ class MCPToolExecutor:
             ConfigError: the program does not exist, or these tools were closed.
         """
         connection = await asyncio.to_thread(self._connected)
+        tool = connection.tools.get(tool_name)
+        if tool is None:
+            return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+        if IDENTITY in _properties(tool.input_schema):  # whatever a caller left there
+            parameters = parameters | {IDENTITY: user_id}
         try:
-            if (tool := connection.tools.get(tool_name)) is None:
-                return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
-            if IDENTITY in _properties(tool.input_schema):  # whatever a caller left there
-                parameters = parameters | {IDENTITY: user_id}
-            meta: Any = {USER_KEY: user_id}
-            call = partial(connection.client.call_tool, tool_name, parameters, meta=meta)
-            reply = await asyncio.wrap_future(connection.portal.start_task_soon(call))
-            return result_of(tool, reply)
+            return result_of(tool, await connection.call_tool(tool_name, parameters, user_id))
         except MCPError as error:
-            what = error.message
-            code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
             if error.code == CONNECTION_CLOSED:
-                said = f"{_name(self._target)}{connection.last_words()}"
-                log_event(logger, logging.WARNING, "tool_server_died", server=said)
-                await asyncio.to_thread(connection.close)
-                what = f"the tools stopped working before it answered; {MAYBE}"
-                code = "SERVER_DIED"
+                return await self._died(connection)
+            code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
+            return failed_result(clip(error.message, _MAX_ERROR_CHARS), code)
         except (ValueError, RuntimeError) as error:
-            log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
-            what, code = "its answer makes no sense", "INVALID_RESULT"
-        return failed_result(clip(what, _MAX_ERROR_CHARS), code)
+            log_event(
+                logger,
+                logging.WARNING,
+                "tool_result_invalid",
+                detail=str(error),
+            )
+            return failed_result("its answer makes no sense", "INVALID_RESULT")
+
+    async def _died(self, connection: _Connection) -> ToolResult:
+        """Return the result of a call during which the server ended."""
+        log_event(
+            logger,
+            logging.WARNING,
+            "tool_server_died",
+            server=f"{_name(self._target)}{connection.last_words()}",
+        )
+        await asyncio.to_thread(connection.close)
+        return failed_result(
+            f"the tools stopped working before it answered; {MAYBE}", "SERVER_DIED"
+        )
 
     async def aclose(self) -> None:
         """End the server, and wait until it has ended; these tools cannot be used again."""
@@ -206,7 +226,9 @@ class MCPToolExecutor:
 def _name(target: Any) -> str:
     if isinstance(target, StdioServerParameters):
         return " ".join([target.command, *target.args])
-    return target if isinstance(target, str) else f"{target.name} in memory"
+    if isinstance(target, str):
+        return target
+    return f"{target.name} in memory"
 
 
 class _Connection:
@@ -229,16 +251,24 @@ class _Connection:
         stderr: Any = self._stderr
         server = stdio_client(command, errlog=stderr) if command else target
         work = partial(anyio.run, self._hold, server, start_timeout_s)
-        self._thread = threading.Thread(target=work, name="llmsim-lab-tools", daemon=True)
+        self._thread = threading.Thread(
+            target=work,
+            name="llmsim-lab-tools",
+            daemon=True,
+        )
         self._thread.start()
         try:
             self.tools = self._started.result()
         except Exception as error:
-            limit = f"no answer within {start_timeout_s:g} s; start_timeout_s gives it longer"
-            said = f"{str(error) or limit}{self.last_words()}"
+            # A timeout says nothing by itself.
+            reason = str(error)
+            if not reason:
+                reason = f"no answer within {start_timeout_s:g} s; start_timeout_s gives it longer"
+            last_words = self.last_words()
             self._stderr.close()
-            what = f"the tool server {_name(target)!r} could not be started: {said}"
-            raise ToolServerError(what) from error
+            raise ToolServerError(
+                f"the tool server {_name(target)!r} could not be started: {reason}{last_words}"
+            ) from error
 
     async def _hold(self, server: Any, start_timeout_s: float) -> None:
         """Keep the connection open until it is closed, in its own thread."""
@@ -250,8 +280,8 @@ class _Connection:
                     async with Client(server, cache=None) as self.client:
                         page = await self.client.list_tools()
                         tools = [*page.tools]
-                        while cursor := page.next_cursor:
-                            page = await self.client.list_tools(cursor=cursor)
+                        while page.next_cursor:
+                            page = await self.client.list_tools(cursor=page.next_cursor)
                             tools += page.tools
                         limit.deadline = math.inf  # it is for the start alone
                         self._started.set_result({tool.name: tool for tool in tools})
@@ -268,6 +298,28 @@ class _Connection:
         """Whether calls can be made: a process that was forked has none of its parent's threads."""
         return self._thread.is_alive()
 
+    async def call_tool(
+        self,
+        name: str,
+        parameters: dict[str, Any],
+        user_id: str,
+    ) -> CallToolResult:
+        """Call a tool on the connection's loop, and wait for it on the caller's.
+
+        Raises:
+            MCPError: the server says that it failed, or has ended.
+            ValueError: the answer is not one of the protocol's.
+            RuntimeError: the connection was closed.
+        """
+        meta: Any = {USER_KEY: user_id}
+        call = partial(
+            self.client.call_tool,
+            name,
+            parameters,
+            meta=meta,
+        )
+        return await asyncio.wrap_future(self.portal.start_task_soon(call))
+
     def close(self) -> None:
         """End the server, and wait until it has ended."""
         if self.usable:
@@ -281,9 +333,12 @@ class _Connection:
         if self._stderr.closed:
             return ""
         # The server appends, so that it does not mind where this reads.
-        self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES))
-        said = clip(self._stderr.read().decode(errors="replace"), _MAX_STDERR_BYTES)
-        return f"; its standard error: {said}" if said else ""
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - _MAX_STDERR_BYTES))
+        text = clip(self._stderr.read().decode(errors="replace"), _MAX_STDERR_BYTES)
+        if not text:
+            return ""
+        return f"; its standard error: {text}"
 
 
 def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
@@ -297,8 +352,10 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
     """
     path = (command.env or {}).get("PATH")
     if command.cwd is None and shutil.which(command.command, path=path) is None:
-        what = f"there is no program {command.command!r} to start as a tool server"
-        raise ConfigError(f"{what}; install it, or give its path")
+        raise ConfigError(
+            f"there is no program {command.command!r} to start as a tool server; install it, or "
+            "give its path"
+        )
     if os.name != "posix":
         return command
     # The shell lets go of its own ends of the pipes, so that the server alone can close them.
@@ -312,19 +369,27 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
 
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool's declaration for the model."""
-    hints: Any = tool.annotations
-    destructive, reads = hints and hints.destructive_hint, hints and hints.read_only_hint
-    if destructive is None:  # MCP's default: a tool that does not only read may destroy
-        destructive = not (reads_by_name(tool.name) if reads is None else reads)
-    words = tool.description or tool.title or ""
-    parameters = {"properties": {}, **without(tool.input_schema)}
-    return ToolDeclaration(tool.name, words, parameters, destructive)
+    destructive = None
+    only_reads = None
+    if tool.annotations is not None:
+        destructive = tool.annotations.destructive_hint
+        only_reads = tool.annotations.read_only_hint
+    if only_reads is None:
+        only_reads = reads_by_name(tool.name)
+    if destructive is None:
+        destructive = not only_reads  # MCP's default: a tool that does not only read may destroy
+    return ToolDeclaration(
+        tool.name,
+        tool.description or tool.title or "",
+        {"properties": {}, **without(tool.input_schema)},
+        destructive,
+    )
 
 
 def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return a schema's properties; none where a server has something else in their place."""
-    found = (schema or {}).get("properties")
-    return found if isinstance(found, dict) else {}
+    properties = (schema or {}).get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
@@ -341,7 +406,8 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
         data = text
         with suppress(ValueError, RecursionError):
             data = json.loads(text)
-        if left_out := [block.type for block in reply.content if block.type != "text"]:
+        left_out = [block.type for block in reply.content if block.type != "text"]
+        if left_out:
             data = {"data": data, "left_out": left_out}
     # The protocol wants objects, so other results come wrapped in one with the key "result". The
     # tool's schema tells which: an object of just this form with any key is one of the tool's own.

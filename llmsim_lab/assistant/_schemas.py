@@ -71,7 +71,12 @@ class SchemaCheck:
     def _counted(self, name: str, check: Any) -> Any:
         """Return jsonschema's check of a keyword as one that charges for its work."""
 
-        def run(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        def run(
+            validator: Any,
+            value: Any,
+            instance: Any,
+            schema: Any,
+        ) -> Iterator[Any]:
             steps = 1
             if isinstance(value, list | dict):
                 steps += len(value)
@@ -85,7 +90,12 @@ class SchemaCheck:
         return run
 
 
-def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _unique(
+    validator: Any,
+    wanted: Any,
+    instance: Any,
+    schema: Any,
+) -> Iterator[Any]:
     """Check ``uniqueItems`` in linear time; jsonschema compares each object with each other."""
     from jsonschema import ValidationError
 

@@ -56,6 +56,8 @@ _UNCHECKED = {
 part of a schema that names a version would be checked in full. What is unevaluated is found by
 checking all else once more at each level."""
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+_MOST_FAULTS = 3
+"""How many things that are wrong with a call a model is told at once."""
 _INSIDE = 20
 """How deep a result may stand in a line of a tape, all of which has to be read."""
 _STOPPED = {
@@ -89,13 +91,24 @@ class Toolbox:
         executor: ToolExecutor | None = None,
         timeout_s: float = 25.0,
     ) -> None:
-        self._executor, self._timeout_s = executor, timeout_s
-        self._destructive = {t.name for t in tools if t.destructive or deletes_by_name(t.name)}
-        if unknown := sorted((confirm or {}).keys() - {tool.name for tool in tools}):
-            log_event(logger, logging.WARNING, "confirm_unknown", names=", ".join(unknown))
-        self._confirm = dict.fromkeys(self._destructive, True) | dict(confirm or {})
+        settings = confirm or {}
+        self._executor = executor
+        self._timeout_s = timeout_s
+        self._destructive = {
+            tool.name for tool in tools if tool.destructive or deletes_by_name(tool.name)
+        }
+        unknown = sorted(settings.keys() - {tool.name for tool in tools})
+        if unknown:
+            log_event(
+                logger,
+                logging.WARNING,
+                "confirm_unknown",
+                names=", ".join(unknown),
+            )
+        self._confirm = dict.fromkeys(self._destructive, True) | dict(settings)
         self._checks: dict[str, SchemaCheck] = {}
-        self.declarations = tuple(filter(None, map(self._admitted, tools)))
+        admitted = [self._admitted(tool) for tool in tools]
+        self.declarations = tuple(tool for tool in admitted if tool is not None)
 
     @classmethod
     async def of(cls, executor: ToolExecutor | None, **settings: Any) -> Self:
@@ -110,19 +123,25 @@ class Toolbox:
         """
 
         async def listing() -> Any:
-            tools = _there(executor)
-            if (ready := getattr(tools, "ready", None)) is not None:
-                await ready()
+            tools = _checked(executor)
+            if hasattr(tools, "ready"):
+                await tools.ready()
             # Once each: some model servers refuse a request that declares a name twice.
             names = list(dict.fromkeys(tools.get_available_tools()))
-            declared = getattr(tools, "get_tool_declarations", lambda _: ())(names)
-            return {"names": names, "declared": [[*astuple(tool)] for tool in declared]}
+            declared = []
+            if hasattr(tools, "get_tool_declarations"):
+                declared = [[*astuple(tool)] for tool in tools.get_tool_declarations(names)]
+            return {"names": names, "declared": declared}
 
         # Agents of one run may have different tools.
-        found = await from_outside("tools", scope().asker or "", listing)
-        own = {fields[0]: ToolDeclaration(*fields) for fields in found["declared"]}
-        declared = [own.get(name) or ToolDeclaration(name) for name in found["names"]]
-        return cls(declared, executor=executor, **settings)
+        listed_tools = await from_outside("tools", scope().asker or "", listing)
+        by_name = {fields[0]: ToolDeclaration(*fields) for fields in listed_tools["declared"]}
+        tools = [by_name.get(name) or ToolDeclaration(name) for name in listed_tools["names"]]
+        return cls(
+            tools,
+            executor=executor,
+            **settings,
+        )
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -131,7 +150,13 @@ class Toolbox:
             self._checks[tool.name] = SchemaCheck(tool.parameters, without(slim, _UNCHECKED))
         except Exception as error:  # noqa: BLE001 - an odd "$schema" or deep nesting may raise any
             detail = clip(str(error), 200)
-            log_event(logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=detail)
+            log_event(
+                logger,
+                logging.WARNING,
+                "tool_schema_invalid",
+                tool=tool.name,
+                detail=detail,
+            )
             return None
         return replace(tool, parameters=slim)
 
@@ -156,18 +181,28 @@ class Toolbox:
             arguments = whole(json_ready(dict(call.arguments)))
             parameters: dict[str, Any] = _cleaned(arguments)
             if parameters != arguments:  # 1.0 == 1
-                log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
-            errors = self._checks[call.name].faults(parameters)
-            told = [_fault_text(error) for error in islice(errors, 3)]
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "identity_ignored",
+                    tool=call.name,
+                )
+            errors = islice(self._checks[call.name].faults(parameters), _MOST_FAULTS)
+            faults = [_fault_text(error) for error in errors]
         # A valid schema may still refer to what is missing, or to itself: each ends in another
         # error of the library.
         except Exception as error:  # noqa: BLE001
-            told = [clip(str(error), 300)]
-        if not told:
+            faults = [clip(str(error), 300)]
+        if not faults:
             return parameters
-        return failed_result(f"the arguments are wrong: {'; '.join(told)}", "INVALID_PARAMETERS")
+        return failed_result(f"the arguments are wrong: {'; '.join(faults)}", "INVALID_PARAMETERS")
 
-    async def run(self, name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+    async def run(
+        self,
+        name: str,
+        parameters: dict[str, Any],
+        user_id: str,
+    ) -> ToolResult:
         """Run a tool, or take its result from the tape.
 
         Raises:
@@ -176,53 +211,73 @@ class Toolbox:
         """
 
         async def running() -> Any:
-            tools = _there(self._executor)
+            tools = _checked(self._executor)
             try:
                 async with asyncio.timeout(self._timeout_s):
                     result = await tools.execute(name, parameters, user_id)
-                known = json_ready(result.model_dump())
-                return {key: value for key, value in known.items() if value is not None}
+                fields = json_ready(result.model_dump())
+                return {key: value for key, value in fields.items() if value is not None}
             except TapeError:
                 raise
             except TimeoutError:
-                what, code = f"it gave no answer within {self._timeout_s:g} s; {MAYBE}", "TIMEOUT"
-                detail = (
-                    f"no answer within {self._timeout_s:g} s; an assistant's timeout_seconds gives "
-                    "its tools longer"
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "tool_timeout",
+                    tool=name,
+                    detail=f"no answer within {self._timeout_s:g} s; an assistant's "
+                    "timeout_seconds gives its tools longer",
                 )
-                log_event(logger, logging.WARNING, "tool_timeout", tool=name, detail=detail)
+                return {
+                    "success": False,
+                    "error": f"it gave no answer within {self._timeout_s:g} s; {MAYBE}",
+                    "error_code": "TIMEOUT",
+                }
             except Exception as error:
                 # The traceback is for the program's log; the model reads the type alone, since the
                 # text may hold internals. It has run, so its call must still get onto the tape.
                 logger.warning("tool_failure tool=%s", name, exc_info=error)
-                what, code = f"it failed: {type(error).__name__}", "TOOL_ERROR"
-            return {"success": False, "error": what, "error_code": code}
+                return {
+                    "success": False,
+                    "error": f"it failed: {type(error).__name__}",
+                    "error_code": "TOOL_ERROR",
+                }
 
-        found = await from_outside(
+        fields = await from_outside(
             "tool",
             f"{name}({json_text(parameters)}) for {user_id}",
             running,
             once=name in self._destructive,
             fallback=_STOPPED,
         )
-        return ToolResult.model_validate(found)
+        return ToolResult.model_validate(fields)
 
 
-def _there(executor: ToolExecutor | None) -> ToolExecutor:
+def _checked(executor: ToolExecutor | None) -> Any:
+    """Return what runs tools; it may have more than the protocol's methods.
+
+    Raises:
+        TapeError: there is none, as where a run continues from a tape.
+        ConfigError: it runs no tools.
+    """
     if executor is None:
         raise TapeError(
             "what comes after the tape is live, and no tape can hold tools: give them, as in "
             "resume(tape, tools=...); tools=FunctionTools() has none"
         )
     if not hasattr(executor, "get_available_tools"):
-        what = f"tools={executor!r:.80} runs no tools"
-        raise ConfigError(f"{what}; functions go into tools=FunctionTools(function)")
+        raise ConfigError(
+            f"tools={executor!r:.80} runs no tools; functions go into tools=FunctionTools(function)"
+        )
     return executor
 
 
 def _fault_text(fault: Any) -> str:
-    place = ".".join(map(str, fault.absolute_path))
-    return clip(f"{place}: {fault.message}" if place else fault.message, 200)
+    text = fault.message
+    if fault.absolute_path:
+        path = ".".join(map(str, fault.absolute_path))
+        text = f"{path}: {text}"
+    return clip(text, 200)
 
 
 def without(schema: Any, keywords: Collection[str] = ()) -> Any:
@@ -234,11 +289,12 @@ def without(schema: Any, keywords: Collection[str] = ()) -> Any:
         return [without(item, keywords) for item in schema if not is_identity(item)]
     if not isinstance(schema, Mapping):
         return schema
-    return {
-        key: without(item, keywords)
-        for key, item in schema.items()
-        if not (key in keywords or is_identity(key) or (key == "title" and isinstance(item, str)))
-    }
+    kept = {}
+    for key, item in schema.items():
+        is_title = key == "title" and isinstance(item, str)
+        if key not in keywords and not is_identity(key) and not is_title:
+            kept[key] = without(item, keywords)
+    return kept
 
 
 def is_identity(key: object) -> bool:
@@ -253,7 +309,9 @@ def _cleaned(value: Any) -> Any:
         return int(value)
     if isinstance(value, dict):
         return {key: _cleaned(item) for key, item in value.items() if not is_identity(key)}
-    return list(map(_cleaned, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    return value
 
 
 def deletes_by_name(name: str) -> bool:
@@ -277,7 +335,11 @@ def in_words(tool_name: str) -> str:
 
 def failed_result(error: str, code: str) -> ToolResult:
     """Return the result of a call that failed."""
-    return ToolResult(success=False, error=error, error_code=code)
+    return ToolResult(
+        success=False,
+        error=error,
+        error_code=code,
+    )
 
 
 def result_text(result: ToolResult, *, max_chars: int) -> str:
@@ -287,8 +349,10 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
         result: the result.
         max_chars: longest text, characters, without that note.
     """
-    failure = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
-    text = json_text(result.data) if result.success else failure
+    if result.success:
+        text = json_text(result.data)
+    else:
+        text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"
@@ -310,4 +374,9 @@ def json_ready(value: object) -> Any:
 
 def json_text(value: object, *, indent: int | None = None) -> str:
     """Return a value as JSON for people and models to read."""
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        indent=indent,
+        default=str,
+    )

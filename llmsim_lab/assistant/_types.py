@@ -171,9 +171,9 @@ class Said(Reply):
     @classmethod
     def by(cls, decision: AgentDecision) -> Said:
         """Return what a decision says; the conversation keeps all of it."""
-        said = cls(text=decision.text)
-        said._decision = decision
-        return said
+        reply = cls(text=decision.text)
+        reply._decision = decision
+        return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,11 @@ class AgentEngineConfig:
     def __post_init__(self) -> None:
         for name in ("max_iterations", "max_tokens", "max_calls", "max_result_chars"):
             whole_number(name, getattr(self, name), least=1)
-        whole_number("include_history_messages", self.include_history_messages, least=0)
+        whole_number(
+            "include_history_messages",
+            self.include_history_messages,
+            least=0,
+        )
         real_number("temperature", self.temperature, least=0)
         real_number("timeout_seconds", self.timeout_seconds, least=0.01)
 
@@ -225,9 +229,16 @@ class LLMError(LabError):
 
     default_code = "LLM_ERROR"
 
-    def __init__(self, message: str, code: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str = "",
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
-        self.message, self.code, self.retry_after = message, code or self.default_code, retry_after
+        self.message = message
+        self.code = code or self.default_code
+        self.retry_after = retry_after
 
 
 class RateLimitError(LLMError):
@@ -295,8 +306,10 @@ class ToolDeclaration:
     def __post_init__(self) -> None:
         # As MCP has it, and the slash. Other letters could make one tool pass for another.
         if not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", self.name):
-            letters = "1 to 128 letters of A-Z and a-z, digits, _, -, . and /"
-            raise ConfigError(f"the tool {self.name[:150]!a} cannot be used: a name has {letters}")
+            raise ConfigError(
+                f"the tool {self.name[:150]!a} cannot be used: a name has 1 to 128 letters of A-Z "
+                "and a-z, digits, _, -, . and /"
+            )
 
 
 @runtime_checkable
@@ -327,7 +340,12 @@ class ToolExecutor(Protocol):
     returns those of these tools, as far as it has them.
     """
 
-    async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+    async def execute(
+        self,
+        tool_name: str,
+        parameters: dict[str, Any],
+        user_id: str,
+    ) -> ToolResult:
         """Run a tool for a user; its failure is a result, not an exception.
 
         Args:

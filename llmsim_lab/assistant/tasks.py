@@ -37,17 +37,39 @@ class TaskList(Value):
     tasks: list[Task]
 
 
-_ID = Field(ge=1, le=10**9, strict=True, description="The task's number, as the list shows it.")
-_WHAT = Field(description="What is to be done, in a few words.")
-_TEXT = StringConstraints(strip_whitespace=True, min_length=1, max_length=1000, strict=True)
+_ID = Field(
+    ge=1,
+    le=10**9,
+    strict=True,
+    description="The task's number, as the list shows it.",
+)
+_DESCRIPTION = Field(description="What is to be done, in a few words.")
+_TEXT = StringConstraints(
+    strip_whitespace=True,
+    min_length=1,
+    max_length=1000,
+    strict=True,
+)
 _Number = Annotated[int, _ID]
-_Words = Annotated[str, _TEXT, _WHAT]
+_Words = Annotated[str, _TEXT, _DESCRIPTION]
 _Status = Annotated[Literal["all", "open", "done"], Field(description="Which tasks to show.")]
 _Request = Context[Any, Any]
 _Changed = Annotated[CallToolResult, Task]
-_READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
-_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
-_DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
+_READS = ToolAnnotations(
+    read_only_hint=True,
+    destructive_hint=False,
+    open_world_hint=False,
+)
+_CHANGES = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=False,
+    open_world_hint=False,
+)
+_DELETES = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=True,
+    open_world_hint=False,
+)
 
 
 def task_server() -> MCPServer[Any]:
@@ -56,40 +78,58 @@ def task_server() -> MCPServer[Any]:
     # A deleted task leaves its place, so that no number is given again.
     lists: defaultdict[str, list[Task | None]] = defaultdict(list)
 
-    def own(ctx: _Request) -> list[Task | None]:
+    def tasks_of_user(ctx: _Request) -> list[Task | None]:
         user = (ctx.request_context.meta or {}).get(USER_KEY)
         if not isinstance(user, str) or not user:
             raise ToolError("the request does not name the user whose tasks are served here")
         return lists[user]
 
-    def changed(ctx: _Request, number: int, *, gone: bool = False, **new: Any) -> CallToolResult:
-        tasks = own(ctx)
+    def changed(
+        ctx: _Request,
+        number: int,
+        *,
+        is_deleted: bool = False,
+        **fields: object,
+    ) -> CallToolResult:
+        tasks = tasks_of_user(ctx)
         task = tasks[number - 1] if number <= len(tasks) else None
         if task is None:  # nor is there for others, so that numbers reveal nothing
             text = f"there is no task {number}; list the tasks to see which there are"
-            how: dict[str, Any] = {"is_error": True, "_meta": {ERROR_KEY: "NOT_FOUND"}}
-        else:
-            task = task.model_copy(update=new)
-            tasks[number - 1] = None if gone else task
-            text, how = task.model_dump_json(), {"structured_content": task.model_dump()}
-        return CallToolResult(content=[TextContent(type="text", text=text)], **how)
+            return CallToolResult(
+                content=[TextContent(type="text", text=text)],
+                is_error=True,
+                _meta={ERROR_KEY: "NOT_FOUND"},
+            )
+        task = task.model_copy(update=fields)
+        tasks[number - 1] = None if is_deleted else task
+        return CallToolResult(
+            content=[TextContent(type="text", text=task.model_dump_json())],
+            structured_content=task.model_dump(),
+        )
 
     # Async, so that they run one after another on the loop.
     @server.tool(annotations=_CHANGES)
     async def add_task(description: _Words, ctx: _Request) -> Task:
         """Add a task to the user's list."""
-        tasks = own(ctx)
-        tasks.append(task := Task(id=len(tasks) + 1, description=description))
+        tasks = tasks_of_user(ctx)
+        task = Task(id=len(tasks) + 1, description=description)
+        tasks.append(task)
         return task
 
     @server.tool(annotations=_READS)
     async def list_tasks(ctx: _Request, status: _Status = "all") -> TaskList:
         """Show the user's tasks with their numbers."""
-        wanted = {"all": (False, True), "open": (False,), "done": (True,)}[status]
-        return TaskList(tasks=[task for task in own(ctx) if task and task.done in wanted])
+        tasks = [task for task in tasks_of_user(ctx) if task is not None]
+        if status != "all":
+            tasks = [task for task in tasks if task.done == (status == "done")]
+        return TaskList(tasks=tasks)
 
     @server.tool(annotations=_CHANGES)
-    async def update_task(task_id: _Number, description: _Words, ctx: _Request) -> _Changed:
+    async def update_task(
+        task_id: _Number,
+        description: _Words,
+        ctx: _Request,
+    ) -> _Changed:
         """Change what a task says."""
         return changed(ctx, task_id, description=description)
 
@@ -101,7 +141,7 @@ def task_server() -> MCPServer[Any]:
     @server.tool(annotations=_DELETES)
     async def delete_task(task_id: _Number, ctx: _Request) -> _Changed:
         """Remove a task for good."""
-        return changed(ctx, task_id, gone=True)
+        return changed(ctx, task_id, is_deleted=True)
 
     return server
 

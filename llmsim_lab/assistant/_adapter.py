@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.text import faults, log_event, whole, whole_text
 from llmsim_lab.assistant._types import (
     FunctionCall,
@@ -43,7 +44,7 @@ Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a to
 _NO_TOOLS = re.compile(r"does not support tools|support tool use|tool.choice|tools param")
 _SITE = CallSite(component="assistant")
 _CALL: TypeAdapter[FunctionCall] = TypeAdapter(FunctionCall)
-_without_tools: WeakKeyDictionary[Any, set[str | None]] = WeakKeyDictionary()
+_without_tools: WeakKeyDictionary[object, set[str | None]] = WeakKeyDictionary()
 """The agents that found out that their model has no tools, by their run: a replay would not know
 what an earlier run found out, nor which of several agents did first, since that depends on the
 server. Outside of a run, by the client."""
@@ -119,7 +120,7 @@ class OllamaAdapter:
         messages: Sequence[LLMMessage],
         tools: Sequence[ToolDeclaration] = (),
         *,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         responds: bool = False,
     ) -> LLMResponse:
         """Do what ``generate`` does, with the client's own options and errors.
@@ -174,7 +175,7 @@ class OllamaAdapter:
         return _read_form(reply)
 
 
-def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping[str, Any], ...]:
+def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Schema, ...]:
     """Return declarations as requests have them, with ``respond`` if they are to have it."""
     names = [tool.name for tool in tools]
     if RESPOND in names:
@@ -277,7 +278,7 @@ def _read_form(reply: ChatReply) -> LLMResponse:
     return _read(reply)
 
 
-def _form(function: Mapping[str, Any]) -> dict[str, Any]:
+def _form(function: Schema) -> Schema:
     """Return the schema of a reply that calls a tool."""
     return {
         "type": "object",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._toolbox import in_words, json_text
@@ -20,7 +19,7 @@ def asks(text: str) -> bool:
     return text.rstrip(_CLOSING).endswith(_QUESTION_MARKS)
 
 
-def described(tool_name: str, parameters: Mapping[str, Any]) -> str:
+def described(tool_name: str, parameters: Mapping[str, object]) -> str:
     """Return what a call will do, in words: ``delete task 3``; long values are cut."""
     action = clip(in_words(tool_name), 200)
     values = {_shown(in_words(key)): _shown(json_text(item)) for key, item in parameters.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from llmsim_lab._util.text import now
 from llmsim_lab.errors import DataError
@@ -31,7 +30,7 @@ class DecisionLog:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
-    async def write_decision_log(self, **row: Any) -> None:
+    async def write_decision_log(self, **row: object) -> None:
         """Append a decision's row.
 
         Raises:
@@ -39,7 +38,7 @@ class DecisionLog:
         """
         self._append(row="decision", **row)
 
-    async def write_tool_invocation_log(self, **row: Any) -> None:
+    async def write_tool_invocation_log(self, **row: object) -> None:
         """Append a tool call's row.
 
         Raises:
@@ -47,7 +46,7 @@ class DecisionLog:
         """
         self._append(row="tool", **row)
 
-    def _append(self, **row: Any) -> None:
+    def _append(self, **row: object) -> None:
         row["time"] = now()
         text = json.dumps(
             row,

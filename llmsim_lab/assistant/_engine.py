@@ -17,6 +17,7 @@ from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
+    Arguments,
     DecisionContext,
     DecisionLogger,
     DecisionType,
@@ -34,6 +35,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm.scope import scoped
+from llmsim_lab.run import Question
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +122,7 @@ class LLMAgentEngine:
         self._confirmed.add(key)
         return True
 
-    async def __call__(self, question: Any) -> Said:
+    async def __call__(self, question: Question) -> Said:
         """Answer the message of a conversation in which this engine has the assistant's seat."""
         seated = copy.copy(self)
         seated._confirmed = set()  # the conversation's state says what waits, in a replay as well
@@ -310,7 +312,7 @@ class _Message:
         call: FunctionCall,
         place: int,
         toolbox: Toolbox,
-    ) -> dict[str, Any] | ToolResult:
+    ) -> Arguments | ToolResult:
         """Return the arguments of a call, the first, second ... of an answer; or why it fails."""
         if place > self.config.max_calls:
             return failed_result(
@@ -322,7 +324,7 @@ class _Message:
     def _asks_first(
         self,
         call: FunctionCall,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         *,
         is_followed: bool,
     ) -> AgentDecision:
@@ -378,7 +380,7 @@ class _Message:
     async def _run(
         self,
         name: str,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         toolbox: Toolbox,
     ) -> ToolResult:
         """Run a tool for the context's user; list the call and log it."""

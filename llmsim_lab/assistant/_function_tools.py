@@ -12,7 +12,7 @@ from pydantic_core import SchemaError, to_jsonable_python
 
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, without
-from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
+from llmsim_lab.assistant._types import Arguments, ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 
 
@@ -82,7 +82,7 @@ class FunctionTools:
     async def execute(
         self,
         tool_name: str,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         user_id: str,
     ) -> ToolResult:
         """Call a function; a ``ValueError`` or an error of this package is a failed result."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
@@ -94,7 +93,7 @@ class ToolLookup:
             return prompt
         return _with_findings(prompt, findings)
 
-    def player(self, client: LLMClient) -> Callable[[Question], Awaitable[Any]]:
+    def player(self, client: LLMClient) -> Callable[[Question], Awaitable[object]]:
         """Return a player that looks things up, then answers with what was found.
 
         Args:
@@ -109,7 +108,7 @@ class ToolLookup:
             ("call_with_retry", "converse", "config"),
         )
 
-        async def answer(question: Question) -> Any:
+        async def answer(question: Question) -> object:
             prompt = await self.look_up(question.prompt, client, question.site)
             return await question.put_to(client, prompt)
 

@@ -25,6 +25,7 @@ from typing import Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
@@ -35,7 +36,7 @@ from llmsim_lab.assistant._toolbox import (
     reads_by_name,
     without,
 )
-from llmsim_lab.assistant._types import ToolDeclaration, ToolResult, ToolServerError
+from llmsim_lab.assistant._types import Arguments, ToolDeclaration, ToolResult, ToolServerError
 from llmsim_lab.errors import ConfigError
 
 try:
@@ -48,6 +49,7 @@ except ImportError as error:
 
 logger = logging.getLogger(__name__)
 
+_Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_BYTES = 500
 
@@ -75,7 +77,7 @@ class MCPToolExecutor:
 
     def __init__(
         self,
-        server: Sequence[str] | StdioServerParameters | MCPServer[Any] | Server[Any] | str,
+        server: Sequence[str] | _Target,
         *,
         start_timeout_s: float = 60.0,
     ) -> None:
@@ -84,14 +86,14 @@ class MCPToolExecutor:
                 f"server={server!r} is not a URL; give a command as a list of words: "
                 f"{server.split()}"
             )
-        if isinstance(server, list | tuple):
+        if isinstance(server, Sequence) and not isinstance(server, str):
             # What is not UTF-8 would end the connection.
             server = StdioServerParameters(
                 command=server[0],
                 args=server[1:],
                 encoding_error_handler="replace",
             )
-        self._target: Any = server
+        self._target: _Target = server
         self._start_timeout_s = start_timeout_s
         self._closed = False
         self._connection: _Connection | None = None
@@ -134,7 +136,7 @@ class MCPToolExecutor:
     async def execute(
         self,
         tool_name: str,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         user_id: str,
     ) -> ToolResult:
         """Run a tool for a user; its failures are results. How long to wait is up to the caller.
@@ -223,7 +225,7 @@ class MCPToolExecutor:
             return self._connection
 
 
-def _name(target: Any) -> str:
+def _name(target: _Target) -> str:
     if isinstance(target, StdioServerParameters):
         return " ".join([target.command, *target.args])
     if isinstance(target, str):
@@ -244,11 +246,11 @@ class _Connection:
         ConfigError: there is no such program.
     """
 
-    def __init__(self, target: Any, start_timeout_s: float) -> None:
+    def __init__(self, target: _Target, start_timeout_s: float) -> None:
         command = _with_its_group(target) if isinstance(target, StdioServerParameters) else None
         self._started: Future[dict[str, Tool]] = Future()
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
-        stderr: Any = self._stderr
+        stderr: Any = self._stderr  # which the library takes, and says that it takes texts
         server = stdio_client(command, errlog=stderr) if command else target
         work = partial(anyio.run, self._hold, server, start_timeout_s)
         self._thread = threading.Thread(
@@ -301,7 +303,7 @@ class _Connection:
     async def call_tool(
         self,
         name: str,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         user_id: str,
     ) -> CallToolResult:
         """Call a tool on the connection's loop, and wait for it on the caller's.
@@ -386,7 +388,7 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     )
 
 
-def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:
+def _properties(schema: Schema | None) -> Schema:
     """Return a schema's properties; none where a server has something else in their place."""
     properties = (schema or {}).get("properties")
     return properties if isinstance(properties, dict) else {}

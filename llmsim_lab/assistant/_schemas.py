@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llmsim_lab._util.jsontext import Schema
+
 _MAX_STEPS = 50_000
 _CHARS_A_STEP = 100
 """Of an error's message, which holds the value that is wrong."""
@@ -32,7 +34,7 @@ class SchemaCheck:
         Exception: it is not a schema, and jsonschema's error says why; or it has too much to check.
     """
 
-    def __init__(self, schema: Mapping[str, Any], checked: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Schema, checked: Schema) -> None:
         from jsonschema import Draft202012Validator  # takes long to import
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import extend, validator_for
@@ -50,7 +52,7 @@ class SchemaCheck:
         # With an empty registry a schema's $ref cannot make this process fetch anything.
         self._validator = validator(checked, registry=Registry())
 
-    def faults(self, value: Any) -> Iterator[Any]:
+    def faults(self, value: object) -> Iterator[Any]:
         """Yield jsonschema's errors.
 
         Raises:
@@ -73,9 +75,9 @@ class SchemaCheck:
 
         def run(
             validator: Any,
-            value: Any,
-            instance: Any,
-            schema: Any,
+            value: object,
+            instance: object,
+            schema: object,
         ) -> Iterator[Any]:
             steps = 1
             if isinstance(value, list | dict):
@@ -92,9 +94,9 @@ class SchemaCheck:
 
 def _unique(
     validator: Any,
-    wanted: Any,
-    instance: Any,
-    schema: Any,
+    wanted: object,
+    instance: object,
+    schema: object,
 ) -> Iterator[Any]:
     """Check ``uniqueItems`` in linear time; jsonschema compares each object with each other."""
     from jsonschema import ValidationError
@@ -111,7 +113,7 @@ def _unique(
         seen.add(text)
 
 
-def _entries_in(schema: Any) -> int:
+def _entries_in(schema: object) -> int:
     if isinstance(schema, Mapping):
         return len(schema) + sum(map(_entries_in, schema.values()))
     if isinstance(schema, Sequence) and not isinstance(schema, str):

@@ -21,7 +21,13 @@ from pydantic import TypeAdapter
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
 from llmsim_lab.assistant._schemas import SchemaCheck
-from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolExecutor, ToolResult
+from llmsim_lab.assistant._types import (
+    Arguments,
+    FunctionCall,
+    ToolDeclaration,
+    ToolExecutor,
+    ToolResult,
+)
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm.scope import scope
 from llmsim_lab.run._outside import from_outside
@@ -122,7 +128,7 @@ class Toolbox:
             settings: ``confirm`` and ``timeout_s``.
         """
 
-        async def listing() -> Any:
+        async def listing() -> object:
             tools = _checked(executor)
             if hasattr(tools, "ready"):
                 await tools.ready()
@@ -168,7 +174,7 @@ class Toolbox:
         """
         return self._confirm.get(name, False)
 
-    def check(self, call: FunctionCall) -> dict[str, Any] | ToolResult:
+    def check(self, call: FunctionCall) -> Arguments | ToolResult:
         """Return the arguments of a call that the model wants, or why it cannot be made.
 
         The user's identity is taken out of the arguments, however deep the model wrote it.
@@ -179,7 +185,7 @@ class Toolbox:
             return failed_result(complaint, "TOOL_NOT_FOUND")
         try:
             arguments = whole(json_ready(dict(call.arguments)))
-            parameters: dict[str, Any] = _cleaned(arguments)
+            parameters: Arguments = _cleaned(arguments)
             if parameters != arguments:  # 1.0 == 1
                 log_event(
                     logger,
@@ -200,7 +206,7 @@ class Toolbox:
     async def run(
         self,
         name: str,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         user_id: str,
     ) -> ToolResult:
         """Run a tool, or take its result from the tape.
@@ -210,7 +216,7 @@ class Toolbox:
             TapeError: it is to be run, and there is no executor.
         """
 
-        async def running() -> Any:
+        async def running() -> object:
             tools = _checked(self._executor)
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -280,7 +286,7 @@ def _fault_text(fault: Any) -> str:
     return clip(text, 200)
 
 
-def without(schema: Any, keywords: Collection[str] = ()) -> Any:
+def without(schema: object, keywords: Collection[str] = ()) -> Any:
     """Return a JSON schema without some keywords and the user's identity, in no part of it.
 
     Nor has it the titles that pydantic makes from names, which cost tokens.
@@ -302,7 +308,7 @@ def is_identity(key: object) -> bool:
     return isinstance(key, str) and re.sub(r"[^a-z]", "", key.lower()) == "userid"
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned(value: object) -> Any:
     """Return arguments without the user's identity, and ``1.0`` as ``1``."""
     # JSON has one type of number, and many tools want whole ones.
     if isinstance(value, float) and value.is_integer():

@@ -24,8 +24,12 @@ from pydantic import Field, PrivateAttr
 
 from llmsim_lab import types
 from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.types import Reply, Value
+
+Arguments: TypeAlias = dict[str, Any]
+"""What a tool is called with: values of JSON, by name."""
 
 
 class DecisionType(StrEnum):
@@ -78,7 +82,7 @@ class ToolCall(Value):
     """
 
     tool_name: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: Arguments = Field(default_factory=dict)
     result: ToolResult | None = None
     duration_ms: float = Field(default=0.0, repr=False)
 
@@ -102,7 +106,7 @@ class PendingAction(Value):
     """
 
     tool_name: Annotated[str, Field(min_length=1)]
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: Arguments = Field(default_factory=dict)
     description: str = ""
     call_id: str = Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)
     user_id: Annotated[str, Field(min_length=1)] | None = None
@@ -298,9 +302,7 @@ class ToolDeclaration:
 
     name: str
     description: str = ""
-    parameters: Mapping[str, Any] = field(
-        default_factory=lambda: {"type": "object", "properties": {}}
-    )
+    parameters: Schema = field(default_factory=lambda: {"type": "object", "properties": {}})
     destructive: bool | None = None
 
     def __post_init__(self) -> None:
@@ -343,7 +345,7 @@ class ToolExecutor(Protocol):
     async def execute(
         self,
         tool_name: str,
-        parameters: dict[str, Any],
+        parameters: Arguments,
         user_id: str,
     ) -> ToolResult:
         """Run a tool for a user; its failure is a result, not an exception.
@@ -366,7 +368,7 @@ class DecisionLogger(Protocol):
     All arguments are given by name.
     """
 
-    async def write_decision_log(self, *args: Any, **row: Any) -> None:
+    async def write_decision_log(self, *args: object, **row: object) -> None:
         """Write a decision's row: first as ``PENDING``, then again, by the same id, when made.
 
         Args:
@@ -380,7 +382,7 @@ class DecisionLogger(Protocol):
         """
         ...
 
-    async def write_tool_invocation_log(self, *args: Any, **row: Any) -> None:
+    async def write_tool_invocation_log(self, *args: object, **row: object) -> None:
         """Write one tool call.
 
         Args:

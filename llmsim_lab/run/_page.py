@@ -15,6 +15,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from markupsafe import Markup
+
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import clip
@@ -27,6 +29,13 @@ _VIEWS = ("seat", "chat", "forest", "study", "prompts", "host")
 """In the order in which they are joined: each uses those before it. A further view, which calls
 ``addView``, comes before ``host``, and its style into ``_STYLES``."""
 _STYLES = ("view", "calls", "seat", "study")
+_WINDOW = """<div id="page"></div>
+<script type="application/octet-stream" id="reading">{reading}</script>
+<script type="module">{script}</script>"""
+_NO_SCRIPT = """<noscript><main>
+  <p>A script in this page draws it, and none runs here: open the file in a browser.</p>
+</main></noscript>"""
+_MAIN = Markup('<main id="report">{}</main>')
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 
@@ -45,13 +54,23 @@ def module() -> str:
     return "\n".join(parts)
 
 
-def write_page(path: str | Path, reading: Reading, *, start: int) -> Path:
+def write_page(
+    path: str | Path,
+    reading: Reading | None,
+    *,
+    start: int = 1,
+    title: str = "",
+    print_view: Markup | None = None,
+) -> Path:
     """Write runs as one page, and return its path.
 
     Args:
         path: the file, which ends in ``.html``; one that is there is replaced.
-        reading: the runs.
+        reading: the runs; None for a page of the print view alone, which runs no script.
         start: the number of the run that is shown first.
+        title: of the page; the reading's if not given.
+        print_view: what is read where no script runs, and printed; without inline styles, which
+            the page's policy forbids.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -59,24 +78,48 @@ def write_page(path: str | Path, reading: Reading, *, start: int) -> Path:
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
-    script = f'{module()}\nmountPage(document.getElementById("page"));'
-    style = (_FRONT / "page.css").read_text("utf-8")
+    if not title and reading is not None:
+        title = reading.title
+    style = _front("page.css")
+    if print_view is not None:
+        style += _front("report.css")
+    parts = {
+        "title": safe(clip(title, 120)),
+        "style": style,
+        "style_hash": _hash(style),
+        "version": version("llmsim-lab"),
+        "images": "" if print_view is None else "; img-src data:",
+        "print_view": _NO_SCRIPT if print_view is None else _MAIN.format(print_view),
+        "script_source": "'none'",
+        "window": "",
+    }
+    if reading is not None:
+        script = f'{module()}\nmountPage(document.getElementById("page"));'
+        parts["script_source"] = f"'{_hash(script)}'"
+        parts["window"] = _WINDOW.format(reading=_packed(reading, start), script=script)
+    # In one go, since a text may hold what looks like another's place.
+    page = re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), _front("page.html"))
+    # Whole before the file is opened, so that an error leaves what is there.
+    return write_file(path, page.encode(errors="replace"))
+
+
+def _front(name: str) -> str:
+    return (_FRONT / name).read_text("utf-8")
+
+
+def _packed(reading: Reading, start: int) -> str:
+    """Return a log, compressed, in letters that stand in a page."""
     # Lines first, since like compresses best beside like.
     lines = [line for record in reading.records for line in record.get("lines", ())]
-    rest = [{name: it[name] for name in it if name != "lines"} for it in reading.records]
-    data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *rest]}
+    others = [
+        {name: value for name, value in record.items() if name != "lines"}
+        for record in reading.records
+    ]
+    data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *others]}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     # Half a character fits no encoding.
     packed = gzip.compress(text.encode(errors="replace"), 9, mtime=0)
-    parts: dict[str, str] = {"title": safe(clip(reading.title, 120))}
-    parts["reading"] = base64.b64encode(packed).decode()
-    parts |= {"style": style, "script": script, "version": version("llmsim-lab")}
-    parts |= {"style_hash": _hash(style), "script_hash": _hash(script)}
-    shell = (_FRONT / "page.html").read_text("utf-8")
-    # In one go, since a text may hold what looks like another's place.
-    page = re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), shell)
-    # Whole before the file is opened, so that an error leaves what is there.
-    return write_file(path, page.encode(errors="replace"))
+    return base64.b64encode(packed).decode()
 
 
 def _hash(text: str) -> str:

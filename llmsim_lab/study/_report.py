@@ -1,157 +1,330 @@
-"""A study's report for a referee: one HTML file, which loads nothing and runs nothing.
+"""A study as one HTML page: what a referee reads, and what the window shows with every run.
 
-All texts are untrusted and go through ``_util/html``. Nothing in it depends on when it is written,
-so that the same runs give the same file.
+The print view is plain HTML, read where no script runs and on paper: ``Study.report`` writes it
+alone, ``Study.page`` under the window. All texts are untrusted and go through ``_util/html``. The
+page's policy forbids inline styles, so that looks are in ``run/front/report.css``. Nothing in it
+depends on when it is written: the same runs give the same file.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from llmsim_lab._util.drawing import figure_html
-from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.drawing import figure_bytes, small_png
+from llmsim_lab._util.html import join, safe, styled
+from llmsim_lab._util.text import clip, counted, number
 from llmsim_lab.errors import LabError
-from llmsim_lab.study.estimates.estimate import Effects
+from llmsim_lab.run._page import write_page
+from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.recorded import about
+from llmsim_lab.study._playing import Key, StudyRun
+from llmsim_lab.study._view import put_study
+from llmsim_lab.study.estimates import Effects, Estimate
+from llmsim_lab.tape import RunInfo
 
-_PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none';style-src 'unsafe-inline';img-src data:">
-<title>{title}</title><style>
-:root{{color-scheme:light dark}}
-body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:auto;padding:1rem;
-overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
-.wide{{overflow-x:auto}}pre{{white-space:pre-wrap}}
-</style></head><body><main>
-{body}
-</main></body></html>
-"""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from llmsim_lab.study._study import Study
+
+_LONGEST = 2_000
+"""Characters of an error."""
+_WIDE = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}">{}</div>')
+"""A keyboard reaches what scrolls."""
+_SECTION = Markup("<section><h2>{}</h2>{}</section>")
+_FOLDED = Markup("<details><summary>{}</summary><pre>{}</pre></details>")
+_MINUS = "\N{MINUS SIGN}"
+_HEADS = ("effect", "outcome", "estimate", "interval", "p", "units", "holds for", "method", "notes")
+
+Entries = Sequence[tuple[StudyRun, Sequence[RunInfo]]]
+"""The runs that were begun, each with what its file says of its parts."""
 
 
-def report_html(study: Any) -> str:
-    """Return a study's report as a page."""
-    # Each with what its file says, and the rows of its frames.
-    begun = [(it, study.contents(it)) for it in study.progress() if it.tape and it.turns]
-    infos = [info for _, plays in begun for info, _ in plays.values()]
-    models = sorted({str(it.manifest["model"]["name"]) for it in infos if it.manifest["model"]})
+def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
+    """Write a study as one HTML file, and return its path.
+
+    Args:
+        study: the study.
+        path: the file, which ends in ``.html``; one that is there is replaced.
+        with_window: whether the window with all runs is in it, or the print view alone.
+
+    Raises:
+        ConfigError: the file cannot be written, or is a tape.
+    """
+    title = f"Study {study.name}"
+    print_view = _print_view(study)
+    if not with_window:
+        return write_page(path, None, title=title, print_view=print_view)
+    reading = Reading(study.name)
+    numbers: dict[Key, int] = {}
+    for entry in study.progress():
+        if entry.turns:
+            run = study.simulation(entry.arm, entry.unit)
+            numbers[entry.key] = len(numbers) + 1
+            reading.add(about(run, numbers[entry.key]), run)
+    put_study(reading, study, numbers)
+    return write_page(path, reading, title=title, print_view=print_view)
+
+
+def _print_view(study: Study) -> Markup:
+    begun = [run for run in study.progress() if run.tape and run.turns]
+    entries = [(run, [info for info, _ in study.contents(run).values()]) for run in begun]
     sections = {
         "Effects": _effects(study),
         "Registration": _registration(study),
         "Charts": _charts(study),
-        "Design": _design(study, begun),
+        "Design": _design(study, entries),
         "What failed": _failures(study),
         "Runs": _runs(study, begun),
     }
-    parts = [
-        styled(study.name, tag="h1"),
-        safe(f"{study._about()}; it asks {', '.join(models) or 'no model'}"),
-    ]
-    for title, content in sections.items():
-        # A keyboard reaches what scrolls.
-        wide = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}"><table ')
-        shown = join(content).replace("<table ", wide.format(title))
-        shown = shown.replace("</table>", Markup("</table></div>"))
-        parts.append(Markup("<section><h2>{}</h2>{}</section>").format(title, shown))
-    parts.append(styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"))
-    return _PAGE.format(title=safe(f"Study {study.name}"), body=join(parts, between="\n"))
+    parts = [styled(study.name, tag="h1"), _paragraph(_summary(study, entries))]
+    parts += [_SECTION.format(title, join(content)) for title, content in sections.items()]
+    parts.append(_paragraph(f"Written by llmsim-lab {version('llmsim-lab')}."))
+    return join(parts, between="\n")
 
 
-def _effects(study: Any) -> Iterator[Markup]:
-    """Yield a factorial's main effects, and each arm minus the reference."""
+def _summary(study: Study, entries: Entries) -> str:
+    models = {
+        str(info.manifest["model"]["name"])
+        for _, infos in entries
+        for info in infos
+        if info.manifest["model"]
+    }
+    return f"{study.about()}; it asks {', '.join(sorted(models)) or 'no model'}."
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def _effects(study: Study) -> Iterator[Markup]:
+    """Yield what was registered, a factorial's main effects, and each arm minus the reference."""
     if len(study.arms) < 2 or not study.counts["done"]:
-        yield safe("Nothing is compared: it takes two arms, and runs that are done.")
+        yield _paragraph("Nothing is compared: it takes two arms, and runs that are done.")
         return
-    claimed = set[tuple[str, str]]()
+    registered = Effects()
     if study.registration is not None:
         try:
             registered = study.registered_effects()
         except LabError as error:  # an arm or an outcome is not in the study any more
-            yield safe(f"Not known, what was registered: {error}. ", limit=2_000)
+            yield _paragraph(f"Not known, what was registered: {error}.")
         else:
-            registered.label = f"registered: {study.registration.claims.family}"
-            claimed = {(it.contrast, it.outcome) for it in registered}
-            yield Markup(registered._repr_html_())
-    formulas = {"main effects": f"~ {' + '.join(study.factors)}"} if len(study.factors) > 1 else {}
-    for what, formula in {**formulas, f"each arm minus {study.reference}": None}.items():
+            label = f"registered: {study.registration.claims.family}"
+            yield _effects_table(study, registered, label)
+    claimed = {(effect.contrast, effect.outcome) for effect in registered}
+    for label, formula in _shown(study).items():
         try:
-            found = study.effects(formula)
+            effects = study.effects(formula)
         except LabError as error:  # of a user's function
-            yield safe(f"Not known, {what}: {error}. ", limit=2_000)
-        else:
-            label = "; ".join(filter(None, [what, found.label]))
-            if study.registration is not None:
-                found = Effects(it for it in found if (it.contrast, it.outcome) not in claimed)
-                label = f"not registered: {label}"
-            found.label = label
-            if found or study.registration is None:
-                yield Markup(found._repr_html_())
+            yield _paragraph(f"Not known, {label}: {error}.")
+            continue
+        caption = f"{label}; {effects.label}" if effects.label else label
+        if study.registration is not None:
+            caption = f"not registered: {caption}"
+        rest = [effect for effect in effects if (effect.contrast, effect.outcome) not in claimed]
+        if rest:
+            yield _effects_table(study, rest, caption)
 
 
-def _registration(study: Any) -> Iterator[Markup]:
+def _shown(study: Study) -> dict[str, str | None]:
+    """Return the formulas of the effects that are always shown, by what they are."""
+    every_arm: dict[str, str | None] = {f"each arm minus {study.reference}": None}
+    if len(study.factors) < 2:
+        return every_arm
+    return {"main effects": f"~ {' + '.join(study.factors)}", **every_arm}
+
+
+def _effects_table(study: Study, effects: Iterable[Estimate], caption: str) -> Markup:
+    rows = []
+    for effect in effects:
+        unit = study.in_unit(effect.outcome)
+        rows.append(_effect_row(effect, unit))
+        if effect.typical is not None:
+            rows.append(_effect_row(effect.typical, unit))
+    return _table(_HEADS, rows, caption=caption)
+
+
+def _effect_row(effect: Estimate, unit: str) -> list[object]:
+    interval = ""
+    if effect.low is not None and effect.high is not None:
+        interval = f"{100 * effect.level:g} %: {number(effect.low)} to {number(effect.high)}"
+    return [
+        effect.contrast,
+        effect.outcome,
+        _Number(_value_in_words(effect, unit).replace("-", _MINUS)),
+        _Number(interval.replace("-", _MINUS)),
+        _Number(_p_in_words(effect)),
+        _Number(counted(effect.n, effect.unit)),
+        effect.generalises_to,
+        "; ".join(filter(None, [effect.method, effect.family])),
+        "; ".join(filter(None, [effect.verdict, effect.note])),
+    ]
+
+
+def _value_in_words(effect: Estimate, unit: str) -> str:
+    if effect.value is None:
+        return "not known"
+    if effect.kind == "text distance":
+        return f"distance {effect.value:.2f}"
+    if effect.kind == "length difference":
+        return f"{effect.value:+.2f} words a text"
+    words = f"{effect.value:+.2f} {unit}".rstrip()
+    return f"typical {words}" if effect.kind == "typical difference" else words
+
+
+def _p_in_words(effect: Estimate) -> str:
+    p = effect.p if effect.p_family is None else effect.p_family
+    if p is None:
+        return ""
+    words = "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
+    return words if p == effect.p else f"{words}, adjusted"
+
+
+def _registration(study: Study) -> Iterator[Markup]:
     """Yield what was written down before the study was played, and what was kept of it."""
     if study.registration is None:
-        yield safe("The study was not registered; study.register('plan.json') does so.")
+        yield _paragraph("The study was not registered; study.register('plan.json') does so.")
         return
-    yield safe(study.registration)
-    rows = [(it.name, it.registered, it.played, it.status) for it in study.registered_parts()]
-    yield table(("part", "registered", "played", ""), rows)
+    yield _paragraph(study.registration)
+    rows = [
+        (part.name, part.registered, part.played, part.status) for part in study.registered_parts()
+    ]
+    yield _table(("part", "registered", "played", ""), rows)
 
 
-def _charts(study: Any) -> Iterator[Markup]:
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def _charts(study: Study) -> Iterator[Markup]:
     """Yield each outcome by arm, and by turn how arms differ from the reference."""
     others = [arm for arm in study.arms if arm != study.reference]
     for outcome in study.outcome:
         try:
-            turns = study.results[study.results["outcome"] == outcome]["turn"].nunique()
-            for arm in [None, *others] if turns > 1 else [None]:
-                yield styled(figure_html(study.chart(outcome, arm), dpi=110), tag="figure")
+            yield _picture(study.chart(outcome))
+            turns = study.results[study.results["outcome"] == outcome]["turn"]
+            if turns.nunique() > 1:
+                for arm in others:
+                    yield _picture(study.chart(outcome, arm))
         except LabError as error:  # it has texts, or there are too many arms
-            yield safe(f"No chart of {outcome}: {error}")
+            yield _paragraph(f"No chart of {outcome}: {error}")
 
 
-def _design(study: Any, begun: Sequence[Any]) -> Iterator[Markup]:
+def _design(study: Study, entries: Entries) -> Iterator[Markup]:
     """Yield the arms; under lines, the settings of each arm's first run, and each prompt once."""
-    units = f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"
-    yield pairs([("reference", study.reference), ("units", units)])
-    yield study.arms_table()
-    settings, prompts = dict[str, Any](), dict[str, Any]()
-    for entry, plays in begun:
-        for manifest in (info.manifest for info, _ in plays.values()):
-            settings.setdefault(entry.arm, {**manifest["config"], "model": manifest["model"]})
-            prompts |= {it["digest"]: it for it in (manifest.get("prompts") or {}).values()}
-    for arm, own in settings.items():
-        yield details(f"settings of {arm}", pre(json.dumps(own, indent=1, ensure_ascii=False)))
+    units = clip(", ".join(map(str, study.units)), 200)
+    yield _table(
+        (),
+        [("reference", study.reference), (f"{study.unit_name}s", f"{len(study.units)}: {units}")],
+    )
+    yield _table(*study.arms_rows())
+    settings: dict[str, Mapping[str, Any]] = {}
+    prompts: dict[str, Mapping[str, Any]] = {}
+    for entry, infos in entries:
+        for info in infos:
+            manifest = info.manifest
+            model = {**manifest["config"], "model": manifest["model"]}
+            settings.setdefault(entry.arm, model)
+            for prompt in (manifest.get("prompts") or {}).values():
+                prompts[prompt["digest"]] = prompt
+    for arm, values in settings.items():
+        text = json.dumps(values, indent=1, ensure_ascii=False)
+        yield _FOLDED.format(safe(f"settings of {arm}"), safe(text))
     for digest, prompt in prompts.items():
-        yield details(f"prompt {prompt['name']}, {digest[:12]}", pre(prompt["text"]))
+        title = f"prompt {prompt['name']}, {digest[:12]}"
+        yield _FOLDED.format(safe(title), safe(prompt["text"]))
 
 
-def _failures(study: Any) -> Iterator[Markup]:
-    if left := study.counts["stopped"] + study.counts["left"]:
-        yield safe(f"{left} runs are not done yet. ")
-    failed = [it for it in study.progress() if it.status == "failed"]
-    yield safe(f"{len(failed)} runs failed, and are left out of all effects with their partners.")
+def _failures(study: Study) -> Iterator[Markup]:
+    left = study.counts["stopped"] + study.counts["left"]
+    if left:
+        yield _paragraph(f"{left} runs are not done yet.")
+    failed = [run for run in study.progress() if run.status == "failed"]
+    yield _paragraph(
+        f"{len(failed)} runs failed, and are left out of all effects with their partners."
+    )
     if failed:
-        rows = [(it.arm, it.unit, it.turns, safe(it.error, limit=2_000)) for it in failed]
-        yield table(("arm", "unit", "turns", "error"), rows)
+        rows = [(run.arm, run.unit, run.turns, safe(run.error, limit=_LONGEST)) for run in failed]
+        yield _table(("arm", "unit", "turns", "error"), rows)
 
 
-def _runs(study: Any, begun: Sequence[Any]) -> Iterator[Markup]:
+def _runs(study: Study, begun: Sequence[StudyRun]) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
-    names, files = ["calls", "repaired", "fallback", "failed"], []
-    counts = study.to_frame().reindex(columns=names).sum().astype(int)
-    yield pairs(counts.items(), caption="calls of complete runs")
-    for entry, plays in begun:
-        rows = [row for _, its in plays.values() for row in its.values()]
-        plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
-        text = json.dumps(plain, sort_keys=True, default=str)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        files.append((entry.arm, entry.unit, entry.status, digest, entry.tape.name))
-    yield table(("arm", "unit", "status", "digest", "tape"), files)
-    yield safe("Digest: SHA-256 of the frame as sorted JSON without seconds, as a replay has it.")
+    counts = study.to_frame().reindex(columns=["calls", "repaired", "fallback", "failed"]).sum()
+    yield _table((), counts.astype(int).items(), caption="calls of complete runs")
+    rows = [
+        (run.arm, run.unit, run.status, _digest_of(study, run), run.tape.name if run.tape else "")
+        for run in begun
+    ]
+    yield _table(("arm", "unit", "status", "digest", "tape"), rows)
+    yield _paragraph(
+        "Digest: SHA-256 of the frame as sorted JSON without seconds, as a replay has it."
+    )
+
+
+def _digest_of(study: Study, run: StudyRun) -> str:
+    rows = []
+    for _, frame in study.contents(run).values():
+        rows += [_timeless(row) for row in frame.values()]
+    text = json.dumps(rows, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _timeless(row: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if name != "seconds"}
+
+
+# --- shapes without inline styles -----------------------------------------------------------------
+
+
+class _Number(str):
+    """A number in words, which stands as numbers do in a table."""
+
+    __slots__ = ()
+
+
+def _paragraph(text: object) -> Markup:
+    return styled(safe(text, limit=_LONGEST), tag="p")
+
+
+def _picture(figure: Figure) -> Markup:
+    png = small_png(figure_bytes(figure, "png", dpi=110))
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    words = getattr(figure, "alt", "")
+    return Markup('<figure><img alt="{}" src="{}"></figure>').format(words, source)
+
+
+def _table(
+    heads: Sequence[object], rows: Iterable[Sequence[object]], *, caption: str = ""
+) -> Markup:
+    """Return a table; a row's first cell is its heading.
+
+    Args:
+        heads: the columns' names; empty for none.
+        rows: their cells.
+        caption: what it shows.
+    """
+    parts = [styled(caption, tag="caption")] if caption else []
+    if heads:
+        cells = join(styled(head, tag="th", scope="col") for head in heads)
+        parts.append(styled(styled(cells, tag="tr"), tag="thead"))
+    body = join(styled(join(_cells(row)), tag="tr") for row in rows)
+    parts.append(styled(body, tag="tbody"))
+    words = caption or ", ".join(map(str, heads)) or "details"
+    return _WIDE.format(clip(words, 80), styled(join(parts), tag="table"))
+
+
+def _cells(row: Sequence[object]) -> Iterator[Markup]:
+    first, *others = row
+    yield styled(first, tag="th", scope="row")
+    for content in others:
+        is_number = isinstance(content, int | float | _Number)
+        yield Markup("<td{}>{}</td>").format(
+            Markup(' class="number"') if is_number else "", safe(content)
+        )

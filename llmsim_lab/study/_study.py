@@ -37,7 +37,6 @@ from llmsim_lab._util.checks import (
     real_number,
     whole_number,
 )
-from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.jsontext import as_mapping, dumps, plain
 from llmsim_lab._util.tables import frame_of
@@ -47,12 +46,10 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Budget, Purse
 from llmsim_lab.run import Run
-from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
-from llmsim_lab.run.recorded import about, recorded_run
+from llmsim_lab.run.recorded import recorded_run
 from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
 from llmsim_lab.study._design import (
     LAST,
@@ -914,11 +911,15 @@ class Study:
             self.registration = write_registration(path, design, claims, runs_before=len(begun))
             return self.registration
         known = read_registration(path)
-        # What follows from the study alone, such as one more outcome, is compared, not refused.
-        claimed = replace(known.claims, outcomes=claims.outcomes)
+        # What was not named follows from the study, and is compared, not refused.
+        expected = replace(claims, outcomes=known.claims.outcomes)
         if formula is None and contrasts is None:
-            claimed = replace(claimed, formula=None, contrasts=claims.contrasts)
-        if claimed != claims:
+            expected = replace(
+                expected, formula=known.claims.formula, contrasts=known.claims.contrasts
+            )
+        if sesoi is None:
+            expected = replace(expected, sesoi=known.claims.sesoi)
+        if expected != known.claims:
             raise ConfigError(
                 f"{path} registered another family, {known.claims.family}; level "
                 f"{known.claims.level:g}, sesoi {known.claims.sesoi}. It is kept as it is: show "
@@ -1246,24 +1247,25 @@ class Study:
     def report(self, path: str | Path) -> Path:
         """Write what a referee asks for as one HTML file, and return its path.
 
-        Design, effects, charts, settings, digests of the runs, and what failed. The file loads
-        nothing from elsewhere and runs no script.
+        Effects, registration, charts, design, settings, digests of the runs, and what failed. The
+        file loads nothing from elsewhere and runs no script. It is what ``page`` prints.
 
         Args:
-            path: the file; one that is there is replaced.
+            path: the file, which ends in ``.html``; one that is there is replaced.
 
         Raises:
             ConfigError: the file cannot be written, or is a tape.
         """
-        from llmsim_lab.study._report import report_html
+        from llmsim_lab.study._report import write_study
 
-        return write_file(Path(path), report_html(self).encode())
+        return write_study(self, path, with_window=False)
 
     def page(self, path: str | Path) -> Path:
         """Write the study with all its runs as one HTML page for others, and return its path.
 
         It is what ``StudyBoard`` shows: effects, charts, runs by arm, what failed, and each run
-        with every prompt and reply. The page loads nothing.
+        with every prompt and reply. Printed, or where no script runs, it is what ``report`` writes.
+        The page loads nothing.
 
         Args:
             path: the file, which ends in ``.html``; one that is there is replaced.
@@ -1271,16 +1273,9 @@ class Study:
         Raises:
             ConfigError: the file cannot be written.
         """
-        from llmsim_lab.study._view import put_study
+        from llmsim_lab.study._report import write_study
 
-        reading, numbers = Reading(self.name), dict[Key, int]()
-        for entry in self._entries.values():
-            if entry.turns:
-                run, number = self.simulation(entry.arm, entry.unit), len(numbers) + 1
-                numbers[entry.key] = number
-                reading.add(about(run, number), run)
-        put_study(reading, self, numbers)
-        return write_page(path, reading, start=1)
+        return write_study(self, path, with_window=True)
 
     def chart(self, outcome: str, arm: str | None = None) -> Figure:
         """Draw an outcome as the window does: effects, each unit by arm, and means by turn.
@@ -1335,7 +1330,7 @@ class Study:
         self.listen(show)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self._about()}"]
+        lines = [f"{self.name}: {self.about()}"]
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         lines += [f"  {n} failed: {error:.200}" for error, n in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
@@ -1348,9 +1343,10 @@ class Study:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Study {self.name!r}: {self._about()}>"
+        return f"<Study {self.name!r}: {self.about()}>"
 
-    def _about(self) -> str:
+    def about(self) -> str:
+        """Return its size and how far it is, in words."""
         states = [f"{n} {it}" for it in _STATES if (n := self.counts[it])]
         if others := self.others:
             states.append(f"{counted(others, 'tape')} of other settings, seeds or code not counted")
@@ -1362,11 +1358,16 @@ class Study:
 
     def arms_table(self) -> Markup:
         """Return how many runs of each arm are done, failed, left."""
-        by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
-        rows = []
+        return table(*self.arms_rows())
+
+    def arms_rows(self) -> tuple[list[str], list[list[object]]]:
+        """Return the heads and the rows of ``arms_table``."""
+        by_arm = Counter[tuple[str, str]]((run.arm, run.status) for run in self.progress())
+        rows: list[list[object]] = []
         for arm, levels in self.arms.items():
-            rows.append([arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)])
-        return table(["arm", *self.arms[self.reference], *_STATES], rows)
+            counts = [by_arm[arm, state] for state in _STATES]
+            rows.append([arm, *levels.values(), *counts])
+        return ["arm", *self.arms[self.reference], *_STATES], rows
 
 
 def _by_chance(run: AnyRun) -> AnyRun:

@@ -188,13 +188,12 @@ class Registration:
         return parts
 
     def _units(self, design: Design) -> RegisteredPart:
-        then = list(self.design.units)
-        now = list(design.units)
         name = f"{self.design.unit}s"
-        status: Kept = "kept" if then == now else "changed"
-        return RegisteredPart(
-            name, f"{len(then)}: {_worded(then)}", f"{len(now)}: {_worded(now)}", status
-        )
+        then = f"{len(self.design.units)}: {_worded(self.design.units)}"
+        if list(self.design.units) == list(design.units):
+            return RegisteredPart(name, then, "the same", "kept")
+        now = f"{len(design.units)}: {_worded(design.units)}"
+        return RegisteredPart(name, then, now, "changed")
 
     def _order(self, started: Sequence[str]) -> RegisteredPart:
         """Return how many runs were there before the plan, as the file and the tapes say."""

@@ -57,14 +57,17 @@ def page_of(study: Study, tmp_path: Path) -> Page:
 def test_a_report_begins_with_the_effects_and_says_what_was_played(tmp_path: Path) -> None:
     study = played(study_of(tape=tmp_path / "study", turns=2))
     page, effect = page_of(study, tmp_path), study.effects()[0]
-    told = [str(effect), effect.generalises_to, effect.method.partition(";")[0], "0 runs failed"]
+    interval = f"95 %: {effect.low:.2f} to {effect.high:.2f}".replace("-", MINUS)
+    told = [f"{effect.contrast} level", interval, f"9 runs {effect.generalises_to}", effect.method]
     told += ["9: 0, 1, 2, 3, 4, 5, 6, 7, 8", "it asks instant", "calls of complete runs"]
+    told += ["0 runs failed", "The study was not registered"]
     for words in (*told, study.tape_of("factor=2", 8).name):
         assert words in page.text
     parents = [before for before, (tag, _) in pairwise(page.tags) if tag == "table"]
     assert len(parents) == 5
     assert all(its["tabindex"] == "0" and its["aria-label"] for _, its in parents)
-    places = [page.text.index(it) for it in ("Effects", "Charts", "Design", "What failed", "Runs")]
+    heads = ("Effects", "Registration", "Charts", "Design", "What failed", "Runs")
+    places = [page.text.index(f" {head} ") for head in heads]
     assert places == sorted(places)
     images = [re.split("[,:]", str(its["alt"]))[0] for tag, its in page.tags if tag == "img"]
     assert images == ["level by arm. factor=1", f"factor=2 {MINUS} factor=1"]
@@ -85,13 +88,29 @@ def test_a_report_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
     assert "alert(1)</script>" in page.text  # shown, as text
 
 
+def test_a_page_has_the_report_for_print_and_for_where_no_script_runs(tmp_path: Path) -> None:
+    study = played(study_of(seeds=2, name=EVIL))
+    report, whole = (
+        write(tmp_path / "study.html").read_text(encoding="utf-8")
+        for write in (study.report, study.page)
+    )
+    print_view = report[report.index('<main id="report">') : report.index("</main>")]
+    assert print_view in whole
+    assert '<div id="page"></div>' in whole
+    assert "<script" not in report
+    assert not [
+        tag for tag, its in Page(whole).tags if "style" in its
+    ]  # the page's policy forbids them
+
+
 def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None:
     study = played(study_of(tape=tmp_path / "s", seeds=2))
     tape = study.tape_of("factor=1", 0)
     before = tape.read_bytes()
-    with pytest.raises(ConfigError, match=rf"{tape.name} is a tape, and"):
-        study.report(tape)
-    assert tape.read_bytes() == before
+    (tmp_path / "run.html").write_bytes(before)
+    with pytest.raises(ConfigError, match=r"run\.html is a tape, and"):
+        study.report(tmp_path / "run.html")
+    assert (tmp_path / "run.html").read_bytes() == before
     (tmp_path / "a.html").write_text("older")
     written = study.report(tmp_path / "a.html").read_bytes()
     # Two reports of the same runs are the same file.
@@ -113,8 +132,8 @@ def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -
 def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> None:
     vary = {"factor": [1.0, 2.0], "taste": ["plain", "fine", "sour"]}
     page = page_of(played(study_of(vary=vary, seeds=3, players="rule", llm_client=None)), tmp_path)
-    captions = ["main effects", f"factor=2.0 {MINUS} factor=1.0: "]
-    captions += ["each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain: "]
+    captions = ["main effects", f"factor=2.0 {MINUS} factor=1.0 level"]
+    captions += ["each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain"]
     places = [page.text.index(words) for words in captions]
     assert places == sorted(places)
 

@@ -113,6 +113,7 @@ function takeKeys(place, store) {
 }
 
 export async function mountPage(el) {
+  let ready = "yes"; // then a page's print view is hidden
   try {
     const { title, start, records } = await pageData();
     const shared = { ...nothing(), title };
@@ -123,11 +124,12 @@ export async function mountPage(el) {
     draw(el, store);
   } catch (error) {
     console.error(error);
+    ready = "failed";
     const old = typeof DecompressionStream === "undefined" || !("adoptedStyleSheets" in document);
     el.append(old ? "This page needs a newer browser: Chrome or Edge 111, Firefox 121, Safari 16.4."
       : `This page could not be drawn: ${error.message}`);
   }
-  document.documentElement.dataset.ready = "yes";
+  document.documentElement.dataset.ready = ready;
 }
 
 async function pageData() {

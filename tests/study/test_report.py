@@ -98,9 +98,8 @@ def test_a_page_has_the_report_for_print_and_for_where_no_script_runs(tmp_path: 
     assert print_view in whole
     assert '<div id="page"></div>' in whole
     assert "<script" not in report
-    assert not [
-        tag for tag, its in Page(whole).tags if "style" in its
-    ]  # the page's policy forbids them
+    # The page's policy forbids inline styles.
+    assert not [tag for tag, its in Page(whole).tags if "style" in its]
 
 
 def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from llmsim_lab.tape import RunInfo
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._study import Study
-
+Study = Any
+"""A ``Study``, whose module imports this one."""
 _LONGEST = 2_000
 """Characters of an error."""
 _WIDE = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}">{}</div>')

@@ -451,15 +451,14 @@ class Server:
             content=content,
             extensions={"timeout": wait.as_dict(), "streamed": body is not None},
         )
-        async with (
-            self.opened(body, chat) as transport,
-            # Closing it closes the connection if there is more to come.
-            aclosing(await transport.handle_async_request(request)) as response,
-        ):
-            if response.is_error:
-                text = response.content.decode(errors="replace")
-                raise StatusError(response.status_code, text, response.headers)
-            yield HttpAnswer(response, self.name, transport.mask)
+        # Two statements, since editors lose the type of the first name where they are one.
+        async with self.opened(body, chat) as transport:
+            response = await transport.handle_async_request(request)
+            async with aclosing(response):  # which closes the connection if there is more to come
+                if response.is_error:
+                    text = response.content.decode(errors="replace")
+                    raise StatusError(response.status_code, text, response.headers)
+                yield HttpAnswer(response, self.name, transport.mask)
 
     async def glance(self, path: str) -> bytes | None:
         """Return the answer to a small question; None if it is an error, or does not come at once.

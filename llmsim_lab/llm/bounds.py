@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -188,19 +188,64 @@ def fields_of(reply: type[Decision]) -> dict[str, Schema]:
     return fields
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a reply's field allows by itself; read once, and not for each player's limits.
+
+    Attributes:
+        name: as in ``Gift.amount``.
+        part: its schema.
+        values: all that it may be, where it names them; None is one of them where it may be that.
+        numbers: the schemas of a field of numbers; none if it may be something else.
+        lowest: of the numbers; infinite where it has no bound.
+        highest: likewise.
+        step: what the numbers are multiples of, if they are.
+    """
+
+    name: str
+    part: Schema
+    values: Sequence[JSON]
+    numbers: Sequence[Schema]
+    lowest: Number = -math.inf
+    highest: Number = math.inf
+    step: Number | None = None
+
+    @property
+    def takes_range(self) -> bool:
+        """Whether numbers are among what it may be, so that a question may bound them."""
+        return bool(self.numbers) or any(is_number(value) for value in self.values)
+
+
+@lru_cache(maxsize=1024)
+def _fields(reply: type[Decision]) -> Mapping[str, _Field]:
+    """Return what each field of a reply allows by itself."""
+    fields: dict[str, _Field] = {}
+    for name, part in fields_of(reply).items():
+        field = _Field(
+            name=f"{reply.__name__}.{name}",
+            part=part,
+            values=values_of(_kinds_of(part)),
+            numbers=_numbers_in(part),
+        )
+        if field.numbers:
+            lowest, highest = own_range(part)
+            step = _step_of(field.numbers)
+            field = replace(field, lowest=lowest, highest=highest, step=step)
+        fields[name] = field
+    return fields
+
+
 @lru_cache(maxsize=1024)
 def own_limits(reply: type[Decision]) -> Mapping[str, tuple[Number, Number] | list[Any]]:
     """Return what a reply's fields allow by themselves, as far as they say."""
     limits: dict[str, tuple[Number, Number] | list[Any]] = {}
-    for name, part in fields_of(reply).items():
-        if name in Reply.model_fields or "const" in part:
+    for name, field in _fields(reply).items():
+        if name in Reply.model_fields or "const" in field.part:
             continue
-        if "enum" in part:
-            limits[name] = list(part["enum"])
-        elif _numbers_in(part):
-            lowest, highest = own_range(part)
-            if math.isfinite(lowest) and math.isfinite(highest):
-                limits[name] = lowest, highest
+        if "enum" in field.part:
+            limits[name] = list(field.part["enum"])
+        elif field.numbers and math.isfinite(field.lowest) and math.isfinite(field.highest):
+            limits[name] = field.lowest, field.highest
     return limits
 
 
@@ -263,18 +308,14 @@ class _Limit:
     player: str
     reply: type[Decision]
     name: str
-    part: Schema
+    field: _Field
     given: Any
-
-    @property
-    def field(self) -> str:
-        return f"{self.reply.__name__}.{self.name}"
 
     def foreign(self, value: object, reason: str) -> ConfigError:
         """Return the error about a value that the field does not take."""
         return ConfigError(
-            f"limits of {self.name} for {self.player} allow {value!r:.60}, which {self.field} does "
-            f"not take: {reason}; list values of the field alone"
+            f"limits of {self.name} for {self.player} allow {value!r:.60}, which "
+            f"{self.field.name} does not take: {reason}; list values of the field alone"
         )
 
 
@@ -290,7 +331,7 @@ def allowed_of(player: str, reply: type[Decision], limits: Limits) -> Allowed:
         ConfigError: there is no such field, it cannot be limited so, it does not know a value, or
             nothing is left to answer.
     """
-    fields = fields_of(reply)
+    fields = _fields(reply)
     allowed = Allowed({}, {}, {}, {})
     for name, given in limits.items():
         if name not in fields:
@@ -303,10 +344,8 @@ def allowed_of(player: str, reply: type[Decision], limits: Limits) -> Allowed:
             allowed.choices[name], allowed.values[name] = _listed_values(limit)
             if isinstance(given, Mapping):
                 allowed.wording[name] = given
-            continue
-        own_values = values_of(_kinds_of(limit.part))
-        if own_values:
-            allowed.choices[name] = _values_within(limit, own_values)
+        elif limit.field.values:
+            allowed.choices[name] = _values_within(limit)
             allowed.values[name] = allowed.choices[name]
         else:
             allowed.ranges[name] = _range_within(limit)
@@ -329,20 +368,20 @@ def _is_range(limit: _Limit) -> bool:
             "which is beyond all floats; give a number below 1.8e308"
         )
     wrong_ends = [end for end in ends if not is_number(end) or math.isnan(end)]
-    own_values = values_of(_kinds_of(limit.part))
-    if _numbers_in(limit.part) or any(is_number(value) for value in own_values):
+    if limit.field.takes_range:
         if wrong_ends:
             raise ConfigError(
                 f"limits of {limit.name} for {limit.player} are {ends!r:.80}; of a number such as "
-                f"{limit.field} a pair is the lowest and the highest, and {wrong_ends[0]!r:.40} is "
-                f"not a number: write limits={{{limit.name!r}: {_example(limit)}}}, or a list"
+                f"{limit.field.name} a pair is the lowest and the highest, and "
+                f"{wrong_ends[0]!r:.40} is not a number: write "
+                f"limits={{{limit.name!r}: {_example(limit)}}}, or a list"
             )
         return True
     # Two values of any other field are a list of what is allowed; no class has a list of times.
     if not wrong_ends or any(isinstance(end, dt.date | dt.time | dt.timedelta) for end in ends):
         raise ConfigError(
             f"limits of {limit.name} for {limit.player} are {ends!r:.80}; only a field of numbers "
-            f"has a range, and {limit.field} holds something else; list the values allowed: "
+            f"has a range, and {limit.field.name} holds something else; list the values allowed: "
             f"limits={{{limit.name!r}: [...]}}"
         )
     return False
@@ -359,10 +398,8 @@ def _is_too_large(number: Number) -> bool:
 
 def _example(limit: _Limit) -> str:
     """Return a range as it is written: with the ends that are numbers, or else the field's own."""
-    lowest: Number = -math.inf
-    highest: Number = math.inf
-    if _numbers_in(limit.part):
-        lowest, highest = own_range(limit.part)
+    lowest = limit.field.lowest
+    highest = limit.field.highest
     first, last = limit.given
     if is_number(first) and math.isfinite(first):
         lowest = first
@@ -375,13 +412,14 @@ def _example(limit: _Limit) -> str:
     return f"({lowest:g}, {highest:g})"
 
 
-def _values_within(limit: _Limit, values: Sequence[JSON]) -> tuple[JSON, ...]:
+def _values_within(limit: _Limit) -> tuple[JSON, ...]:
     """Return those of a field's values that are in a range; None stays."""
     first, last = limit.given
+    values = limit.field.values
     allowed = [value for value in values if value is None or first <= value <= last]
     if not any(is_number(value) for value in allowed):
         raise ConfigError(
-            f"limits of {limit.name} leave {limit.player} nothing: {limit.field} is one of "
+            f"limits of {limit.name} leave {limit.player} nothing: {limit.field.name} is one of "
             f"{', '.join(map(str, values))}, and none is from {first:g} to {last:g}; do not ask a "
             "player who has no choice"
         )
@@ -391,30 +429,28 @@ def _values_within(limit: _Limit, values: Sequence[JSON]) -> tuple[JSON, ...]:
 def _range_within(limit: _Limit) -> tuple[Number, Number]:
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
     first, last = limit.given
-    own_lowest, own_highest = own_range(limit.part)
-    lowest: Number = max(plain_value(first), own_lowest)
-    highest: Number = min(plain_value(last), own_highest)
+    field = limit.field
+    lowest: Number = max(plain_value(first), field.lowest)
+    highest: Number = min(plain_value(last), field.highest)
     if not (math.isfinite(lowest) and math.isfinite(highest)):
         raise ConfigError(
             f"{limit.name} for {limit.player} has no bound on one side: from {lowest:g} to "
             f"{highest:g}; give both, limits={{{limit.name!r}: (lowest, highest)}}, or "
             "Field(ge=..., le=...)"
         )
-    kinds = _numbers_in(limit.part)
-    is_whole = all(kind["type"] == "integer" for kind in kinds)
+    is_whole = all(kind["type"] == "integer" for kind in field.numbers)
     if is_whole:
         lowest = math.ceil(lowest)
         highest = math.floor(highest)
-    elif any("core" in kind for kind in kinds):
+    elif any("core" in kind for kind in field.numbers):
         lowest = Decimal(str(lowest))
         highest = Decimal(str(highest))
     else:
         lowest = json_number(lowest)
         highest = json_number(highest)
-    step = _step_of(kinds)
-    if lowest > highest or (step and not _has_multiple(step, lowest, highest)):
+    if lowest > highest or (field.step and not _has_multiple(field.step, lowest, highest)):
         whole_numbers = " in whole numbers" if is_whole else ""
-        steps = f" in steps of {step:g}" if step else ""
+        steps = f" in steps of {field.step:g}" if field.step else ""
         raise ConfigError(
             f"limits of {limit.name} leave {limit.player} nothing: from {lowest:g} to {highest:g}"
             f"{whole_numbers}{steps}; do not ask a player who has no choice"
@@ -445,7 +481,7 @@ def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
         ConfigError: they are not a list of values, or the field does not take one of them.
     """
     is_list = isinstance(limit.given, tuple | list | Mapping) and bool(limit.given)
-    if not is_list or limit.part.get("type") in ("array", "object"):
+    if not is_list or limit.field.part.get("type") in ("array", "object"):
         raise ConfigError(
             f"limits of {limit.name} for {limit.player} are {limit.given!r:.60}; give (lowest, "
             "highest) of a number, or a list of values for a field that holds one"
@@ -510,6 +546,8 @@ def _kind(value: object) -> str:
 
 def is_number(value: object) -> TypeGuard[Number]:
     """Return True if a value is a number: Python's, numpy's, a Decimal or a Fraction."""
+    if type(value) is float or type(value) is int:  # most are, and the check below takes long
+        return True
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 

@@ -17,15 +17,17 @@ def late_names(
         package: its ``__name__``.
         homes: the modules in it, and the names that each has, with spaces between them.
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    home_of: dict[str, str] = {}
+    for home, home_names in homes.items():
+        home_of |= dict.fromkeys(home_names.split(), home)
 
     def get(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        value = getattr(import_module(f"{package}.{home_of[name]}"), name)
         # Kept, so that Python does not ask here again.
-        setattr(sys.modules[package], name, found)
-        return found
+        setattr(sys.modules[package], name, value)
+        return value
 
     def names() -> list[str]:
         module = sys.modules[package]

@@ -27,10 +27,12 @@ def whole_number(
         ConfigError: it is not a whole number, or out of range.
     """
     number = as_whole_number(value)
-    fits = number is not None
-    return int(
-        _checked(name, value if number is None else number, fits, "a whole number", least, most)
-    )
+    if number is None:
+        raise _wrong_number(name, value, "a whole number", least, most)
+    if not _is_within(number, least, most):
+        # Not the value, which numpy writes as np.int64(3).
+        raise _wrong_number(name, number, "a whole number", least, most)
+    return number
 
 
 def as_whole_number(value: Any) -> int | None:
@@ -45,14 +47,18 @@ def as_whole_number(value: Any) -> int | None:
 
 def plain_number(value: Any) -> Any:
     """Return a number or truth value of numpy's as Python's, and all else as it is."""
+    # Signed, unsigned, floating and bool, by numpy's letters; without importing numpy.
     is_number = getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "f", "b")
-    return value.item() if is_number and value.shape == () else value
+    if is_number and value.shape == ():
+        return value.item()
+    return value
 
 
 def plain_numbers(values: Any) -> Any:
     """Return an array, a series, or a set of numbers as a list, and all else as it is."""
-    is_several = hasattr(values, "tolist") and getattr(values, "shape", None) != ()
-    return values.tolist() if is_several else values
+    if hasattr(values, "tolist") and getattr(values, "shape", None) != ():
+        return values.tolist()
+    return values
 
 
 def real_number(
@@ -69,39 +75,54 @@ def real_number(
     Raises:
         ConfigError: it is not a number, not finite, or out of range.
     """
-    value = plain_number(value)
-    fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    return float(_checked(name, value, fits, "a finite number", least, most))
+    number = plain_number(value)
+    is_finite = isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    if not is_finite or not _is_within(number, least, most):
+        raise _wrong_number(name, number, "a finite number", least, most)
+    return float(number)
 
 
-def known_names(what: str, names: Any, known: Iterable[str]) -> tuple[str, ...]:
+def known_names(kind: str, names: object, known: Iterable[str]) -> tuple[str, ...]:
     """Return one name or several, in the order of those that there are.
 
     Args:
-        what: they name, such as ``agent``.
+        kind: of what they name, such as ``agent``.
         names: what was given.
         known: those that there are.
 
     Raises:
         ConfigError: one of them is not known.
     """
-    alone = isinstance(names, str | Mapping) or not isinstance(names, Iterable)
-    wanted, there = [names] if alone else list(names), dict.fromkeys(known)
+    every_name = dict.fromkeys(known)
+    wanted: list[object] = [names]
+    if isinstance(names, Iterable) and not isinstance(names, str | Mapping):
+        wanted = list(names)
     for name in wanted:
-        if not isinstance(name, str) or name not in there:
-            near = f"{closest(str(name), there)}; there are {listed([*there]) or 'none'}"
-            raise ConfigError(f"there is no {what} {brief(name)}{near}")
+        if not isinstance(name, str) or name not in every_name:
+            raise ConfigError(
+                f"there is no {kind} {brief(name)}{closest(str(name), every_name)}; there are "
+                f"{listed([*every_name]) or 'none'}"
+            )
     chosen = set(wanted)
-    return tuple(name for name in there if name in chosen)
+    return tuple(name for name in every_name if name in chosen)
 
 
-def _checked(
-    name: str, value: Any, fits: bool, wanted: str, least: float | None, most: float | None
-) -> Any:
-    if fits and (least is None or value >= least) and (most is None or value <= most):
-        return value
-    if most is None:
-        bounds = "" if least is None else f" from {least:,} on"
-    else:
-        bounds = f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
-    raise ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")
+def _is_within(number: Any, least: float | None, most: float | None) -> bool:
+    return (least is None or number >= least) and (most is None or number <= most)
+
+
+def _wrong_number(
+    name: str,
+    value: object,
+    kind: str,
+    least: float | None,
+    most: float | None,
+) -> ConfigError:
+    bounds = ""
+    if least is not None and most is not None:
+        bounds = f", {least:,} to {most:,}"
+    elif least is not None:
+        bounds = f" from {least:,} on"
+    elif most is not None:
+        bounds = f" up to {most:,}"
+    return ConfigError(f"{name}={value!r:.120} must be {kind}{bounds}")

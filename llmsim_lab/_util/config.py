@@ -42,12 +42,15 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                gone: Mapping[str, str] = getattr(cls, "gone", {})
-                old = next((name for name in values if name in gone), "")
-                what = f"{old}: {gone[old]}" if old else faults(error, names)
+                removed: Mapping[str, str] = getattr(cls, "gone", {})
+                message = faults(error, names)
+                for name in values:
+                    if name in removed:
+                        message = f"{name}: {removed[name]}"
+                        break
             # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
             # A world's own configuration is made of its fields, and has a name that nobody wrote.
-            raise ConfigError(f"{getattr(cls, 'shown_as', '') or cls.__name__}: {what}")
+            raise ConfigError(f"{getattr(cls, 'shown_as', '') or cls.__name__}: {message}")
 
     class _Base(BaseModel, metaclass=_Checked):
         pass
@@ -72,11 +75,13 @@ class Settings(_Base):
         faults: list[InitErrorDetails] = []
         for name, value in plain.items():
             if isinstance(value, bool) and name in cls.model_fields:
-                kinds = _kinds_of(cls.model_fields[name].annotation)
-                if kinds & {int, float} and not kinds & {bool, str, Any}:
-                    what = "a whole number" if int in kinds else "a number"
+                types = _types_in(cls.model_fields[name].annotation)
+                if types & {int, float} and not types & {bool, str, Any}:
+                    wanted = "a whole number" if int in types else "a number"
                     fault = PydanticCustomError(
-                        "value_error", "{what}", {"what": f"{name}={value} must be {what}"}
+                        "value_error",
+                        "{name}={value} must be {wanted}",
+                        {"name": name, "value": str(value), "wanted": wanted},
                     )
                     faults.append({"type": fault, "loc": (name,), "input": value})
         if faults:
@@ -100,14 +105,14 @@ class Settings(_Base):
         return super().model_copy(update=changes, deep=deep)
 
 
-def _kinds_of(annotation: Any) -> set[Any]:
+def _types_in(annotation: object) -> set[object]:
     """Return the types that an annotation names at its top, of a union each."""
     if isinstance(annotation, TypeAliasType):
-        return _kinds_of(annotation.__value__)
+        return _types_in(annotation.__value__)
     if get_origin(annotation) is Annotated:
-        return _kinds_of(get_args(annotation)[0])
+        return _types_in(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        return {kind for each in get_args(annotation) for kind in _kinds_of(each)}
+        return set().union(*map(_types_in, get_args(annotation)))
     return {annotation}
 
 
@@ -157,8 +162,10 @@ class YamlFile:
         except ValueError as error:
             raise ConfigError(f"{path} is not valid YAML: {error}") from error
         if not isinstance(values, dict | None):
-            what = f"{path} must hold keys and values, such as {example!r}"
-            raise ConfigError(f"{what}, not {type(values).__name__}")
+            raise ConfigError(
+                f"{path} must hold keys and values, such as {example!r}, not "
+                f"{type(values).__name__}"
+            )
         return cls(path, values or {}, tree)
 
     def parse(self, model: type[ModelT]) -> ModelT:
@@ -171,13 +178,13 @@ class YamlFile:
             # Files named in it are relative to its folder.
             return model.model_validate(self.values, context={"folder": self.path.parent})
         except ValidationError as error:
-            found = each_fault(error, lambda fault: self._explain(fault, model))
-            raise ConfigError("\n".join(found)) from None
+            lines = each_fault(error, lambda fault: self._explain(fault, model))
+            raise ConfigError("\n".join(lines)) from None
 
-    def fault(self, location: Sequence[str | int], what: str) -> str:
+    def fault(self, location: Sequence[str | int], message: str) -> str:
         """Return a message with its place: file, line and key, then what is wrong there."""
         key = clip(".".join(str(part) for part in location), 200) or "the file"
-        return f"{self.place(location)}: {key}: {what}"
+        return f"{self.place(location)}: {key}: {message}"
 
     def place(self, location: Sequence[str | int]) -> str:
         """Return file and line of a key, or of the closest thing around it."""
@@ -187,12 +194,14 @@ class YamlFile:
         location = fault["loc"]
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
-        if way := getattr(model, "gone", {}).get(".".join(map(str, location))):
-            return self.fault(location, way)
-        known = model.model_fields.items() if len(location) == 1 else ()
-        names = sorted(field.alias or name for name, field in known)
-        there = f"; known here are {', '.join(names)}" if names else ""
-        return self.fault(location, f"unknown key{there}")
+        removed: Mapping[str, str] = getattr(model, "gone", {})
+        key = ".".join(map(str, location))
+        if key in removed:
+            return self.fault(location, removed[key])
+        if len(location) > 1 or not model.model_fields:
+            return self.fault(location, "unknown key")
+        names = sorted(field.alias or name for name, field in model.model_fields.items())
+        return self.fault(location, f"unknown key; known here are {', '.join(names)}")
 
 
 def beside(path: Path, info: ValidationInfo) -> Path:
@@ -230,21 +239,24 @@ def _read(text: str) -> tuple[Any, Node | None]:
         if "*" in text and any(isinstance(event, AliasEvent) for event in yaml.parse(text)):
             raise ValueError("aliases, such as *name, are not read; write out what they stand for")
         tree: Node | None = yaml.compose(text)
+        if tree is None:
+            return None, None
         _check_numbers(tree)
-        return (yaml.constructor.construct_document(tree) if tree else None), tree
+        return yaml.constructor.construct_document(tree), tree
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         # Not str(), which for a key that is there twice adds how to switch the check off.
-        what = getattr(error, "problem", None) or str(error)
-        raise ValueError(where + clip(what, 300)) from error
+        problem = clip(getattr(error, "problem", None) or str(error), 300)
+        mark = getattr(error, "problem_mark", None)
+        if mark is None:
+            raise ValueError(problem) from error
+        raise ValueError(f"line {mark.line + 1}, column {mark.column + 1}: {problem}") from error
 
 
-def _check_numbers(tree: Node | None) -> None:
+def _check_numbers(tree: Node) -> None:
     """Raise ValueError for a whole number that Python takes long to read or cannot write."""
     from ruamel.yaml import MappingNode, SequenceNode
 
-    nodes = [] if tree is None else [tree]
+    nodes = [tree]
     while nodes:
         node = nodes.pop()
         if isinstance(node, MappingNode):
@@ -266,8 +278,9 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     yaml.default_flow_style = False
     yaml.representer.ignore_aliases = lambda _: True
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(values, written := StringIO())
-    return written.getvalue()
+    text = StringIO()
+    yaml.dump(values, text)
+    return text.getvalue()
 
 
 def _yaml() -> YAML:
@@ -288,7 +301,8 @@ def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
         if isinstance(node, MappingNode):
             for key, value in node.value:
                 if key.value == str(part):
-                    line, node = key.start_mark.line + 1, value
+                    line = key.start_mark.line + 1
+                    node = value
                     break
             # Else it is missing, or the tag by which pydantic names a member of a union.
         elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):

@@ -39,13 +39,18 @@ def _chart_class() -> Any:
         small = False
 
         def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-            png = figure_bytes(self, "png", dpi=80 if self.small else 96)
+            if self.small:
+                png = small_png(figure_bytes(self, "png", dpi=80))
+            else:
+                png = figure_bytes(self, "png", dpi=96)
             # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
             # does not.
-            return small_png(png) if self.small else png, {"alt": self.alt}
+            return png, {"alt": self.alt}
 
         def __repr__(self) -> str:
-            return self.alt if self.small else super().__repr__()
+            if self.small:
+                return self.alt
+            return super().__repr__()
 
     return Chart
 
@@ -60,9 +65,13 @@ def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
         down: its height, inches.
         small: True for a small file in a notebook, and its content in words where that is text.
     """
-    made: Figure = _chart_class()(figsize=(across, down), layout="constrained", facecolor="white")
-    made.small = small  # type: ignore[attr-defined]
-    return made
+    figure: Figure = _chart_class()(
+        figsize=(across, down),
+        layout="constrained",
+        facecolor="white",
+    )
+    figure.small = small  # type: ignore[attr-defined]
+    return figure
 
 
 def figure_bytes(figure: Figure, kind: _Kind, *, dpi: float = 150) -> bytes:

@@ -24,12 +24,17 @@ def data_path(name: str) -> Path:
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts:
         raise ConfigError(f"data file {name!r} must be a relative path inside the data folder")
+    present: set[str] = set()
     for root in _ROOTS:
-        if (path := root.joinpath(*parts)).exists():
+        path = root.joinpath(*parts)
+        if path.exists():
             return path
-    present = sorted({path.name for root in _ROOTS if root.is_dir() for path in root.iterdir()})
-    there = ", ".join(present) or "none at all, so reinstall the package"
-    raise DataError(f"no data file {name!r} in {' or '.join(map(str, _ROOTS))}; there are: {there}")
+        if root.is_dir():
+            present.update(entry.name for entry in root.iterdir())
+    raise DataError(
+        f"no data file {name!r} in {' or '.join(map(str, _ROOTS))}; there are: "
+        f"{', '.join(sorted(present)) or 'none at all, so reinstall the package'}"
+    )
 
 
 def write_file(path: Path, content: bytes) -> Path:
@@ -46,8 +51,9 @@ def write_file(path: Path, content: bytes) -> Path:
                 raise ConfigError(f"{path} is a tape, and would be replaced; choose another file")
         path.write_bytes(content)
     except OSError as error:
-        what = f"cannot write {path}: {error.strerror or error}"
-        raise ConfigError(f"{what}; choose another file") from error
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror or error}; choose another file"
+        ) from error
     return path
 
 

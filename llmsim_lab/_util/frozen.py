@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from llmsim_lab.errors import ConfigError
 
 
-def _never_in_place(*_: Any, **__: Any) -> NoReturn:
+def _never_in_place(*_: object, **__: object) -> NoReturn:
     raise ConfigError(
         "a setting, a state or a parameter is never changed in place; make a new value and put it "
         "into the next state, or into other settings: "
@@ -52,4 +52,6 @@ def thawed(value: Any) -> Any:
     """Return a copy of a value of JSON in which dicts and lists may be changed."""
     if isinstance(value, dict):
         return {key: thawed(item) for key, item in value.items()}
-    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [thawed(item) for item in value]
+    return value

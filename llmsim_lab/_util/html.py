@@ -62,11 +62,13 @@ def visible(text: str) -> str:
         text: an untrusted text; line breaks and tabs stay.
     """
 
-    def named(found: re.Match[str]) -> str:
-        code = ord(found.group())
-        return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+    def written(match: re.Match[str]) -> str:
+        code = ord(match.group())
+        if code < 0x20:
+            return chr(0x2400 + code)  # where Unicode has signs for the control codes
+        return f"⟨U+{code:04X}⟩"
 
-    return _HIDDEN.sub(named, text.replace("\r\n", "\n"))
+    return _HIDDEN.sub(written, text.replace("\r\n", "\n"))
 
 
 def safe(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
@@ -81,8 +83,8 @@ def safe(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
     whole = str(text)
     # Cut before it is escaped, which would take long for a text of many megabytes.
     shown = escape(visible(whole[:limit]))
-    if (left := len(whole) - limit) > 0:
-        shown += Markup(" <em>… {} more characters</em>").format(f"{left:,}")
+    if len(whole) > limit:
+        shown += Markup(" <em>… {} more characters</em>").format(f"{len(whole) - limit:,}")
     return shown
 
 
@@ -98,10 +100,11 @@ def styled(content: object, css: str = "", *, tag: str = "div", **attributes: ob
         tag: the element's.
         attributes: such as ``role`` and ``aria_label``; left out where None.
     """
-    given = {**attributes, "style": css or None}
+    if css:
+        attributes["style"] = css
     written = join(
         Markup(' {}="{}"').format(name.replace("_", "-"), visible(str(value)))
-        for name, value in given.items()
+        for name, value in attributes.items()
         if value is not None
     )
     return Markup("<{}{}>{}</{}>").format(Markup(tag), written, safe(content), Markup(tag))
@@ -129,27 +132,33 @@ def table(
         caption: what the table shows, for everybody and for screen readers.
     """
     body = [list(row) for row in rows]
-    start = "text-align:start"
     columns = zip(*body, strict=True) if body else [()] * len(header)
-    looks = [NUMBERS if _numeric(map(str, column)) else start for column in columns]
+    column_styles = [_column_style(column) for column in columns]
 
     def line(cells: Iterable[object], css: str, scopes: Iterable[str | None]) -> Markup:
-        parts = join(
-            styled(content, css.format(look), tag="th" if scope else "td", scope=scope)
-            for content, look, scope in zip(cells, looks, scopes, strict=False)
-        )
-        return styled(parts, tag="tr")
+        parts: list[Markup] = []
+        for content, style, scope in zip(cells, column_styles, scopes, strict=False):
+            tag = "th" if scope else "td"
+            parts.append(styled(content, css.format(style), tag=tag, scope=scope))
+        return styled(join(parts), tag="tr")
 
-    head = line(header, _CELL, repeat("col"))
+    parts: list[Markup] = []
+    if caption:
+        caption_css = "text-align:start;font-weight:600;padding:4px 0"
+        parts.append(styled(caption, caption_css, tag="caption"))
+    if header:
+        parts.append(styled(line(header, _CELL, repeat("col")), tag="thead"))
     lines = join(line(row, _LINED, chain(["row"], repeat(None))) for row in body)
-    said = styled(caption, "text-align:start;font-weight:600;padding:4px 0", tag="caption")
-    parts = [said if caption else "", styled(head, tag="thead") if header else ""]
-    return styled(join([*parts, styled(lines, tag="tbody")]), _TABLE, tag="table")
+    parts.append(styled(lines, tag="tbody"))
+    return styled(join(parts), _TABLE, tag="table")
 
 
-def _numeric(cells: Iterable[str]) -> bool:
-    said = [cell for cell in cells if cell not in _NO_NUMBER]
-    return bool(said) and all(_A_NUMBER.fullmatch(cell) for cell in said)
+def _column_style(cells: Iterable[object]) -> str:
+    """Return the style of a column: numbers stand on the right."""
+    texts = [text for text in map(str, cells) if text not in _NO_NUMBER]
+    if texts and all(map(_A_NUMBER.fullmatch, texts)):
+        return NUMBERS
+    return "text-align:start"
 
 
 def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Markup:
@@ -187,4 +196,6 @@ def cell(value: object) -> Markup:
     """Return a value as what stands in a table's cell."""
     if value is None or isinstance(value, bool):
         return safe({None: "none", True: "yes", False: "no"}[value])
-    return safe(f"{value:g}" if isinstance(value, float) else value)
+    if isinstance(value, float):
+        return safe(f"{value:g}")
+    return safe(value)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -20,6 +20,8 @@ from pydantic_core import from_json
 from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import TapeError
+
+T = TypeVar("T")
 
 JSON: TypeAlias = JsonValue
 """A value of JSON: texts, numbers, truth values, None, and lists and dicts of these.
@@ -42,13 +44,13 @@ MOST_LEVELS = 190
 """Of lists and dicts in one another: readers take 200, and a line of a tape has some itself."""
 
 
-def number_of(value: Any) -> Any:
+def number_of(value: object) -> JSON:
     """Return a number of numpy's as one of Python's, which JSON can hold.
 
     Raises:
         TypeError: it is something else.
     """
-    number = plain_number(value)
+    number: JSON = plain_number(value)
     if type(number) in SCALARS:  # of more digits than a float has, it is the same again
         return number
     raise TypeError(f"JSON has no {type(value).__name__}")
@@ -59,7 +61,7 @@ encode = json.JSONEncoder(
 ).encode
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Return JSON that UTF-8 can encode, also of a text with half a character (a surrogate).
 
     Models that are stopped in the middle of an emoji write such texts.
@@ -76,11 +78,11 @@ def dumps(value: Any) -> str:
     return text
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _once(pairs: list[tuple[str, JSON]]) -> JSONObject:
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("it names a member twice")
-    return found
+    return members
 
 
 def _not_finite(text: str) -> float:
@@ -90,7 +92,7 @@ def _not_finite(text: str) -> float:
 _strict = json.JSONDecoder(parse_constant=_not_finite, object_pairs_hook=_once)
 
 
-def _parsed(parse: Callable[[], Any], size: int) -> Any:
+def _parsed(parse: Callable[[], T], size: int) -> T:
     """Return what a text holds; Python does not look for garbage while a long one is parsed.
 
     Nothing becomes garbage meanwhile, and looking through all the lists again and again takes eight
@@ -131,8 +133,8 @@ def loads(text: str | bytes) -> Any:
 
 
 def read(
-    adapter: TypeAdapter[Any], text: str | bytes, context: Any = None, *, within: int = 0
-) -> Any:
+    adapter: TypeAdapter[T], text: str | bytes, context: object = None, *, within: int = 0
+) -> T:
     """Return what a JSON text holds, strictly of the adapter's type.
 
     Args:
@@ -144,23 +146,32 @@ def read(
     Raises:
         ValueError: it holds something else; says where, in words.
     """
-    names: dict[str, Any] = {"by_alias": True, "by_name": True}
+
+    def validated(json_text: str | bytes) -> T:
+        return adapter.validate_json(
+            json_text,
+            strict=True,
+            context=context,
+            by_alias=True,
+            by_name=True,
+        )
+
     try:
         try:
-            given = text
-            return _parsed(
-                lambda: adapter.validate_json(given, strict=True, context=context, **names),
-                len(given),
-            )
+            return _parsed(lambda: validated(text), len(text))
         except ValidationError:
-            text = text if isinstance(text, str) else text.decode()
-            if not _HALF_CHARACTER.search(text):
+            whole = text if isinstance(text, str) else text.decode()
+            if not _HALF_CHARACTER.search(whole):
                 raise
             # Pydantic does not read half characters: it checks the types without them, and the
             # json module reads the texts.
-            checked_text = _HALF_CHARACTER.sub(r"\1?", text)
-            adapter.validate_json(checked_text, strict=True, context=context, **names)
-            return adapter.validate_python(json.loads(text), context=context, **names)
+            validated(_HALF_CHARACTER.sub(r"\1?", whole))
+            return adapter.validate_python(
+                json.loads(whole),
+                context=context,
+                by_alias=True,
+                by_name=True,
+            )
     except ValidationError as error:
         raise ValueError(faults(error, within=within)) from error
     except UnicodeError as error:
@@ -168,13 +179,14 @@ def read(
 
 
 @contextmanager
-def checked(what: str) -> Iterator[None]:
+def checked(place: str) -> Iterator[None]:
     """Raise TapeError, with these words first, where what is read does not hold what it should."""
     try:
         yield
+    except ValidationError as error:
+        raise TapeError(f"{place}: {faults(error)}") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        why = faults(error) if isinstance(error, ValidationError) else error
-        raise TapeError(f"{what}: {why}") from error
+        raise TapeError(f"{place}: {error}") from error
 
 
 def write(adapter: TypeAdapter[Any], value: object) -> bytes:
@@ -186,11 +198,12 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
         return dumps(ready).encode()
 
 
-def all_finite(value: Any) -> bool:
+def all_finite(value: object) -> bool:
     """Return True if no number in a value, as deep as it is, is infinite or NaN."""
     if type(value) is float:  # most are, and this is asked of every answer
         return math.isfinite(value)
     todo = [value]
+    # Not by recursion: a value may be nested deeper than Python's stack.
     while todo:
         item = todo.pop()
         if isinstance(item, Decimal):
@@ -204,11 +217,11 @@ def all_finite(value: Any) -> bool:
     return True
 
 
-def is_too_deep(value: Any) -> bool:
+def is_too_deep(value: object) -> bool:
     """Return True if a value has more levels than a line of a tape can hold."""
     level = [value]
     for _ in range(MOST_LEVELS + 1):  # the last one is of numbers and texts
-        inside: list[Any] = []
+        inside: list[object] = []
         for item in level:
             if type(item) not in SCALARS:
                 inside += _parts_of(item)
@@ -218,7 +231,7 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
-def _parts_of(value: Any) -> Collection[Any]:
+def _parts_of(value: object) -> Collection[object]:
     """Return what is directly in a value; nothing where it is no collection, model or dataclass."""
     if isinstance(value, Mapping):
         return [*value, *value.values()]
@@ -227,6 +240,7 @@ def _parts_of(value: Any) -> Collection[Any]:
     if isinstance(value, BaseModel):
         return [*value.__dict__.values(), value.model_extra]
     if is_dataclass(value):
+        # A field with init=False may not have been set.
         return [getattr(value, field.name, None) for field in fields(value)]
     return ()
 
@@ -249,21 +263,22 @@ def flat(values: Mapping[str, Any]) -> dict[str, str]:
 
     Of very many only the first are named one by one; the others stay in what they are in.
     """
-    found: dict[str, str] = {}
-    # Not by recursion, since a tape's values may be nested deeper than Python's stack.
-    todo: list[tuple[str, Any]] = [*values.items()][::-1]
-    while todo:
-        name, value = todo.pop()
-        within = len(value) if isinstance(value, dict | list) else 0
-        if len(found) + len(todo) + within > _MOST_NAMED:
-            found[name] = _as_json(value)
+    texts: dict[str, str] = {}
+    # Not by recursion, since a tape's values may be nested deeper than Python's stack. Its top is
+    # at the end, so each is put there in reverse.
+    stack: list[tuple[str, object]] = [*values.items()][::-1]
+    while stack:
+        name, value = stack.pop()
+        size = len(value) if isinstance(value, dict | list) else 0
+        if len(texts) + len(stack) + size > _MOST_NAMED:
+            texts[name] = _as_json(value)
         elif isinstance(value, dict) and value:
-            todo += [(f"{name}.{key}", item) for key, item in reversed(value.items())]
+            stack += [(f"{name}.{key}", item) for key, item in reversed(value.items())]
         elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            todo += [(f"{name}.{place}", item) for place, item in reversed([*enumerate(value)])]
+            stack += [(f"{name}.{place}", item) for place, item in reversed([*enumerate(value)])]
         else:
-            found[name] = _as_json(value)
-    return found
+            texts[name] = _as_json(value)
+    return texts
 
 
 def differing(
@@ -276,11 +291,19 @@ def differing(
         after: others.
         missing: what stands for a value that only one of them has.
     """
-    was, now = flat(before), flat(after)
-    every = [(name, was.get(name, missing), now.get(name, missing)) for name in was | now]
-    return [one for one in every if one[1] != one[2]]
+    texts_before = flat(before)
+    texts_after = flat(after)
+    changes: list[tuple[str, str, str]] = []
+    for name in texts_before | texts_after:
+        old = texts_before.get(name, missing)
+        new = texts_after.get(name, missing)
+        if old != new:
+            changes.append((name, old, new))
+    return changes
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one: a tape may hold anything."""
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterable
 from random import Random
+
+# Python's own parser is private. The public module that it was, ``sre_parse``, is deprecated and
+# warns, and the libraries that make texts for an expression, such as rstr, read this one too.
+# A Python without these names fails at import, where the tests see it.
 from re import _constants as regex  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -41,7 +46,11 @@ def text_like(pattern: str, rng: Random, *, shortest: int = 0) -> str:
         raise ValueError(str(error)) from error
 
 
-def _text_of(nodes: Any, rng: Random, groups: dict[int, str], more: int) -> str:
+Nodes = Iterable[tuple[object, Any]]
+"""Of a parsed expression: what each is, and what it holds."""
+
+
+def _text_of(nodes: Nodes, rng: Random, groups: dict[int, str], more: int) -> str:
     text = ""
     for kind, value in nodes:
         if kind is regex.LITERAL:
@@ -69,7 +78,7 @@ def _text_of(nodes: Any, rng: Random, groups: dict[int, str], more: int) -> str:
     return text
 
 
-def _characters(nodes: Any) -> str:
+def _characters(nodes: Nodes) -> str:
     """Return the characters of a class such as ``[A-Z_]``."""
     characters = ""
     is_negated = False
@@ -84,5 +93,5 @@ def _characters(nodes: Any) -> str:
         else:
             characters += _CATEGORIES[value]
     if is_negated:
-        return "".join(one for one in _PRINTABLE if one not in characters)
+        return "".join(letter for letter in _PRINTABLE if letter not in characters)
     return characters

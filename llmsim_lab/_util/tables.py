@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # The full-width signs too, which Excel takes for = + - @ where it is Japanese or Chinese.
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
-_NUMBERS = (bool, int, float)
+
 _FEW_CELLS = 1_000_000
 """Of a table that may be as empty as it likes."""
 _MOST_CELLS_A_VALUE = 16
@@ -32,7 +32,10 @@ def frame_of(rows: Any, columns: list[str] | None = None) -> pd.DataFrame:
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
     """Return the columns that rows name, in the order in which they come first."""
-    return dict.fromkeys(name for row in rows for name in row)
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns.update(dict.fromkeys(row))
+    return columns
 
 
 def is_reasonable(rows: Sized, columns: int, *, values: int | None = None) -> bool:
@@ -72,24 +75,34 @@ def plain_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd
 def _column(values: list[Any]) -> pd.Series[Any]:
     import pandas as pd
 
-    there = [value for value in values if value is not None]
-    # bool first, since True is an int too.
-    types = {next((one for one in _NUMBERS if isinstance(it, one)), str) for it in there}
-    gaps = len(there) < len(values)
+    present = [value for value in values if value is not None]
+    has_gaps = len(present) < len(values)
+    types = set(map(_column_type, present))
     if types == {bool}:
-        return pd.Series(values, dtype="boolean" if gaps else "bool")
+        return pd.Series(values, dtype="boolean" if has_gaps else "bool")
     # Beyond 64 bits there is no column of whole numbers; such are texts, which keep all digits.
-    if types == {int} and min(there) >= -(2**63) and max(there) < 2**63:
-        return pd.Series(values, dtype="Int64" if gaps else "int64")
+    if types == {int} and min(present) >= -(2**63) and max(present) < 2**63:
+        return pd.Series(values, dtype="Int64" if has_gaps else "int64")
     if types in ({float}, {int, float}):
         with suppress(OverflowError):  # a whole number that no float can hold
-            return pd.Series([None if it is None else float(it) for it in values], dtype="float64")
-    return pd.Series([None if it is None else _text(it) for it in values], dtype="object")
+            numbers = [value if value is None else float(value) for value in values]
+            return pd.Series(numbers, dtype="float64")
+    texts = [value if value is None else _text(value) for value in values]
+    return pd.Series(texts, dtype="object")
 
 
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return whole_text(text)
+def _column_type(value: object) -> type:
+    """Return what a column would be of that holds values like this one."""
+    for number_type in (bool, int, float):  # bool first, since True is an int too
+        if isinstance(value, number_type):
+            return number_type
+    return str
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return whole_text(value)
+    return whole_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def csv_text(frame: pd.DataFrame) -> str:
@@ -104,8 +117,10 @@ def csv_text(frame: pd.DataFrame) -> str:
     return safe.to_csv(index=False, lineterminator="\n")
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, bool | int | float):
         return value
     text = printable(_text(str(value)), keep=_KEPT)
-    return f"'{text}" if text.lstrip(" ").startswith(_RUN_BY_SPREADSHEETS) else text
+    if text.lstrip(" ").startswith(_RUN_BY_SPREADSHEETS):
+        return f"'{text}"
+    return text

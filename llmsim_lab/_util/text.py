@@ -54,7 +54,9 @@ def text_of(option: object) -> str:
     """Return an option as models and readers see it: 25 for 25.0, an enum's value."""
     if isinstance(option, Enum):
         option = option.value
-    return f"{option:.12g}" if isinstance(option, float) else str(option)
+    if isinstance(option, float):
+        return f"{option:.12g}"
+    return str(option)
 
 
 def roughly(count: float) -> int:
@@ -67,17 +69,23 @@ def duration(seconds: float) -> str:
     # Two digits of each unit: 100 s are 2 min, and 100 min are 1.7 h.
     if seconds < 99.5:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_940 else f"{seconds / 3_600:.1f} h"
+    if seconds < 5_940:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"
 
 
 def rounded(value: Any) -> Any:
     """Return a value whose numbers, as deep as they are, have at most 10 significant digits."""
-    its_type = type(value)
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
-    if its_type is dict:
+    # Not of subclasses, such as a named tuple, which may be made in other ways.
+    if type(value) is dict:
         return {key: rounded(item) for key, item in value.items()}
-    return its_type(map(rounded, value)) if its_type is list or its_type is tuple else value
+    if type(value) is list:
+        return [rounded(item) for item in value]
+    if type(value) is tuple:
+        return tuple([rounded(item) for item in value])
+    return value
 
 
 def whole(value: Any) -> Any:
@@ -86,17 +94,22 @@ def whole(value: Any) -> Any:
         return whole_text(value)
     if isinstance(value, dict):
         return {whole_text(str(name)): whole(item) for name, item in value.items()}
-    return [whole(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return value
 
 
 def clip(text: str, length: int) -> str:
     """Return a text as one line of at most so many characters, an ellipsis where it was cut."""
     line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+    if len(line) <= length:
+        return line
+    return line[: length - 1].rstrip() + "…"
 
 
 _brief = reprlib.Repr()
-_brief.maxlevel, _brief.maxstring, _brief.maxother = 3, 400, 400
+_brief.maxlevel = 3
+_brief.maxstring = _brief.maxother = 400
 _brief.maxlist = _brief.maxtuple = _brief.maxdict = _brief.maxset = 20
 
 
@@ -110,19 +123,23 @@ def brief(value: object, length: int = 60) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return how many of a thing there are: ``1 seed``, ``8 seeds``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def few(texts: Sequence[str], most: int) -> list[str]:
     """Return the first of several texts, and how many more there are as one more."""
-    left = len(texts) - most
-    return [*texts[:most], *([f"and {left:,} more"] if left > 0 else [])]
+    first = list(texts[:most])
+    if len(texts) > most:
+        first.append(f"and {len(texts) - most:,} more")
+    return first
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Return names on one line, at most so many: ``A, B and 3 more``."""
-    left = len(names) - most
-    return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
+    first = ", ".join(names[:most])
+    if len(names) > most:
+        return f"{first} and {len(names) - most:,} more"
+    return first
 
 
 def whole_text(text: str) -> str:
@@ -144,11 +161,16 @@ def printable(text: str, *, keep: str = "") -> str:
         text: an untrusted text, such as a model's or a file's.
         keep: characters to leave in all the same, such as line breaks.
     """
-    return "".join(
+    if text.isprintable():
+        return text
+    kept: list[str] = []
+    for character in text:
+        if character.isprintable() or character in keep:
+            kept.append(character)
         # Past the control codes, so that a line break is left out and a wide space is not.
-        c if c.isprintable() or c in keep else " " if c > "\x9f" and c.isspace() else ""
-        for c in text
-    )
+        elif character > "\x9f" and character.isspace():
+            kept.append(" ")
+    return "".join(kept)
 
 
 def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0) -> str:
@@ -172,8 +194,11 @@ def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
 
     A file may have a hundred thousand.
     """
-    every: list[Any] = error.errors(include_url=False)
-    return [*map(say, every[:_MOST_FAULTS]), *few(every, _MOST_FAULTS)[_MOST_FAULTS:]]
+    faults = error.errors(include_url=False)
+    lines = [say(fault) for fault in faults[:_MOST_FAULTS]]
+    if len(faults) > _MOST_FAULTS:
+        lines.append(f"and {len(faults) - _MOST_FAULTS:,} more")
+    return lines
 
 
 def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
@@ -184,13 +209,17 @@ def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
         names: those that may stand at the top.
     """
     place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
-    what = fault["msg"].removeprefix("Value error, ")
+    words = fault["msg"].removeprefix("Value error, ")
     # Messages of our own name the value already; the others have no value to show.
     if not fault["type"].startswith(("value_error", "missing", "extra_forbidden")):
-        what += f" (it is {brief(fault['input'])})"
+        words += f" (it is {brief(fault['input'])})"
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-        what += closest(place, names) or (f"; there are {', '.join(names)}" if names else "")
-    return f"{clip(place, 200)}: {what}" if place else what
+        meant = closest(place, names)
+        if meant:
+            words += meant
+        elif names:
+            words += f"; there are {', '.join(names)}"
+    return f"{clip(place, 200)}: {words}" if place else words
 
 
 def error_text(error: BaseException) -> str:
@@ -204,18 +233,20 @@ def error_text(error: BaseException) -> str:
         text = "(its text cannot be shown)"
     if isinstance(error, LabError) and text:
         return text
-    named = [type(error).__name__, clip(whole_text(text), _MOST_ERROR)]
-    return ": ".join(filter(None, named)) + _raised_at(error)
+    words = type(error).__name__
+    if text.strip():
+        words += f": {clip(whole_text(text), _MOST_ERROR)}"
+    return words + _raised_at(error)
 
 
 def _raised_at(error: BaseException) -> str:
     """Return where an error was raised, `` (pot.py, line 12)``; empty where no frame says."""
     frames = traceback.extract_tb(error.__traceback__)
     # What a reader can change is the line that called a library, not the library's.
-    own = [frame for frame in frames if not _is_library(frame.filename)]
-    if not own:
-        return ""
-    return f" ({PurePath(own[-1].filename).name}, line {own[-1].lineno})"
+    for frame in reversed(frames):
+        if not _is_library(frame.filename):
+            return f" ({PurePath(frame.filename).name}, line {frame.lineno})"
+    return ""
 
 
 def _is_library(filename: str) -> bool:
@@ -240,8 +271,11 @@ def among(name: object, known: Iterable[str]) -> str:
 
 def _format(value: object) -> str:
     text = str(value)
-    plain = text.isprintable()
-    return text if plain and _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=not plain)
+    if not text.isprintable():
+        return json.dumps(text)  # with escapes, which do nothing to a terminal
+    if _BARE.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
 
 
 def logfmt(**fields: object) -> str:
@@ -250,7 +284,7 @@ def logfmt(**fields: object) -> str:
 
 
 def log_event(
-    logger: logging.Logger, level: int, event: str, *, words: str | None = None, **fields: Any
+    logger: logging.Logger, level: int, event: str, *, words: str | None = None, **fields: object
 ) -> None:
     """Log one event; costs next to nothing where the level is off.
 
@@ -269,8 +303,8 @@ def log_event(
         if words:
             logger.log(level, "%s", printable(words, keep="\n"), stacklevel=2)
         return
-    line = logfmt(**fields)
-    logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+    line = f"{event} {logfmt(**fields)}".rstrip()
+    logger.log(level, "%s", line, stacklevel=2)
 
 
 def log_as_asked() -> None:
@@ -302,8 +336,10 @@ def estimate_tokens(text: str) -> int:
     English prose has between 4 and 5 characters a token on current models; figures, names and other
     scripts have fewer.
     """
-    # A text of a tape may have half a character, which is none of UTF-8.
-    size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+    size = len(text)
+    if not text.isascii():
+        # A text of a tape may have half a character, which is none of UTF-8.
+        size = len(text.encode(errors="surrogatepass"))
     return -(-size // 4)  # rounded up
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llmsim_lab.errors import BudgetReached, ConfigError
 
@@ -30,7 +30,8 @@ class Listeners(dict[object, Callable[..., object]]):
 
     def add(self, callback: Callable[..., object]) -> Callable[[], object]:
         """Register a callback; returns what removes it, which is harmless if called again."""
-        self[key := object()] = callback
+        key = object()
+        self[key] = callback
         return partial(self.pop, key, None)
 
     def __call__(self, *news: object) -> None:
@@ -39,7 +40,7 @@ class Listeners(dict[object, Callable[..., object]]):
             callback(*news)
 
 
-async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Sequence[Coroutine[object, None, T]]) -> list[T]:
     """Run all concurrently and return their results in order.
 
     When one fails the rest are cancelled and waited for, so that nothing continues behind the
@@ -54,8 +55,8 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         if not isinstance(error, BudgetReached):
             for task in tasks:
                 task.cancel()
-        done = await asyncio.gather(*tasks, return_exceptions=True)
-        failures = [outcome for outcome in done if isinstance(outcome, Exception)]
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         this_task = asyncio.current_task()
         # Somebody cancels the caller: a failure in its place would hide that.
         if not failures or (this_task is not None and this_task.cancelling() > 0):
@@ -115,7 +116,7 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         thread.join(timeout=2)
 
 
-def run_sync(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[object, None, T]) -> T:
     """Run async work to its end from plain code: in a script, or in a notebook cell.
 
     A KeyboardInterrupt cancels the work, waits until it has stopped, and is raised again, without
@@ -125,12 +126,13 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         ConfigError: it is called in async code, which would wait for itself.
     """
     try:
-        loop, ended = background_loop(), threading.Event()
+        loop = background_loop()
     except RuntimeError:  # no thread can be started, as in a browser's Python
         return _run_here(work)
-    if asyncio._get_running_loop() is loop:
+    if _running_loop() is loop:
         work.close()
         raise ConfigError("run() inside async code would wait for itself; await arun() instead")
+    ended = threading.Event()
     tasks: list[asyncio.Task[T]] = []
 
     def start() -> None:
@@ -157,8 +159,15 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     return tasks[0].result()
 
 
-def _run_here(work: Coroutine[Any, Any, T]) -> T:
-    here = asyncio._get_running_loop()
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _run_here(work: Coroutine[object, None, T]) -> T:
+    here = _running_loop()
     if here is None:
         return asyncio.run(work)
     try:
@@ -179,8 +188,10 @@ def explain(error: BaseException, sentence: str) -> None:
 
     def in_a_cell() -> list[str]:
         del error._render_traceback_  # type: ignore[attr-defined]  # for %tb
-        what = str(error).rstrip(".")
-        return [f"{type(error).__name__}: {f'{what}. ' if what else ''}{sentence}"]
+        text = str(error).rstrip(".")
+        if not text:
+            return [f"{type(error).__name__}: {sentence}"]
+        return [f"{type(error).__name__}: {text}. {sentence}"]
 
     # IPython asks an exception for it.
     error._render_traceback_ = in_a_cell  # type: ignore[attr-defined]

@@ -21,9 +21,9 @@ MOST_ARMS = 12
 """In one chart."""
 _MOST_LINES = 60
 """Of units, between their arms."""
+_MINUS = "\N{MINUS SIGN}"
 _MOST_LETTERS = 60
 """Of the arms' names beside each other: more are turned."""
-_MINUS = "\N{MINUS SIGN}"
 
 
 def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
@@ -63,13 +63,14 @@ def arms_figure(
             "study.results has all of them"
         )
     by_turn = rows["turn"].nunique() > 1
-    forest_height = 0.9 + 0.36 * len(effects) if effects else 0.0
+    forest_rows = len(effects) + sum(effect.typical is not None for effect in effects)
+    forest_height = 0.9 + 0.36 * forest_rows if effects else 0.0
     figure = new_figure(10 if by_turn or effects else 6, 4 + forest_height)
     lower: Any = figure
     if effects:
         halves: Any = figure.subfigures(2, 1, height_ratios=[forest_height, 4])
         upper, lower = halves
-        draw_forest(upper.subplots(), effects, arms=arms, outcome=outcome)
+        draw_forest(upper.subplots(), effects, arms=arms)
     label = drawable(outcome.replace("_", " "))
     panels = lower.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
     means = _draw_units(panels[0], rows, shown, arms=arms, unit_name=unit_name)
@@ -81,45 +82,75 @@ def arms_figure(
     return told(figure, "\n".join(words))
 
 
-def draw_forest(
-    axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str], outcome: str
-) -> None:
+def scale_of(effect: Estimate, unit: str = "") -> str:
+    """Return what stands below the axis of a forest plot.
+
+    Args:
+        effect: one that is drawn.
+        unit: of its outcome.
+    """
+    outcome = effect.outcome.replace("_", " ")
+    if effect.kind == "text distance":
+        return f"distance between texts of {outcome}: 0 if alike"
+    if effect.kind == "length difference":
+        return f"difference in words a text of {outcome}"
+    return f"difference in {outcome}, {unit}" if unit else f"difference in {outcome}"
+
+
+def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str]) -> None:
     """Draw effects as a forest plot: a row each, with its interval, drawn and in numbers.
+
+    Below a skewed mean stands the typical difference; a grey band is smaller than the smallest
+    effect of interest.
 
     Args:
         axes: where.
         effects: of one outcome.
         arms: all names; an effect that subtracts the first from another has the colour of that one.
-        outcome: what is compared.
     """
     plain_axes(axes)
+    margin = effects[0].margin
+    if margin:
+        axes.axvspan(-margin, margin, color="#eeeeee", zorder=0)
     axes.axvline(0, color="#999999", linewidth=1)
     colours = {
         f"{arm} {_MINUS} {arms[0]}": SERIES_COLOURS[place % len(SERIES_COLOURS)]
         for place, arm in enumerate(arms)
     }
-    names = []
-    for place, effect in enumerate(effects):
+    names: list[str] = []
+    for effect in effects:
         colour = colours.get(effect.contrast, SERIES_COLOURS[0])
+        _draw_interval(axes, effect, len(names), colour=colour)
         names.append(drawable(effect.contrast, 48))
-        if effect.low is not None and effect.high is not None:
-            axes.hlines(place, effect.low, effect.high, linewidth=2.5, color=colour)
-        if effect.value is not None:
-            axes.plot(effect.value, place, "o", markersize=6, color=colour)
-        axes.annotate(
-            _in_numbers(effect),
-            (1.01, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            size="small",
-        )
-    axes.set_yticks(range(len(effects)), names, size="small")
-    axes.set_ylim(len(effects) - 0.5, -0.5)
+        if effect.typical is not None:
+            _draw_interval(axes, effect.typical, len(names), colour=colour, fill="white")
+            names.append("typical difference")
+    axes.set_yticks(range(len(names)), names, size="small")
+    axes.set_ylim(len(names) - 0.5, -0.5)
     title = f"{100 * effects[0].level:g} % interval, each comparison alone"
-    if any(effect.p_family != effect.p for effect in effects):
-        title += " · p adjusted for all comparisons of the study"
-    axes.set_title(title, loc="left", size="small")
-    axes.set_xlabel(f"difference in {drawable(outcome.replace('_', ' '))}", size="small")
+    if any(effect.family for effect in effects):
+        title += f" · p adjusted: {effects[0].family}"
+    if margin:
+        title += f" · grey: smaller than ±{margin:g}"
+    axes.set_title(drawable(title, 120), loc="left", size="small")
+    axes.set_xlabel(drawable(scale_of(effects[0]), 80), size="small")
+
+
+def _draw_interval(
+    axes: Axes, effect: Estimate, place: int, *, colour: str, fill: str | None = None
+) -> None:
+    """Draw a row of a forest plot."""
+    if effect.low is not None and effect.high is not None:
+        axes.hlines(place, effect.low, effect.high, linewidth=2.5, color=colour)
+    if effect.value is not None:
+        axes.plot(effect.value, place, "o", markersize=6, color=colour, markerfacecolor=fill)
+    axes.annotate(
+        _in_numbers(effect),
+        (1.01, place),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        size="small",
+    )
 
 
 def _in_numbers(effect: Estimate) -> str:

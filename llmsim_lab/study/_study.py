@@ -1288,6 +1288,7 @@ class Study:
             ConfigError: there is no such column, or nothing is known of it.
         """
         from llmsim_lab.study._charts import arms_figure, difference_figure
+        from llmsim_lab.study._view import shown_effects
 
         if arm is not None:
             contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
@@ -1295,7 +1296,7 @@ class Study:
         labels = [label for label, it in self.outcome.items() if outcome in (label, it)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
-            effects = [effect for effect in self.effects() if effect.outcome == labels[0]]
+            effects = [one for one in shown_effects(self) if one.outcome == labels[0]]
         table = self._values_of(outcome).assign(outcome=outcome)
         return arms_figure(
             table,

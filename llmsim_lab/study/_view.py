@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.study._charts import MOST_ARMS, numbers_of
+from llmsim_lab.study._charts import MOST_ARMS, numbers_of, scale_of
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
 if TYPE_CHECKING:
-    from llmsim_lab.study.estimates.estimate import Estimate
+    from llmsim_lab.study.estimates.estimate import Effects, Estimate
 
 VIEW = "study"
 _MINUS = "\N{MINUS SIGN}"
@@ -52,10 +52,27 @@ def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
         reading.put(VIEW, place, [run.status, run.turns, run.error, numbers.get(run.key)])
 
 
+def shown_effects(study: Any) -> Effects:
+    """Return the effects that window, page and charts show, with what was registered of them.
+
+    That is the smallest effect of interest, which is drawn as equivalence bounds, and the level.
+    """
+    level = 0.95
+    sesoi: Any = None
+    if study.registration is not None:
+        claims = study.registration.claims
+        level = claims.level
+        sesoi = claims.sesoi
+    if isinstance(sesoi, Mapping):  # of outcomes that may have gone since
+        sesoi = {name: size for name, size in sesoi.items() if name in study.outcome}
+    effects: Effects = study.effects(level=level, sesoi=sesoi)
+    return effects
+
+
 def _effects(study: Any) -> dict[str, Any]:
     """Return the effects as numbers and words, and their family; or why there are none."""
     try:
-        effects = study.effects()
+        effects = shown_effects(study)
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
     arms = {f"{arm} {_MINUS} {study.reference}": arm for arm in study.arms}
@@ -80,7 +97,7 @@ def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]
         arm: what the reference is subtracted from; None where it is another contrast.
     """
     unit = study.in_unit(effect.outcome)
-    scale = f"difference in {effect.outcome.replace('_', ' ')}"
+    typical = effect.typical
     return {
         "outcome": effect.outcome,
         "contrast": effect.contrast,
@@ -93,14 +110,23 @@ def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]
         "level": effect.level,
         "p": effect.p,
         "p_family": effect.p_family,
+        "margin": effect.margin,
         "verdict": effect.verdict,
         "n": effect.n,
         "unit": effect.unit,
-        "scale": f"{scale}, {unit}" if unit else scale,
+        "scale": scale_of(effect, unit),
         "sentence": effect.sentence(unit),
         "generalises_to": effect.generalises_to,
         "method": effect.method,
         "note": effect.note,
+        "typical": typical
+        and {
+            "kind": typical.kind,
+            "value": typical.value,
+            "low": typical.low,
+            "high": typical.high,
+            "p": typical.p,
+        },
     }
 
 

@@ -65,6 +65,15 @@ async def test_a_study_is_played_and_its_effects_come_as_numbers_and_a_sentence(
     assert [row[0] for row in part(browser, "of level")["turns"]] == [1, 2]
 
 
+async def test_the_smallest_effect_that_was_registered_is_drawn_as_bounds(tmp_path: Path) -> None:
+    study = make_study(vary={"factor": [1.0, 2.0]}, seeds=5)
+    study.register(tmp_path / "plan.json", sesoi=0.5, level=0.9)
+    browser = Browser(StudyBoard(await study.arun(progress=False)))
+    [effect] = part(browser, "effects")["rows"]
+    assert (effect["margin"], effect["level"]) == (0.5, 0.9)
+    assert effect["verdict"]
+
+
 async def test_it_follows_a_study_that_a_cell_plays_and_stops_it() -> None:
     study = make_study(turns=5_000)
     browser = Browser(StudyBoard(study))

@@ -10,6 +10,7 @@ import pytest
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import arms_figure, curve_figure, difference_figure
+from llmsim_lab.study.estimates.estimate import MINUS, Estimate
 
 
 def results_of(**arms: list[float]) -> pd.DataFrame:
@@ -50,6 +51,34 @@ def test_names_are_drawn_as_they_are_and_not_as_formulas() -> None:
     evil = r"a $\frac{1}$ <b>"
     figure = arms_figure(results_of(**{evil: [1, 2]}), "level", arms=[evil])
     figure.canvas.draw()
+
+
+def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() -> None:
+    typical = Estimate(contrast=f"high {MINUS} low", outcome="level", value=1.5, low=1.0, high=2.0)
+    effect = Estimate(
+        contrast=f"high {MINUS} low",
+        outcome="level",
+        value=2.0,
+        low=0.5,
+        high=3.5,
+        p=0.02,
+        margin=0.25,
+        typical=typical,
+    )
+    figure: Any = arms_figure(
+        results_of(low=[1, 2], high=[3, 4]), "level", arms=["low", "high"], effects=[effect]
+    )
+    forest = figure.axes[0]
+    assert [text.get_text() for text in forest.texts] == [
+        "+2.00 (0.50 to 3.50), p .020",
+        "+1.50 (1.00 to 2.00)",
+    ]
+    assert [tick.get_text() for tick in forest.get_yticklabels()] == [
+        f"high {MINUS} low",
+        "typical difference",
+    ]
+    assert "smaller than ±0.25" in forest.get_title(loc="left")
+    assert f"high {MINUS} low: +2.00, 95 % 0.50 to 3.50, p = .020" in figure.alt
 
 
 def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:

@@ -67,7 +67,7 @@ export function Results({ store, told }) {
   ];
 }
 
-/** The effects in the chosen outcome, as a forest plot. */
+/** The effects in the chosen outcome, as a forest plot for each scale. */
 export function Effects({ store }) {
   const { arms } = designOf(store);
   const { family, reference, rows = [] } = store.reading.part("study", "effects") ?? {};
@@ -75,9 +75,10 @@ export function Effects({ store }) {
   if (arms.length < 2) return soft("One arm: there is nothing to compare.");
   const inOutcome = rows.filter((row) => row.outcome === outcome);
   if (!inOutcome.length) return soft("No effects yet: they need finished runs of two arms.");
-  const { scale } = inOutcome[0];
-  return h(Forest, { store, family, reference, scale,
-    rows: inOutcome.map((row, place) => ({ ...row, place })) });
+  const placed = inOutcome.map((row, place) => ({ ...row, place }));
+  const byScale = groupBy(placed, (row) => row.scale); // texts: their distance, and their lengths
+  return [...byScale].map(([scale, some]) => (
+    h(Forest, { key: scale, store, family, reference, scale, rows: some })));
 }
 
 function Outcome({ store, outcome, made }) {

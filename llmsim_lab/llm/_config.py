@@ -91,11 +91,13 @@ class LLMConfig(Settings):
 
     @field_validator("keep_alive", mode="before")
     @classmethod
-    def _keep_alive_is_a_time(cls, value: Any) -> Any:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        is_text = isinstance(value, str) and _DURATION.fullmatch(value) is not None
-        is_long = is_number and value > _LONGEST_KEEP_S
-        if value is not None and (is_long or not (is_number or is_text)):
+    def _keep_alive_is_a_time(cls, value: object) -> object:
+        is_time = value is None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            is_time = value <= _LONGEST_KEEP_S
+        elif isinstance(value, str):
+            is_time = _DURATION.fullmatch(value) is not None
+        if not is_time:
             raise ValueError(
                 f"keep_alive={value!r} is not a time: give seconds as a number, such as 600, or a "
                 'text with units, such as "10m" or "1h30m"; -1 keeps the model loaded, and 0 '
@@ -105,7 +107,7 @@ class LLMConfig(Settings):
 
     @field_validator("think", mode="before")
     @classmethod
-    def _think_is_known(cls, value: Any) -> Any:
+    def _think_is_known(cls, value: object) -> object:
         if not isinstance(value, bool) and value not in _EFFORTS:
             raise ValueError(
                 f"think={value!r} must be True, False or how long, as a server calls it: "
@@ -115,24 +117,31 @@ class LLMConfig(Settings):
 
     @field_validator("retry_wait_s", mode="before")
     @classmethod
-    def _one_wait_is_both(cls, wait: Any) -> Any:
+    def _one_wait_is_both(cls, wait: object) -> object:
         wait = plain_number(wait)
-        is_one = isinstance(wait, int | float) and not isinstance(wait, bool)
-        return (wait, wait) if is_one else wait
+        if isinstance(wait, int | float) and not isinstance(wait, bool):
+            return (wait, wait)
+        return wait
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         shortest, longest = self.retry_wait_s
         if not 0 <= shortest <= longest < float("inf"):
-            form = "must be two times in seconds, 0 <= shortest <= longest"
-            raise ValueError(f"retry_wait_s={self.retry_wait_s} {form}")
+            raise ValueError(
+                f"retry_wait_s={self.retry_wait_s} must be two times in seconds, "
+                "0 <= shortest <= longest"
+            )
         if self.max_tokens >= self.num_ctx:
-            what = f"max_tokens={self.max_tokens} leaves no room for a prompt"
-            way_out = f"num_ctx={self.num_ctx}; lower the one or raise the other"
-            raise ValueError(f"{what} in {way_out}")
-        if clash := _RESERVED & self.options.keys():
-            own = "these are LLMConfig's own fields (num_predict is max_tokens)"
-            raise ValueError(f"options must not name {', '.join(sorted(clash))}: {own}")
+            raise ValueError(
+                f"max_tokens={self.max_tokens} leaves no room for a prompt in "
+                f"num_ctx={self.num_ctx}; lower the one or raise the other"
+            )
+        clash = _RESERVED & self.options.keys()
+        if clash:
+            raise ValueError(
+                f"options must not name {', '.join(sorted(clash))}: these are LLMConfig's own "
+                "fields (num_predict is max_tokens)"
+            )
         return self
 
     @property
@@ -146,6 +155,10 @@ class LLMConfig(Settings):
     @property
     def sampling(self) -> Mapping[str, Any]:
         """The options of every request, by Ollama's names."""
-        seed = {} if self.seed is None else {"seed": self.seed}
-        window = {"num_ctx": self.num_ctx, "num_predict": self.max_tokens}
-        return {"temperature": self.temperature, **seed, **window, **self.options}
+        # In this order, which recordings have: their settings are compared as text.
+        options: dict[str, Any] = {"temperature": self.temperature}
+        if self.seed is not None:
+            options["seed"] = self.seed
+        options["num_ctx"] = self.num_ctx
+        options["num_predict"] = self.max_tokens
+        return options | self.options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import listed
 from llmsim_lab._util.waiting import run_sync
@@ -69,46 +69,42 @@ def connect(
             a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
-    config = LLMConfig(**((config.model_dump() if config else {}) | settings))
-    kind, _, name = map(str.strip, model.partition(":"))
-    kind = kind.lower()
+    if config is not None:
+        settings = config.model_dump() | settings
+    # Not ``model_validate``, whose error would show a key that is given under a misspelt name.
+    config = LLMConfig(**settings)
+    kind, _, name = model.partition(":")
+    kind = kind.strip().lower()
+    name = name.strip()
     if kind not in _ADDRESSES or (kind == "auto" and name):
+        # Such as "http://me:secret@box": what is mistaken for a model may have a password.
         shown = without_password(model)
-        text = f"model {shown!r} is not understood; say {_SPECS}"
-        raise ConfigError(f"{text}. For a model of Ollama's: 'ollama:{shown}'")
-    address = {"host": host, "base_url": base_url, "key": key, "api_key": api_key}
-    given = [one for one, value in address.items() if value is not None]
-    if stray := [one for one in given if one not in _ADDRESSES[kind]]:
         raise ConfigError(
-            f"{stray[0]}= does not go with {kind!r}: host= is Ollama's address; base_url= goes "
-            "with 'openai:NAME' only, which 'auto' never takes, as it may cost money; key= goes "
-            "with 'ollama', 'ollama:NAME' and 'openai:NAME', so that it goes to no other server"
+            f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
+            f"'ollama:{shown}'"
         )
-    if host is not None and base_url is not None:
-        addresses = [without_password(address) for address in (host, base_url)]
-        raise ConfigError(
-            f"host={addresses[0]!r} and base_url={addresses[1]!r} are two addresses; give base_url="
-            " only"
-        )
-    if key is not None and api_key is not None:
-        raise ConfigError("key= and api_key= are one; give key= only")
+    _check_address(kind, host=host, base_url=base_url, key=key, api_key=api_key)
     key = api_key if key is None else key
     try:
         if kind == "auto":
-            name, backend, chosen = _auto(host, config, download=download)
+            found = _auto(host, config, download=download)
         elif kind == "ollama":
-            name, backend, chosen = _ollama(name, host, key, look(host, key=key), download=download)
+            probe = look(host, key=key)
+            found = _ollama(name, host, key, probe, download=download)
         elif kind == "openai":
-            name, backend, chosen = _openai(name, base_url or host, key)
+            found = _openai(name, base_url or host, key)
         else:
-            name, backend, chosen = _embedded(name, config, download=download)
+            found = _embedded(name, config, download=download)
     except BackendError as error:
-        instead = ", or use connect('embedded')" if kind == "ollama" else ""
-        raise ConfigError(f"{error}{instead}") from error
-    config = config.model_copy(update={"model": name})
+        message = str(error)
+        if kind == "ollama":
+            message += ", or use connect('embedded')"
+        raise ConfigError(message) from error
+    config = config.model_copy(update={"model": found.name})
     if not quiet:
-        sys.stderr.write(f"{chosen}\n")
-    return LLMClient(config, backend, chosen=chosen)
+        # Not by logging, which is off in most notebooks: which model answers matters there too.
+        sys.stderr.write(f"{found.chosen}\n")
+    return LLMClient(config, found.backend, chosen=found.chosen)
 
 
 _ADDRESSES = {
@@ -120,12 +116,52 @@ _ADDRESSES = {
 """What may be given of a server's address, by the kind of model."""
 CONNECTED = ("ollama", "openai", "embedded")
 """Backends that a text names a model of."""
-Found = tuple[str, ChatBackend, str]
-"""A model's name, its backend, and what was chosen and why."""
 
 
-def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
+class _Found(NamedTuple):
+    """The model that is taken.
+
+    Attributes:
+        name: the model's, as the backend knows it.
+        backend: what answers.
+        chosen: what was chosen and why, in a sentence.
+    """
+
+    name: str
+    backend: ChatBackend
+    chosen: str
+
+
+def _check_address(kind: str, **address: Key | None) -> None:
+    """Raise ConfigError for parts of an address that do not go with the kind of model.
+
+    Args:
+        kind: of model: ``auto``, ``ollama``, ``openai`` or ``embedded``.
+        address: what was given, by the names that ``connect`` has for it.
+    """
+    given = {name: value for name, value in address.items() if value is not None}
+    for name in given:
+        if name not in _ADDRESSES[kind]:
+            raise ConfigError(
+                f"{name}= does not go with {kind!r}: host= is Ollama's address; base_url= goes "
+                "with 'openai:NAME' only, which 'auto' never takes, as it may cost money; key= "
+                "goes with 'ollama', 'ollama:NAME' and 'openai:NAME', so that it goes to no other "
+                "server"
+            )
+    if "host" in given and "base_url" in given:
+        host = without_password(str(given["host"]))
+        base_url = without_password(str(given["base_url"]))
+        raise ConfigError(
+            f"host={host!r} and base_url={base_url!r} are two addresses; give base_url= only"
+        )
+    if "key" in given and "api_key" in given:
+        raise ConfigError("key= and api_key= are one; give key= only")
+
+
+def _auto(host: str | None, config: LLMConfig, *, download: bool) -> _Found:
+    """Return the model of an Ollama that answers, else an embedded one."""
     try:
+        # Without a key: a server that nobody named is not sent one.
         return _ollama("", host, None, look(host, timeout_s=_MAY_BE_THERE_S))
     except BackendError as error:
         why = str(error)
@@ -140,40 +176,60 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
 
 
 def _ollama(
-    name: str, host: str | None, key: Key | None, found: OllamaProbe, *, download: bool = False
-) -> Found:
-    is_missing = name and full_name(name) not in map(full_name, found.models)
-    if is_missing and download:
-        sys.stderr.write(f"Ollama at {found.host} fetches {name} …\n")
+    name: str,
+    host: str | None,
+    key: Key | None,
+    probe: OllamaProbe,
+    *,
+    download: bool = False,
+) -> _Found:
+    """Return a model of an Ollama server; without a name the one that is in use there."""
+    why = ""
+    if not name:
+        name = probe.chosen()
+        why = f": {probe.why}"
+    elif full_name(name) not in map(full_name, probe.models):
+        if not download:
+            raise ConfigError(
+                f"Ollama at {probe.host} has no model {name!r}; it has: "
+                f"{listed(probe.models) or 'none'}. 'ollama pull {name}' gets it"
+            )
+        sys.stderr.write(f"Ollama at {probe.host} fetches {name} …\n")
         run_sync(OllamaBackend(host=host, key=key).pull(name))
-    elif is_missing:
-        known = listed(found.models) or "none"
-        text = f"Ollama at {found.host} has no model {name!r}; it has: {known}"
-        raise ConfigError(f"{text}. 'ollama pull {name}' gets it")
-    why = "" if name else f": {found.why}"
-    name = name or found.chosen()
-    chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."
-    return name, OllamaBackend(name, host=host, key=key), chosen
+    return _Found(
+        name=name,
+        backend=OllamaBackend(name, host=host, key=key),
+        chosen=f"Using {name} on Ollama {probe.version} at {probe.host}{why}.",
+    )
 
 
-def _openai(name: str, base_url: str | None, key: Key | None) -> Found:
+def _openai(name: str, base_url: str | None, key: Key | None) -> _Found:
+    """Return a model of a server that speaks OpenAI's protocol; without a name its only one."""
     backend = OpenAIBackend(name or None, base_url=base_url, api_key=key)
     names = run_aside(backend.names())
     name = name or only_one(names, backend.base_url)
-    known = f", which lists {listed(names)}" if names and name not in names else ""
-    return name, backend, f"Using {name} on the server at {backend.base_url}{known}."
+    chosen = f"Using {name} on the server at {backend.base_url}"
+    # A server may answer to names that it does not list; a misspelt one fails at the first call.
+    if names and name not in names:
+        chosen += f", which lists {listed(names)}"
+    return _Found(name, backend, f"{chosen}.")
 
 
-def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) -> Found:
+def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) -> _Found:
+    """Return an embedded model; without a name one that suits this machine, or is here."""
     if not runtime_installed():
         raise ConfigError(f"the embedded model needs its runtime: {_GET}")
     if not name:
         name, note = default_model()
-        here = installed_models()
-        if name not in here and here and not download:
-            name, note = here[0], f"{name} would suit this machine but is not here"
-        why = "; ".join(filter(None, (why, note)))
-    chosen = f"Using the embedded model {name}{f': {why}' if why else ''}."
+        installed = installed_models()
+        if name not in installed and installed and not download:
+            note = f"{name} would suit this machine but is not here"
+            name = installed[0]
+        why = "; ".join(reason for reason in (why, note) if reason)
+    chosen = f"Using the embedded model {name}"
+    if why:
+        chosen += f": {why}"
+    chosen += "."
     if not is_file(name):
         if download:
             get_model(name)
@@ -181,4 +237,4 @@ def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) ->
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
         )
-    return name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen
+    return _Found(name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen)

@@ -25,13 +25,16 @@ PhaseOf = Callable[[ChatRequest], Awaitable[str | None]]
 
 _ASK_EVERY_S = 5.0
 """How often a server that has sent nothing of a reply is asked whether it lives."""
-_FIRST, _MOST = 8, 64
-"""How many are sent at once before anything is known of a server, and at most."""
+_FIRST = 8
+"""How many are sent at once before anything is known of a server."""
+_MOST = 64
+"""How many are sent at once at most."""
 _FEWEST = 8
 """Answers by which a number is judged, at least: fewer say little where they differ in length."""
-_GROWTH, _SLOWER = 1.2, 0.6
-"""How much faster twice as many at once must be to be worth it; and the share of what a server did
-below which smaller numbers are tried again."""
+_GROWTH = 1.2
+"""How much faster twice as many at once must be to be worth it."""
+_SLOWER = 0.6
+"""The share of what a server did below which smaller numbers are tried again."""
 _AS_FAST = 0.9
 """The share of a number's speed that half as many must reach to be taken in its place."""
 _LOADED_S = 0.5
@@ -67,8 +70,11 @@ class Limits:
         self.tokens_per_s: dict[int, float] = {}
         self._is_fixed = fixed is not None
         self._lock = threading.Lock()  # event loops on other threads share the number
-        self._in_flight = self._peak = 0
+        self._in_flight = 0
+        self._peak = 0
+        """The most that were in flight since the number was taken."""
         self._total = 0
+        """Answers in all."""
         self._since = 0.0
         self._last_cut = -math.inf
         self._loaded_at = -math.inf
@@ -83,11 +89,14 @@ class Limits:
     def lane(self) -> Lane:
         """Return the lane of the event loop that is running."""
         loop = asyncio.get_running_loop()
-        if (lane := self._lanes.get(loop)) is None:
+        lane = self._lanes.get(loop)
+        if lane is None:
+            lane = Lane(self, loop)
             with self._lock:
                 # Scripts may use a loop for each run; the lanes of closed ones would pile up.
-                self._lanes = {it: its for it, its in self._lanes.items() if not it.is_closed()}
-                lane = self._lanes[loop] = Lane(self, loop)
+                lanes = {other: of for other, of in self._lanes.items() if not other.is_closed()}
+                # Not changed in place: another thread may be reading it.
+                self._lanes = {**lanes, loop: lane}
         return lane
 
     def began(self, now: float) -> None:
@@ -195,7 +204,8 @@ class Limits:
                 self._try(number, wanted=self._wanted)
             return
         before = rates.get(number, 0.0)
-        rate = rates[number] = self._tokens / max(self._busy_s, 1e-9)
+        rate = self._tokens / max(self._busy_s, 1e-9)
+        rates[number] = rate
         if number < best:
             if rate < _AS_FAST * rates[best]:
                 self._keep(best)
@@ -336,8 +346,10 @@ class Lane:
     """
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
-        self._limits, self._loop = limits, loop
+        self._limits = limits
+        self._loop = loop
         self._size = limits.at_once
+        """How many may be in flight, as far as this lane has followed the search."""
         self._free = limits.at_once
         """How many more may be sent now."""
         self._queue: list[_Queued] = []
@@ -345,9 +357,11 @@ class Lane:
         self._round = 0
         """The round that is being sent."""
         self._is_choosing = False
+        """Whether those that are next will be chosen in a moment."""
         self._others = 0
         """Tasks beside the one that asked, when they were last counted, less what came since."""
-        self._since = 0.0  # the time of none begins before this
+        self._since = 0.0
+        """When the server last showed that it lives: no silence begins before."""
         self._in_time: dict[Sent, asyncio.Task[Any]] = {}
         self._limited: set[Sent] = set()
         """Those of them whose time is limited in all."""
@@ -391,8 +405,9 @@ class Lane:
         self._in_time.pop(sent, None)
         self._limited.discard(sent)
         if self._asking is not None and not self._in_time:
-            self._asking.cancel()
-        now = self._since = self._loop.time()
+            self._asking.cancel()  # nothing waits for what the server does
+        now = self._loop.time()
+        self._since = now
         began = now if sent.began is None else sent.began
         sent.seconds = now - began
         for other in self._limited:
@@ -406,6 +421,7 @@ class Lane:
         else:
             too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
             self._limits.ended(began, now, tokens=None, too_many=too_many)
+        # The number may have become much smaller: each that ends then gives up its own place.
         change = max(-1, self._limits.at_once - self._size)
         self._size += change
         self._free += 1 + change
@@ -500,8 +516,9 @@ class Lane:
 
     def _look(self) -> None:
         """End the requests that are late, and see to it that a silent server is asked."""
-        self._timer, now = None, self._loop.time()
-        for sent in [*self._in_time]:
+        self._timer = None
+        now = self._loop.time()
+        for sent in list(self._in_time):  # which changes as they are ended
             began = sent.began or now
             over_at = sent.at_work_by + sent.total_s
             silent_at = max(began, self._since) + sent.silence_s
@@ -523,12 +540,15 @@ class Lane:
 
     async def _ask_phase(self, silent: Sequence[Sent]) -> None:
         """Ask the server, once for each model, what it does for requests that have no reply."""
-        one_each = {sent.request.model: sent for sent in silent}
-        for model, one in one_each.items():
-            same = [sent for sent in silent if sent.request.model == model]
+        by_model: dict[str, list[Sent]] = {}
+        for sent in silent:
+            by_model.setdefault(sent.request.model, []).append(sent)
+        for same in by_model.values():
+            one = same[-1]
             try:
-                asking: Any = one.phase_of(one.request)
-                phase = await asking if inspect.isawaitable(asking) else asking
+                phase: object = one.phase_of(one.request)
+                if inspect.isawaitable(phase):  # a backend of one's own may have a plain method
+                    phase = await phase
             except Exception as error:  # noqa: BLE001 - raised where the replies are awaited
                 for sent in same:
                     self._end(sent, error)
@@ -539,7 +559,7 @@ class Lane:
             if not phase and self._has_answered:
                 phase = "reading"
             for sent in same:
-                sent.phase = phase
+                sent.phase = str(phase)
                 if sent.watch is not None and not sent.is_writing:
                     sent.watch.noted(sent.request, sent.doing)
 

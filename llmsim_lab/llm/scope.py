@@ -27,8 +27,9 @@ _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for those who watch."""
 
 
-@lru_cache(maxsize=4096, typed=True)
+@lru_cache(maxsize=4096, typed=True)  # typed, since 1, 1.0 and True are equal
 def _as_json(*values: object) -> str:
+    """Return values as JSON has them in a list, without its brackets."""
     return json.dumps(values)[1:-1]
 
 
@@ -46,9 +47,14 @@ class CallLog:
     def __init__(
         self, run: str, turn: int, purse: Purse | None, *, sampling: tuple[int, int] | None
     ) -> None:
-        self.run, self.turn, self.purse, self.closed = run, turn, purse, False
-        self._sampled = "" if sampling is None else _as_json(*sampling, turn)
-        """What the sampling seeds of the turn have in common."""
+        self.run = run
+        self.turn = turn
+        self.purse = purse
+        self.closed = False
+        self._sampled = ""
+        """What the sampling seeds of the turn have in common; empty where there are none."""
+        if sampling is not None:
+            self._sampled = _as_json(*sampling, turn)
         self._drawn: dict[tuple[object, ...], int] = {}
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
@@ -74,8 +80,12 @@ class CallLog:
         if not self._sampled or "seed" in request.options:
             return None
         site = request.site
-        place = (site.component, site.agent, site.replicate) if site else (None,)
-        before = self._drawn[place] = self._drawn.get(place, -1) + 1
+        place: tuple[object, ...] = (None,)
+        if site is not None:
+            place = (site.component, site.agent, site.replicate)
+        before = self._drawn.get(place, 0)
+        self._drawn[place] = before + 1
+        # These words are what recorded seeds follow from: another blank, and no run repeats.
         return seed_from(f"[{self._sampled}, {_as_json(*place)}, {before}]")
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
@@ -112,9 +122,11 @@ def caller(site: CallSite | None) -> str:
     """Return who makes a call, for messages."""
     if site is None:
         return "plain code"
-    if site.agent and site.component == "player":
+    if not site.agent:
+        return site.component
+    if site.component == "player":
         return site.agent
-    return f"{site.component} of {site.agent}" if site.agent else site.component
+    return f"{site.component} of {site.agent}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,19 +225,25 @@ class InFlight:
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
         self._queued.discard(id(request))
-        now, model = time.monotonic(), request.model
-        entry = Waiting(site=request.site, attempt=request.attempt, since=now, model=model)
-        self._waiting[id(request)] = entry  # by identity: equal requests are two
+        # By identity: equal requests are two.
+        self._waiting[id(request)] = Waiting(
+            site=request.site,
+            attempt=request.attempt,
+            since=time.monotonic(),
+            model=request.model,
+        )
 
     def wrote(self, request: ChatRequest, piece: str) -> None:
         """Record a piece of the reply; only of backends that stream, and not of every reply."""
-        if (entry := self._waiting.get(id(request))) is not None:
+        entry = self._waiting.get(id(request))
+        if entry is not None:  # its request may have ended meanwhile
             entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
             entry.doing = ""
 
     def noted(self, request: ChatRequest, doing: str) -> None:
         """Record what the server does, of whose reply nothing has come yet."""
-        if (entry := self._waiting.get(id(request))) is not None:
+        entry = self._waiting.get(id(request))
+        if entry is not None:
             entry.doing = doing
 
     def failed(self, request: ChatRequest, fault: BackendError) -> None:
@@ -286,7 +304,9 @@ class Purse:
     """
 
     def __init__(self, budget: Budget) -> None:
-        self.budget, self.calls, self.tokens = budget, 0, 0
+        self.budget = budget
+        self.calls = 0
+        self.tokens = 0
         self.refusal: BudgetReached | None = None
 
     def check(self) -> None:
@@ -295,11 +315,12 @@ class Purse:
         The tokens of a request are known with its answer, so requests in flight together can
         exceed the limit.
         """
-        for unit in ("calls", "tokens"):
-            spent, limit = getattr(self, unit), getattr(self.budget, unit)
-            if limit is not None and spent >= limit:
-                what = f"the budget of {limit:,} {unit} is spent"
-                raise BudgetReached(f"{what}; resume the run with another budget to continue")
+        calls = self.budget.calls
+        tokens = self.budget.tokens
+        if calls is not None and self.calls >= calls:
+            raise _spent(calls, "calls")
+        if tokens is not None and self.tokens >= tokens:
+            raise _spent(tokens, "tokens")
 
     def begin(self) -> None:
         """Count a request that is about to be made.
@@ -316,5 +337,13 @@ class Purse:
 
     def end(self, attempt: Attempt) -> None:
         """Count what a request used."""
-        if (reply := attempt.reply) is not None:
+        reply = attempt.reply
+        if reply is not None:
             self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+
+
+def _spent(limit: int, unit: str) -> BudgetReached:
+    """Return the error of a budget of so many calls or tokens that is spent."""
+    return BudgetReached(
+        f"the budget of {limit:,} {unit} is spent; resume the run with another budget to continue"
+    )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
 
+T = TypeVar("T")
+Work = Coroutine[Any, Any, T]
 
-def as_backend(backend: Any) -> ChatBackend:
+
+def as_backend(backend: object) -> ChatBackend:
     """Return a backend with all that one may have.
 
     Raises:
@@ -21,13 +24,19 @@ def as_backend(backend: Any) -> ChatBackend:
             f"backend={backend!r:.80} is not a backend: one has async def chat(self, request), "
             "which returns a ChatReply; a class is called first, as in OllamaBackend('NAME')"
         )
-    adapted = backend if isinstance(backend, ChatBackend) else _Adapted(backend)
+    adapted = backend
+    if not isinstance(adapted, ChatBackend):
+        adapted = _Adapted(backend)
     whole_number("max_top_logprobs", adapted.max_top_logprobs, least=0)
     return adapted
 
 
 class _Adapted(ChatBackend):
-    """An object that has a method ``chat``, and perhaps some of what else a backend may have."""
+    """An object that has a method ``chat``, and perhaps some of what else a backend may have.
+
+    Its methods return what the object's own do: a coroutine around each would be one more that
+    every piece of a reply passes.
+    """
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -37,28 +46,28 @@ class _Adapted(ChatBackend):
         self.slots = getattr(inner, "slots", None)
         self.client_limits = getattr(inner, "client_limits", None)
 
-    def chat(self, request: ChatRequest, **more: Any) -> Coroutine[Any, Any, ChatReply]:
+    def chat(self, request: ChatRequest, **settings: object) -> Work[ChatReply]:
         """Answer one request."""
-        asking: Coroutine[Any, Any, ChatReply] = self._inner.chat(request, **more)
+        asking: Work[ChatReply] = self._inner.chat(request, **settings)
         return asking
 
-    def model_info(self) -> Coroutine[Any, Any, ModelInfo | None]:
+    def model_info(self) -> Work[ModelInfo | None]:
         """Return which model answers, if the object says."""
         if not hasattr(self._inner, "model_info"):
             return super().model_info()
-        asking: Coroutine[Any, Any, ModelInfo] = self._inner.model_info()
+        asking: Work[ModelInfo] = self._inner.model_info()
         return asking
 
-    def phase(self, request: ChatRequest) -> Coroutine[Any, Any, str | None]:
+    def phase(self, request: ChatRequest) -> Work[str | None]:
         """Return what the server does, if the object says."""
         if not hasattr(self._inner, "phase"):
             return super().phase(request)
-        asking: Coroutine[Any, Any, str] = self._inner.phase(request)
+        asking: Work[str] = self._inner.phase(request)
         return asking
 
-    def aclose(self) -> Coroutine[Any, Any, None]:
+    def aclose(self) -> Work[None]:
         """Close connections, if the object can."""
         if not hasattr(self._inner, "aclose"):
             return super().aclose()
-        closing: Coroutine[Any, Any, None] = self._inner.aclose()
+        closing: Work[None] = self._inner.aclose()
         return closing

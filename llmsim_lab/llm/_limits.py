@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmsim_lab._util.text import estimate_prompt_tokens, roughly
 from llmsim_lab.errors import BackendError
@@ -362,7 +362,7 @@ class Lane:
         """Tasks beside the one that asked, when they were last counted, less what came since."""
         self._since = 0.0
         """When the server last showed that it lives: no silence begins before."""
-        self._in_time: dict[Sent, asyncio.Task[Any]] = {}
+        self._in_time: dict[Sent, asyncio.Task[object]] = {}
         self._limited: set[Sent] = set()
         """Those of them whose time is limited in all."""
         self._timer: asyncio.TimerHandle | None = None
@@ -382,8 +382,8 @@ class Lane:
         sent.is_writing = False
         sent.fault = None
         self._limits.began(began)
-        task: Any = asyncio.current_task()
-        sent.cancelled = task.cancelling()
+        task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
+        sent.cancelled = task.cancelling()  # requests are made in tasks
         self._in_time[sent] = task
         if sent.total_s < math.inf:
             self._limited.add(sent)
@@ -430,7 +430,7 @@ class Lane:
         if sent.fault is None:
             return None
         # As ``asyncio.timeout`` does it, which takes long where nothing is late.
-        task: Any = asyncio.current_task()
+        task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
         is_ended_from_here = task.uncancel() <= sent.cancelled
         # Without an error it was late, and not to be stopped.
         if is_ended_from_here and isinstance(error, asyncio.CancelledError):

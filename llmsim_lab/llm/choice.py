@@ -41,9 +41,9 @@ WANTED = 100
 _LEAST = 1e-12
 """What a letter that is not listed has at least, so that it has a logarithm."""
 
-MEASURED: Mapping[str, Any] = {"temperature": 0.0, "num_predict": 1}
+MEASURED: Mapping[str, float] = {"temperature": 0.0, "num_predict": 1}
 """Options of a request for probabilities, which are those before temperature."""
-DRAWN: Mapping[str, Any] = {
+DRAWN: Mapping[str, float] = {
     "temperature": 1.0,
     "top_p": 1.0,
     "top_k": 0,
@@ -150,7 +150,7 @@ def measures(request: ChatRequest) -> bool:
 
 ReplyAndCall = tuple[ChatReply, CallRecord]
 Ask = Callable[
-    [Sequence[Message], Mapping[str, Any], int | None],
+    [Sequence[Message], Mapping[str, float], int | None],
     Coroutine[Any, Any, ReplyAndCall],
 ]
 """Makes a request: ``await ask(messages, options, top_logprobs)``."""
@@ -259,7 +259,7 @@ async def choice_by(
     work: list[Coroutine[Any, Any, ReplyAndCall]] = []
     for messages in conversations:
         for _ in range(of_each_order):
-            settings: dict[str, Any] = {**DRAWN, "num_predict": 1}
+            settings = {**DRAWN, "num_predict": 1}
             if seed is not None:
                 # Its own for each: the same seed would draw the same answer each time.
                 settings["seed"] = seed_from(f"sample {len(work)} of a choice, seed {seed}")

@@ -58,6 +58,9 @@ from llmsim_lab.types import (
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
+JsonObject = Mapping[str, Any]
+"""A schema, a tool's declaration, or options: values of JSON by name."""
+
 
 class LLMClient:
     """A model and how to talk to it; share one among all agents of a run.
@@ -115,8 +118,10 @@ class LLMClient:
     def _set(self, config: LLMConfig) -> None:
         """Take settings, for the requests from now on."""
         self._config = config
-        # Shared by all requests.
-        self._options: Mapping[str, Any] = frozen(config.sampling if self._adapted.is_model else {})
+        # Shared by all requests, and a tape writes them once: it knows the object again.
+        self._options: JsonObject = frozen({})
+        if self._adapted.is_model:
+            self._options = frozen(config.sampling)
 
     @property
     def config(self) -> LLMConfig:
@@ -129,9 +134,11 @@ class LLMClient:
         Both keep to one number of requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        is_same_number = config.max_concurrency == self.config.max_concurrency
+        limits = other.limits
+        if config.max_concurrency == self.config.max_concurrency:
+            limits = self.limits
         # Each run of a study has a client of its own, and one sentence on a model does.
-        other._share(self.limits if is_same_number else other.limits, self._advised)
+        other._share(limits, self._advised)
         return other
 
     async def call_with_retry(
@@ -139,7 +146,7 @@ class LLMClient:
         *,
         prompt: str,
         response_model: type[ModelT],
-        choices: Mapping[str, tuple[Any, ...]] | None = None,
+        choices: Mapping[str, tuple[object, ...]] | None = None,
         limits: Mapping[str, tuple[Number, Number]] | None = None,
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
@@ -189,9 +196,9 @@ class LLMClient:
         self,
         messages: Sequence[Message],
         *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        schema: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
+        tools: Sequence[JsonObject] = (),
+        schema: JsonObject | None = None,
+        options: JsonObject | None = None,
         check: Callable[[ChatReply], str | None] | None = None,
         site: CallSite | None = None,
     ) -> tuple[ChatReply, CallRecord]:
@@ -213,16 +220,20 @@ class LLMClient:
         """
         # Copies, since a recording is written when the reply is here, and the caller may have
         # changed them by then.
+        kept_messages = tuple(_as_it_is(message) for message in messages)
+        if schema is not None:
+            schema = _fixed("schema", schema)
         request = self._new_request(
-            self._with_form(tuple(map(_as_it_is, messages)), schema),
+            self._with_form(kept_messages, schema),
             site=site,
             options=self._options_with(options),
-            schema=None if schema is None else _fixed("schema", schema),
+            schema=schema,
             tools=tuple(_fixed("tools", list(tools))),
         )
 
         def read(reply: ChatReply) -> ChatReply:
-            if check is not None and (complaint := check(reply)):
+            complaint = check(reply) if check is not None else None
+            if complaint:
                 raise InvalidReply(complaint)
             return reply
 
@@ -259,11 +270,12 @@ class LLMClient:
         """
         named = options_of(options)
         samples = whole_number("samples", samples, least=1)
-        seed = seed if seed is None else whole_number("seed", seed)
+        if seed is not None:
+            seed = whole_number("seed", seed)
         before, origin = self._messages_of(prompt, site)
 
         async def ask(
-            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
+            messages: Sequence[Message], settings: JsonObject, top: int | None
         ) -> tuple[ChatReply, CallRecord]:
             request = self._new_request(
                 tuple(messages),
@@ -275,16 +287,21 @@ class LLMClient:
             )
             return await self._sent(request, _whole)
 
-        base = self.config.seed if seed is None else seed
         # All orders of the options in one round: they share all that stands before the options.
         with scoped(round=self.limits.lane().next_round):
-            return await choice_by(ask, before, named, samples=samples, seed=base)
+            return await choice_by(
+                ask,
+                before,
+                named,
+                samples=samples,
+                seed=self.config.seed if seed is None else seed,
+            )
 
-    def _options_with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _options_with(self, options: JsonObject | None) -> JsonObject:
         """Return sampling options that go before the configured ones."""
         if not options:
             return self._options
-        with_others: Mapping[str, Any] = _fixed("options", {**self._options, **options})
+        with_others: JsonObject = _fixed("options", {**self._options, **options})
         return with_others
 
     def _new_request(
@@ -292,22 +309,24 @@ class LLMClient:
         messages: tuple[Message, ...],
         *,
         site: CallSite | None,
-        options: Mapping[str, Any],
-        schema: Mapping[str, Any] | None = None,
-        tools: tuple[Mapping[str, Any], ...] = (),
+        options: JsonObject,
+        schema: JsonObject | None = None,
+        tools: tuple[JsonObject, ...] = (),
         think: bool | str | None = None,
         top_logprobs: int | None = None,
         origin: Origin | None = None,
     ) -> ChatRequest:
         """Return a request with the client's settings; ``think=None`` for the configured one."""
         config = self._config
+        if think is None:
+            think = config.think
         return ChatRequest(
             model=config.model,
             messages=messages,
             schema=schema,
             tools=tools,
             options=options,
-            think=config.think if think is None else think,
+            think=think,
             keep_alive=config.keep_alive,
             timeout_s=config.timeout_s,
             site=site,
@@ -349,12 +368,14 @@ class LLMClient:
             LLMFailureException: the backend cannot be reached, or lacks the model.
         """
         who = type(self.backend).__name__
-        # One that has its own limits may have gigabytes to read first.
-        longest_s = self.config.timeout_s if self._adapted.client_limits is None else None
+        longest_s: float | None = self.config.timeout_s
+        if self._adapted.client_limits is not None:
+            longest_s = None  # such a backend may have gigabytes to read first
         try:
             async with asyncio.timeout(longest_s):
-                asking: Any = self._adapted.model_info()
-                info = await asking if inspect.isawaitable(asking) else asking
+                info: object = self._adapted.model_info()
+                if inspect.isawaitable(info):  # a backend of one's own may have a plain method
+                    info = await info
             if info is None:
                 return ModelInfo(name=self.config.model, backend=who)
             return returned_info(info, who)
@@ -363,7 +384,10 @@ class LLMClient:
             if fault is None:
                 raise
             raise LLMFailureException(
-                fault.reason, 1, fault.status_code, detail=str(fault)
+                fault.reason,
+                1,
+                fault.status_code,
+                detail=str(fault),
             ) from error
 
     async def aclose(self) -> None:
@@ -377,14 +401,16 @@ class LLMClient:
         await self.aclose()
 
     def __repr__(self) -> str:
-        why = f": {self.chosen}" if self.chosen else ""
-        return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
+        backend = type(self.backend).__name__
+        if self.chosen:
+            backend += f": {self.chosen}"
+        return f"<LLMClient {self.config.model!r} on {backend}>"
 
     def request_of(
         self,
         prompt: str,
         response_model: type[BaseModel],
-        choices: Mapping[str, tuple[Any, ...]] | None = None,
+        choices: Mapping[str, tuple[object, ...]] | None = None,
         limits: Mapping[str, tuple[Number, Number]] | None = None,
         site: CallSite | None = None,
         *,
@@ -425,21 +451,27 @@ class LLMClient:
         if not prompt or prompt.isspace():
             raise ConfigError("the prompt is empty; give the model something to answer")
         if not isinstance(prompt, RenderedPrompt):
+            # Of a subclass of str the text alone, which is what a tape gives back.
             return (Message("user", str(prompt)),), None
-        user, origin = Message("user", prompt.user), prompt.origin(site)
-        return (_system_message(prompt.system), user) if prompt.system else (user,), origin
+        user = Message("user", prompt.user)
+        origin = prompt.origin(site)
+        if not prompt.system:
+            return (user,), origin
+        return (_system_message(prompt.system), user), origin
 
     def _with_form(
-        self, messages: Sequence[Message], schema: Mapping[str, Any] | None
+        self, messages: Sequence[Message], schema: JsonObject | None
     ) -> tuple[Message, ...]:
         """Return the messages, with the form of the reply where the first attempt tells it."""
-        if schema is None or not self.config.tell_form:
+        if schema is None or not self._config.tell_form:
             return tuple(messages)
         return with_instruction(messages, told_form(schema))
 
 
 def checked_client(
-    client: Any, argument: str, needs: Sequence[str] = ("call_with_retry", "config")
+    client: Any,
+    argument: str,
+    needs: Sequence[str] = ("call_with_retry", "config"),
 ) -> Any:
     """Return a client, which may be an object around one, that has what will be used of it.
 
@@ -453,7 +485,9 @@ def checked_client(
     """
     lacking = [name for name in needs if not hasattr(client, name)]
     if isinstance(client, type) or needs[0] in lacking:
-        right = client if isinstance(client, str) else "auto"
+        right = "auto"
+        if isinstance(client, str):  # a model's name, as ``connect`` takes it
+            right = client
         raise ConfigError(
             f"{argument}={client!r:.80} is not a client; make one: {argument}=connect({right!r}), "
             "or LLMClient(LLMConfig(model='script'), backend)"
@@ -475,12 +509,12 @@ def run_client(client: Any, argument: str = "llm_client") -> LLMClient | None:
     """
     if client is None:
         return None
-    needs = "call_with_retry", "converse", "choose", "model_info", "with_config"
-    checked: LLMClient = checked_client(client, argument, (*needs, "config", "backend"))
+    methods = ("call_with_retry", "converse", "choose", "model_info", "with_config")
+    checked: LLMClient = checked_client(client, argument, (*methods, "config", "backend"))
     return checked
 
 
-def _fixed(name: str, value: Any) -> Any:
+def _fixed(name: str, value: object) -> Any:
     """Return a copy of a value of JSON that cannot be changed, one for all that are equal.
 
     Raises:
@@ -506,7 +540,10 @@ def _as_it_is(message: Message) -> Message:
     """Return a message whose calls' arguments cannot be changed."""
     if not message.tool_calls:
         return message
-    calls = [replace(call, arguments=frozen(dict(call.arguments))) for call in message.tool_calls]
+    calls = []
+    for call in message.tool_calls:
+        arguments = frozen(dict(call.arguments))
+        calls.append(replace(call, arguments=arguments))
     return replace(message, tool_calls=tuple(calls))
 
 
@@ -516,9 +553,22 @@ _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
 
 @lru_cache(maxsize=1024)
 def _schema_of(
-    response_model: type[BaseModel], max_text: int | None, rationale: Rationale, allowed: bytes
-) -> Mapping[str, Any]:
-    """The schema a model is held to; shared by all its requests, not to be changed."""
+    response_model: type[BaseModel],
+    max_text: int | None,
+    rationale: Rationale,
+    allowed: bytes,
+) -> JsonObject:
+    """Return the schema a model is held to; shared by all its requests, not to be changed.
+
+    Args:
+        response_model: what its reply must be.
+        max_text: the longest text, characters.
+        rationale: where a ``Reply`` has its reasoning.
+        allowed: what is narrowed of single fields, as JSON: ``enum``, ``minimum``, ``maximum``.
+
+    Raises:
+        ConfigError: a field is narrowed that the response model lacks.
+    """
     schema = reply_schema(response_model, max_text=max_text, rationale=rationale)
     fields: dict[str, Any] = schema.get("properties", {})
     aliases = aliases_of(response_model)
@@ -530,7 +580,7 @@ def _schema_of(
                 f"fields are {', '.join(fields)}"
             )
         fields[alias] = narrowed(fields[alias], schema, limits)
-    shared: Mapping[str, Any] = frozen(schema)
+    shared: JsonObject = frozen(schema)
     return shared
 
 

@@ -27,15 +27,18 @@ from pydantic import Field, model_validator
 from llmsim_lab import LLMConfig, connect
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.assistant import LLMAgentEngine, MCPToolExecutor, OllamaAdapter, load_constitution
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,
     DecisionType,
     LLMAdapter,
+    LLMAgentEngine,
+    MCPToolExecutor,
     Message,
+    OllamaAdapter,
     ToolCall,
+    load_constitution,
 )
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.llm.choice import wilson

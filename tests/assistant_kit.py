@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, LLMAgentEngine
-from llmsim_lab.assistant._engine import context_of
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant import (
+    AgentDecision,
     AgentEngineConfig,
+    Chat,
+    DecisionContext,
     FunctionCall,
+    LLMAgentEngine,
     LLMMessage,
     LLMResponse,
     Said,
     ToolDeclaration,
     ToolResult,
 )
+from llmsim_lab.assistant._engine import context_of
 
 CONSTITUTION = "You are a task assistant."
 

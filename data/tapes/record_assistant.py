@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMConfig, connect
-from llmsim_lab.assistant import Chat, MCPToolExecutor, load_constitution
-from llmsim_lab.assistant._types import AgentEngineConfig
+from llmsim_lab.assistant import AgentEngineConfig, Chat, MCPToolExecutor, load_constitution
 from llmsim_lab.llm import Tape
 
 TAPE = Path(__file__).parent / "assistant.tape"

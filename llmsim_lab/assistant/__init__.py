@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
 from llmsim_lab.assistant._adapter import OllamaAdapter
-from llmsim_lab.assistant._chat import Chat
 from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._decision_log import DecisionLog
 from llmsim_lab.assistant._engine import LLMAgentEngine
@@ -24,6 +23,7 @@ from llmsim_lab.assistant._types import (
     LLMAdapter,
     ToolExecutor,
 )
+from llmsim_lab.assistant.chat import Chat
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant._mcp_executor import MCPToolExecutor

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from llmsim_lab._util.text import clip, duration, estimate_prompt_tokens, roughly
-from llmsim_lab.assistant._adapter import OllamaAdapter
-from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolDeclaration
+from llmsim_lab.assistant import FunctionCall, LLMMessage, OllamaAdapter, ToolDeclaration
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.calls.faults import lacks_form

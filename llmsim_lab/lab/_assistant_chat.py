@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import pre
 from llmsim_lab.assistant import Chat, LLMAgentEngine
-from llmsim_lab.assistant._chat import call_facts
+from llmsim_lab.assistant.chat import call_facts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._lab import Lab
 from llmsim_lab.run import Run

@@ -10,12 +10,12 @@ import pytest
 from assistant_kit import TASK_TOOLS
 from fake_ollama import FakeModel, FakeOllama
 
-from llmsim_lab.assistant import OllamaAdapter
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant import (
     FunctionCall,
     LLMError,
     LLMMessage,
     LLMResponse,
+    OllamaAdapter,
     RateLimitError,
     ToolDeclaration,
 )

@@ -9,8 +9,14 @@ import pytest
 from assistant_kit import conversation, engine
 from builders import make_client
 
-from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
-from llmsim_lab.assistant._types import AgentEngineConfig, ToolCall
+from llmsim_lab.assistant import (
+    AgentDecision,
+    AgentEngineConfig,
+    Chat,
+    DecisionContext,
+    DecisionType,
+    ToolCall,
+)
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.scope import scope

@@ -9,9 +9,8 @@ import pytest
 from assistant_kit import MemoryTasks, call, context, engine
 from pydantic import ValidationError
 
-from llmsim_lab.assistant import LLMAgentEngine
+from llmsim_lab.assistant import LLMAgentEngine, PendingAction
 from llmsim_lab.assistant._engine import yes_or_no
-from llmsim_lab.assistant._types import PendingAction
 
 YES = "yes|ok|okay|confirm|ja|bestätigen|oui|confirmer|是|是的|好|好的|确认"
 NO = "no|cancel|stop|nein|abbrechen|non|annuler|不|不是|不要|否|取消"

@@ -10,16 +10,19 @@ import pytest
 from assistant_kit import TASK_TOOLS, ListLog, MemoryTasks, call, context, decide, engine
 from builders import make_client
 
-from llmsim_lab.assistant import AgentDecision, DecisionType, LLMAgentEngine, OllamaAdapter
-from llmsim_lab.assistant._toolbox import Toolbox
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant import (
+    AgentDecision,
     AgentEngineConfig,
+    DecisionType,
     FunctionCall,
+    LLMAgentEngine,
     LLMResponse,
+    OllamaAdapter,
     PendingAction,
     ToolDeclaration,
     ToolResult,
 )
+from llmsim_lab.assistant._toolbox import Toolbox
 from llmsim_lab.errors import ConfigError, DataError
 
 TROUBLE = "I'm having trouble processing your request. Please try again."

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from assistant_kit import TASK_TOOLS, ListLog, MemoryTasks, call, context, decide, engine, says
 
-from llmsim_lab.assistant import DecisionType
-from llmsim_lab.assistant._types import Message
+from llmsim_lab.assistant import DecisionType, Message
 
 ADD = call("add_task", title="x")
 ASKS, ANSWERS = DecisionType.ASK_CLARIFICATION, DecisionType.RESPOND_ONLY

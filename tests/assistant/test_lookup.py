@@ -12,9 +12,8 @@ from assistant_kit import MemoryTasks, NoTools
 from builders import make_client, played, requests_of
 from crisis_kit import answer, crisis_client, make_scenario
 
-from llmsim_lab.assistant import FunctionTools, ToolLookup
+from llmsim_lab.assistant import FunctionTools, ToolDeclaration, ToolLookup, ToolResult
 from llmsim_lab.assistant._toolbox import Toolbox
-from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, Tape

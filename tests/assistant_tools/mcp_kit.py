@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._types import ToolResult
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult
 
 RAW = [sys.executable, str(Path(__file__).with_name("raw_server.py"))]
 

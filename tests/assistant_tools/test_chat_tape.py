@@ -7,8 +7,15 @@ import pytest
 from builders import make_client
 from mcp.server.mcpserver import MCPServer
 
-from llmsim_lab.assistant import Chat, FunctionTools, LLMAgentEngine, MCPToolExecutor, OllamaAdapter
-from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
+from llmsim_lab.assistant import (
+    AgentEngineConfig,
+    Chat,
+    FunctionTools,
+    LLMAgentEngine,
+    MCPToolExecutor,
+    OllamaAdapter,
+    ToolExecutor,
+)
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape

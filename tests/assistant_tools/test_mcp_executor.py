@@ -10,9 +10,8 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, Tool, ToolAnnotations
 
-from llmsim_lab.assistant import MCPToolExecutor
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult
 from llmsim_lab.assistant._mcp_executor import declaration_of, result_of
-from llmsim_lab.assistant._types import ToolResult
 from llmsim_lab.errors import ConfigError
 
 pytestmark = pytest.mark.process

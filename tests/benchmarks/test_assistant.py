@@ -13,8 +13,7 @@ from assistant_kit import ScriptedAdapter, call
 from builders import benchmark
 
 from llmsim_lab._util.config import read_config
-from llmsim_lab.assistant import AgentDecision, DecisionType
-from llmsim_lab.assistant._types import LLMError, RateLimitError
+from llmsim_lab.assistant import AgentDecision, DecisionType, LLMError, RateLimitError
 
 REPO = Path(__file__).parents[2]
 

@@ -13,8 +13,13 @@ from assistant_kit import MemoryTasks, call
 from builders import answer, in_words, make_client, policy, rate_update
 
 from llmsim_lab import LLMConfig, Simulation, data_path
-from llmsim_lab.assistant import LLMAgentEngine, load_constitution
-from llmsim_lab.assistant._types import LLMMessage, LLMResponse, ToolDeclaration
+from llmsim_lab.assistant import (
+    LLMAgentEngine,
+    LLMMessage,
+    LLMResponse,
+    ToolDeclaration,
+    load_constitution,
+)
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study

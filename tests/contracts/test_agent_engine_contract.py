@@ -22,19 +22,17 @@ from builders import second_by_second
 import llmsim_lab.assistant
 from llmsim_lab.assistant import (
     AgentDecision,
+    AgentEngineConfig,
     DecisionContext,
     DecisionType,
     LLMAgentEngine,
-    ToolExecutor,
-)
-from llmsim_lab.assistant._types import (
-    AgentEngineConfig,
     LLMError,
     LLMMessage,
     LLMResponse,
     Message,
     PendingAction,
     RateLimitError,
+    ToolExecutor,
     ToolResult,
 )
 from llmsim_lab.errors import TapeMiss

@@ -9,8 +9,7 @@ import pytest
 from assistant_kit import MemoryTasks, call, conversation, engine
 from lab_kit import Browser, eventually
 
-from llmsim_lab.assistant import DecisionType
-from llmsim_lab.assistant._types import AgentDecision, DecisionContext
+from llmsim_lab.assistant import AgentDecision, DecisionContext, DecisionType
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import AssistantChat
 

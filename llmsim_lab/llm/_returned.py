@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import get_args
 
 from llmsim_lab._util.checks import real_number, whole_number
-from llmsim_lab._util.jsontext import dumps, loads
+from llmsim_lab._util.jsontext import MOST_LEVELS, JSONObject, dumps, is_too_deep, loads, plain
 from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.types import ChatReply, ModelInfo, ToolCall
 
 _MOST_TOKENS = 2**53
 _MOST_SECONDS = 1e9
-_DEEPEST = 100
-"""How deep a call's arguments may be nested; a line of a tape has them in other values."""
+
 _MOST_PROBABILITY = 1.05
 """Of a token's alternatives together: servers round each."""
 
@@ -185,28 +184,22 @@ def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
     )
 
 
-def _arguments(values: object) -> dict[str, Any]:
+def _arguments(values: object) -> JSONObject:
     """Return a call's arguments as a tape gives them back."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"tool_calls.arguments={brief(values)} must be a mapping of names")
+    if is_too_deep(values):
+        raise ConfigError(
+            f"tool_calls.arguments={brief(values)} must be values of JSON: they are nested more "
+            f"than {MOST_LEVELS} deep"
+        )
     try:
-        arguments: dict[str, Any] = loads(dumps(_plain(values, _DEEPEST)))
+        arguments: JSONObject = loads(dumps(plain(values)))
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"tool_calls.arguments={brief(values)} must be values of JSON: {error}"
         ) from error
     return arguments
-
-
-def _plain(value: Any, levels: int) -> Any:
-    """Return mappings and tuples as JSON writes them, nested so deep at most."""
-    if levels < 0:
-        raise ValueError(f"they are nested more than {_DEEPEST} deep")
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item, levels - 1) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, levels - 1) for item in value]
-    return value
 
 
 def _alternatives(pairs: object, who: str) -> tuple[tuple[str, float], ...]:

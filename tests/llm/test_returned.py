@@ -52,6 +52,16 @@ def reply(**fields: Any) -> ChatReply:
     return ChatReply(**{"text": TEXT, **fields})
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """Return dicts in one another."""
+    values: dict[str, Any] = {"a": 1}
+    for _ in range(levels - 1):
+        values = {"a": values}
+    return values
+
+
+DEEPEST = ToolCall("f", nested(190))
+"""As deep as a state's values may be."""
 CALL = ToolCall("f", {"n": np.int64(3), "x": np.float32(0.5), "t": (1, [2]), 3: "k"}, "c")
 CONVERTED: list[tuple[ChatReply, dict[str, Any]]] = [
     (reply(prompt_tokens=12.0, reply_tokens=np.int64(3)), {"prompt_tokens": 12, "reply_tokens": 3}),
@@ -69,6 +79,7 @@ CONVERTED: list[tuple[ChatReply, dict[str, Any]]] = [
         reply(tool_calls=[CALL]),
         {"tool_calls": (ToolCall("f", {"n": 3, "x": 0.5, "t": [1, [2]], "3": "k"}, "c"),)},
     ),
+    (reply(tool_calls=(DEEPEST,)), {"tool_calls": (DEEPEST,)}),
     (reply(text=Text(TEXT), thinking="half \ud83d, \x00"), {"thinking": "half \ud83d, \x00"}),
     (OwnReply(text=TEXT, reply_tokens=4), {"reply_tokens": 4}),
 ]
@@ -89,9 +100,6 @@ async def test_a_field_of_another_type_is_converted_and_comes_back_from_the_tape
     assert [call.reply for call in PublicGoods.replay(path).calls] == [kept] * 4
 
 
-DEEP: dict[str, Any] = {}
-for _ in range(300):
-    DEEP = {"a": DEEP}
 WRONG: dict[str, tuple[Any, ...]] = {
     "text": (None, TEXT.encode(), 10**5000),
     "thinking": (b"", 0),
@@ -110,7 +118,7 @@ CALLS = [
     ToolCall("f", {"x": {1}}),
     ToolCall("f", {"x": float("nan")}),
     ToolCall("f", {"x": object()}),
-    ToolCall("f", DEEP),
+    ToolCall("f", nested(191)),
     ToolCall("f", {}, cast("Any", 5)),
 ]
 EVERY_WRONG = [(name, value) for name, values in WRONG.items() for value in values]

@@ -31,7 +31,7 @@ import psutil
 
 from llmsim_lab import Ask, Reply, Run, State, connect
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm._embedded import child, weights
+from llmsim_lab.llm.embedded import child, weights
 from llmsim_lab.tape.prompts_read import PromptsRead
 from llmsim_lab.types import Attempt
 

@@ -181,7 +181,7 @@ import shutil
 import sys
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm._embedded.weights import get_model
+from llmsim_lab.llm.embedded.weights import get_model
 
 try:
     weights = get_model(sys.argv[1])

@@ -333,9 +333,7 @@ def shipped() -> Demonstration:
 @pytest.fixture(scope="session")
 def small_model() -> Path:
     """The real small model in the usual cache, fetched by another process, which may connect."""
-    code = (
-        "from llmsim_lab.llm._embedded.weights import get_model\nprint(get_model('smollm2-135m'))"
-    )
+    code = "from llmsim_lab.llm.embedded.weights import get_model\nprint(get_model('smollm2-135m'))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Path(done.stdout.strip())

@@ -10,7 +10,7 @@ import pytest
 from builders import make_client
 from fake_ollama import FakeOllama
 
-from llmsim_lab.llm._ollama import OllamaBackend
+from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 
 

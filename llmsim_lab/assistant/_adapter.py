@@ -26,9 +26,9 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm.calls.faults import FULL_QUEUE
 from llmsim_lab.llm.client import checked_client
+from llmsim_lab.llm.extract import with_instruction
 from llmsim_lab.llm.scope import scope
 from llmsim_lab.types import CallSite, ChatReply, Message, Text
 

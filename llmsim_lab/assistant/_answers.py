@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._toolbox import in_words, json_text
-from llmsim_lab.llm._extract import without_thinking
+from llmsim_lab.llm.extract import without_thinking
 
 _QUESTION_MARKS = tuple("?;\uff1f\u061f\u037e")  # wide, Arabic; Greek looks like a semicolon
 _CLOSING = " \t\r\n\"'*)]\u00bb\u2019\u201c\u201d\u300d\uff09"

@@ -20,9 +20,9 @@ from llmsim_lab.cli._output import errors, say
 from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
-from llmsim_lab.llm._embedded import weights
-from llmsim_lab.llm._embedded.backend import runtime_installed
-from llmsim_lab.llm._ollama import look, parse_host
+from llmsim_lab.llm.embedded import weights
+from llmsim_lab.llm.embedded.backend import runtime_installed
+from llmsim_lab.llm.ollama import look, parse_host
 from llmsim_lab.simulation import economics_card
 from llmsim_lab.simulation.gate import kept_economics_cards
 

@@ -19,7 +19,7 @@ from llmsim_lab.lab._forms import read_changes
 from llmsim_lab.lab._lab import NO_LONGER, Lab, Message, answer_fields
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm._human import OpenQuestion, check_answer
+from llmsim_lab.llm.human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People, people_of
 from llmsim_lab.simulation import Simulation

@@ -41,8 +41,8 @@ from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
-from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm.client import run_client
+from llmsim_lab.llm.human import OpenQuestion, check_answer
 from llmsim_lab.llm.scope import InFlight, Waiting, scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._human import OpenQuestion, Person
 from llmsim_lab.llm._scripted import ScriptedBackend
 from llmsim_lab.llm.choice import Choice
 from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.human import OpenQuestion, Person
 from llmsim_lab.llm.scope import Budget
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest
 
 if TYPE_CHECKING:
-    from llmsim_lab.llm._embedded.backend import EmbeddedBackend
-    from llmsim_lab.llm._ollama import OllamaBackend
-    from llmsim_lab.llm._openai import OpenAIBackend
     from llmsim_lab.llm.connecting import connect
+    from llmsim_lab.llm.embedded.backend import EmbeddedBackend
+    from llmsim_lab.llm.ollama import OllamaBackend
+    from llmsim_lab.llm.openai import OpenAIBackend
 
 __all__ = [
     "Budget",
@@ -46,8 +46,8 @@ __getattr__, __dir__ = _util.late_names(
     __name__,
     {
         "connecting": "connect",
-        "_embedded.backend": "EmbeddedBackend",
-        "_ollama": "OllamaBackend",
-        "_openai": "OpenAIBackend",
+        "embedded.backend": "EmbeddedBackend",
+        "ollama": "OllamaBackend",
+        "openai": "OpenAIBackend",
     },
 )

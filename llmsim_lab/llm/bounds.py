@@ -24,7 +24,7 @@ from llmsim_lab._util.jsontext import JSON, SCALARS, Schema, all_finite
 from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved, values_of
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._extract import allowed_words
+from llmsim_lab.llm.extract import allowed_words
 from llmsim_lab.types import Decision, Number, Reply, SchemaMaker, aliases_of, reply_schema
 
 Limits = Mapping[str, Any]

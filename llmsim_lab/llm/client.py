@@ -29,8 +29,6 @@ from llmsim_lab._util.text import log_as_asked
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm._backend import as_backend
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._extract import InvalidReply, parse_reply, with_instruction
-from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Limits
 from llmsim_lab.llm._returned import returned_info
 from llmsim_lab.llm.bounds import json_number, narrowed
@@ -38,6 +36,8 @@ from llmsim_lab.llm.calls.context import Answered, CallContext, TextLimit
 from llmsim_lab.llm.calls.faults import fault_of, text_limits_of
 from llmsim_lab.llm.calls.pipeline import pipeline
 from llmsim_lab.llm.choice import Choice, OptionT, choice_by, options_of
+from llmsim_lab.llm.extract import InvalidReply, parse_reply, with_instruction
+from llmsim_lab.llm.form import told_form
 from llmsim_lab.llm.scope import scope, scoped
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.types import (
@@ -88,7 +88,7 @@ class LLMClient:
                 "from a model's name"
             )
         if backend is None:
-            from llmsim_lab.llm._ollama import OllamaBackend
+            from llmsim_lab.llm.ollama import OllamaBackend
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend

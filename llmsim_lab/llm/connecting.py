@@ -10,12 +10,12 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._access import Key, without_locals, without_password
 from llmsim_lab.llm._config import LLMConfig
-from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
-from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
 from llmsim_lab.llm._http import run_aside
-from llmsim_lab.llm._ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
-from llmsim_lab.llm._openai import OpenAIBackend, only_one
 from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.embedded.backend import EmbeddedBackend, is_file, runtime_installed
+from llmsim_lab.llm.embedded.weights import default_model, get_model, installed_models
+from llmsim_lab.llm.ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
+from llmsim_lab.llm.openai import OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
 
 _SPECS = (

@@ -13,8 +13,8 @@ from typing import Any
 from llmsim_lab._util.jsontext import JSON, Schema, all_finite
 from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved
 from llmsim_lab._util.text import text_of
-from llmsim_lab.llm._form import bounds_words
 from llmsim_lab.llm.choice import numeric
+from llmsim_lab.llm.form import bounds_words
 
 _TYPES = {
     "integer": "a whole number",

@@ -18,9 +18,9 @@ from llmsim_lab._util.patterns import text_like
 from llmsim_lab._util.schemas import resolved, schemas_in
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._form import FORMATS
 from llmsim_lab.llm.bounds import field_schemas, fields_of, json_number, narrowed, own_range
 from llmsim_lab.llm.choice import LABELS
+from llmsim_lab.llm.form import FORMATS
 from llmsim_lab.run._question import Asked
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
-from llmsim_lab.llm._human import OpenQuestion
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run._question import Question
 from llmsim_lab.run.recorded import Run
 from llmsim_lab.types import CallSite, ChatRequest, Decision, Number, Rationale

@@ -11,8 +11,8 @@ from llmsim_lab._util.text import printable
 from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.llm.fields import field_words
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._records import clients_of
 

@@ -21,8 +21,8 @@ from llmsim_lab._util.jsontext import as_mapping, dumps
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip, error_text, number, whole_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.llm.choice import measures
+from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.prompts.language import written
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.types import CallRecord, CallSite, Confidence, Reply, Status

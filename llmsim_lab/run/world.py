@@ -21,8 +21,8 @@ from llmsim_lab._util.text import closest, faults, log_as_asked, log_event
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
-from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm.client import run_client
+from llmsim_lab.llm.human import human_client
 from llmsim_lab.llm.scope import CallLog, Purse, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._any_run import Warnings

@@ -9,7 +9,7 @@ from typing import Any
 from llmsim_lab._util.text import number
 from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.llm._human import OpenQuestion
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.simulation.world import Simulation
 
 _LEFT_OPEN: Mapping[str, Any] = {"reasoning": "No reason given.", "confidence": 0.5}

@@ -15,7 +15,7 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._checks import Ability, findings
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.llm._embedded.weights import CATALOGUE
+from llmsim_lab.llm.embedded.weights import CATALOGUE
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 # --- what is here --------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = replace(CATALOGUE[0], note="small [embedded]", licence="[bold]MIT")
-    monkeypatch.setattr("llmsim_lab.llm._embedded.weights.CATALOGUE", (odd, *CATALOGUE))
+    monkeypatch.setattr("llmsim_lab.llm.embedded.weights.CATALOGUE", (odd, *CATALOGUE))
     out = succeeds(llmsim_lab, "model", "ls")
     assert all(model.name in out for model in CATALOGUE)
     assert "MB, [bold]MIT, " in out

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm._ollama import OllamaBackend, OllamaProbe, full_name, look, parse_host
+from llmsim_lab.llm.ollama import OllamaBackend, OllamaProbe, full_name, look, parse_host
 
 HERE = Path(__file__).parent
 

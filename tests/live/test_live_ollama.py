@@ -12,7 +12,7 @@ import pytest
 
 from llmsim_lab import connect
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._ollama import OllamaBackend
+from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 from tests.live.conftest import Live
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.llm._extract import InvalidReply, parse_reply
+from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.models import PolicyDecision
 
 GOOD = '{"action": "Cut taxes", "reasoning": "Demand is {weak}.", "confidence": 0.5}'

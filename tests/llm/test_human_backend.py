@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._human import OpenQuestion, human_client
 from llmsim_lab.llm.fields import typed_value
+from llmsim_lab.llm.human import OpenQuestion, human_client
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest
 

@@ -16,7 +16,7 @@ from fake_ollama._fake_ollama import FakeModel, FakeOllama, Fault, pieces_of
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
-from llmsim_lab.llm._ollama import OllamaBackend, look, parse_host
+from llmsim_lab.llm.ollama import OllamaBackend, look, parse_host
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 TEXT = "The capital of France is Paris."

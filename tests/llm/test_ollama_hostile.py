@@ -13,7 +13,7 @@ import pytest
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import _http, connect
 from llmsim_lab.llm._access import Mask
-from llmsim_lab.llm._ollama import OllamaBackend
+from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 
 Says = Callable[..., None]

@@ -13,7 +13,7 @@ from client_kit import Answer, Served
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import OpenAIBackend, _http, _openai, connect
-from llmsim_lab.llm._openai import as_json, is_strict, portable
+from llmsim_lab.llm.openai import as_json, is_strict, portable
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 URL = "http://box:1/v1"

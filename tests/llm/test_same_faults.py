@@ -12,7 +12,7 @@ import pytest
 
 from llmsim_lab.errors import BackendError, FailureReason
 from llmsim_lab.llm import OllamaBackend, OpenAIBackend
-from llmsim_lab.llm._embedded.wire import extend
+from llmsim_lab.llm.embedded.wire import extend
 from llmsim_lab.types import ChatRequest, Message
 
 ASKED = ChatRequest(

@@ -14,8 +14,8 @@ from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, ScriptedBackend
-from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm.calls import queued
+from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.types import ChatRequest
 

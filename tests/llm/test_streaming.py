@@ -13,7 +13,7 @@ from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._ollama import OllamaBackend
+from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.scope import InFlight, scoped
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText
 

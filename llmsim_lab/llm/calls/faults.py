@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
-from llmsim_lab.llm._extract import InvalidReply, has_form, without_thinking
-from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._seeds import seed_from
 from llmsim_lab.llm.calls.context import CallContext, Outcome, TextLimit
+from llmsim_lab.llm.extract import InvalidReply, has_form, without_thinking
+from llmsim_lab.llm.form import told_form
 from llmsim_lab.types import (
     Attempt,
     CallRecord,

@@ -15,8 +15,8 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from llmsim_lab.llm._embedded import weights
-from llmsim_lab.llm._embedded.weights import CatalogueModel
+from llmsim_lab.llm.embedded import weights
+from llmsim_lab.llm.embedded.weights import CatalogueModel
 
 CONTENT = bytes(range(256)) * 40
 PART = 8192

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm._embedded import backend
-from llmsim_lab.llm._embedded.backend import EmbeddedBackend
-from llmsim_lab.llm._embedded.weights import find_model
+from llmsim_lab.llm.embedded import backend
+from llmsim_lab.llm.embedded.backend import EmbeddedBackend
+from llmsim_lab.llm.embedded.weights import find_model
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 pytestmark = [pytest.mark.embedded, pytest.mark.process]

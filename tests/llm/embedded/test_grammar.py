@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.llm._embedded.wire import bounded, grammar_of
+from llmsim_lab.llm.embedded.wire import bounded, grammar_of
 
 
 def schema_in(grammar: str) -> dict[str, Any]:

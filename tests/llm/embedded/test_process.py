@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import ModelFileError
-from llmsim_lab.llm._embedded import backend
-from llmsim_lab.llm._embedded.backend import ChildProcess, ModelServer
+from llmsim_lab.llm.embedded import backend
+from llmsim_lab.llm.embedded.backend import ChildProcess, ModelServer
 
 RUNTIME = """
 import os, sys, time
@@ -117,7 +117,7 @@ def test_a_child_that_is_not_ready_in_time_is_ended(
 PARENT = """
 import time
 from pathlib import Path
-from llmsim_lab.llm._embedded.backend import ChildProcess
+from llmsim_lab.llm.embedded.backend import ChildProcess
 child = ChildProcess(Path("m.gguf"), 64)
 print(child._process.pid, flush=True)
 time.sleep(600)
@@ -160,7 +160,7 @@ def test_a_larger_window_loads_the_model_again_and_no_smaller_one_does(
 FORK = """
 import os, sys
 from pathlib import Path
-from llmsim_lab.llm._embedded.backend import shared_server
+from llmsim_lab.llm.embedded.backend import shared_server
 
 def child_of(server):
     server.users.add(sys)

@@ -13,9 +13,9 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from llmsim_lab.errors import ModelFileError
-from llmsim_lab.llm._embedded import weights
-from llmsim_lab.llm._embedded.backend import EmbeddedBackend
-from llmsim_lab.llm._embedded.weights import (
+from llmsim_lab.llm.embedded import weights
+from llmsim_lab.llm.embedded.backend import EmbeddedBackend
+from llmsim_lab.llm.embedded.weights import (
     CATALOGUE,
     CatalogueModel,
     available_memory_bytes,

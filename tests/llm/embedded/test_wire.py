@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._embedded.wire import extend
-from llmsim_lab.llm._openai import OpenAIBackend
+from llmsim_lab.llm.embedded.wire import extend
+from llmsim_lab.llm.openai import OpenAIBackend
 from llmsim_lab.types import ChatRequest, Message
 
 

@@ -13,8 +13,8 @@ from pydantic_core import SchemaValidator
 
 from llmsim_lab._util.jsontext import ALWAYS_FINITE, JSONObject, Schema, all_finite
 from llmsim_lab._util.text import fault_text, few, listed, text_of
-from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
+from llmsim_lab.llm.form import field_names
 from llmsim_lab.types import Message, Number, Rationale
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -28,10 +28,10 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ModelFileError
 from llmsim_lab.llm._access import without_locals
-from llmsim_lab.llm._embedded import weights
-from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._limits import Limits
-from llmsim_lab.llm._openai import OpenAIBackend
+from llmsim_lab.llm.embedded import weights
+from llmsim_lab.llm.embedded.wire import extend
+from llmsim_lab.llm.openai import OpenAIBackend
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)

@@ -30,8 +30,6 @@ from llmsim_lab.llm._access import (
     read_address,
     without_locals,
 )
-from llmsim_lab.llm._extract import with_instruction
-from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
     Server,
@@ -41,6 +39,8 @@ from llmsim_lab.llm._http import (
     read_json,
     read_object,
 )
+from llmsim_lab.llm.extract import with_instruction
+from llmsim_lab.llm.form import told_form
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)

@@ -9,22 +9,24 @@ which something would be lost is an error.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from datetime import datetime, time
 from enum import Enum
 from functools import lru_cache
 from numbers import Number
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from llmsim_lab._util.jsontext import (
+    JSON,
     MOST_LEVELS,
     SCALARS,
+    JSONObject,
     all_finite,
     dumps,
     is_too_deep,
@@ -37,10 +39,13 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._state import fields_of
 from llmsim_lab.types import CallRecord, Places
 
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
 Path = tuple[str, ...]
 """Where a value is: the name of a class, then the names of fields, keys and items."""
 
 _NO_CALLS = Places()
+_ANYTHING: Any = Any
+"""The type of values of which none is known; a form of typing's, and no class."""
 _UNWRITABLE = (ValueError, TypeError, OverflowError, RecursionError, TapeError)
 """What writing JSON raises, by pydantic, by a class's own serializer, or of calls."""
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
@@ -55,7 +60,11 @@ class Kept(NamedTuple):
 
 
 def kept_state(
-    state: Any, kind: Any, calls: Sequence[CallRecord] = (), *, on_tape: bool = False
+    state: object,
+    kind: type,
+    calls: Sequence[CallRecord] = (),
+    *,
+    on_tape: bool = False,
 ) -> Kept:
     """Return a state as its tape gives it back.
 
@@ -70,9 +79,9 @@ def kept_state(
     """
     name = kind.__name__
     if type(state) is not kind and not is_defined_again(type(state), kind):
-        other = type(state).__name__
         raise ConfigError(
-            f"the state is a {other}, and its tape would give a {name} back: write Run[{other}]"
+            f"the state is a {type(state).__name__}, and its tape would give a {name} back: write "
+            f"Run[{type(state).__name__}]"
         )
     places = Places(calls, others={}, are_numbered=on_tape)
     try:
@@ -83,10 +92,12 @@ def kept_state(
         back = decoded(raw, kind, places)
     except _UNREADABLE as error:
         raise _cannot_read(state, (name,), error) from error
-    return Kept(state if is_same(state, back, (name,)) else back, raw)
+    if is_same(state, back, (name,)):
+        back = state
+    return Kept(back, raw)
 
 
-def kept_config(config: Any, name: str) -> Any:
+def kept_config(config: ConfigT, name: str) -> ConfigT:
     """Return a world's configuration as its tape gives it back.
 
     Args:
@@ -114,25 +125,29 @@ def kept_config(config: Any, name: str) -> Any:
         for field, value in back.__dict__.items()
         if not is_same(config.__dict__[field], value, (name, field))
     }
-    return config.model_copy(update=changed)  # which knows what was given, and not by default
+    # Not the one that came back, which does not know what was given and what is a default.
+    return config.model_copy(update=changed)
 
 
-def config_as_json(config: Any) -> dict[str, Any]:
+def config_as_json(config: BaseModel) -> JSONObject:
     """Return a configuration as a manifest has it."""
-    written: dict[str, Any] = config.model_dump(
-        mode="json", by_alias=True, round_trip=True, warnings=False, fallback=number_of
+    return config.model_dump(
+        mode="json",
+        by_alias=True,
+        round_trip=True,
+        warnings=False,
+        fallback=number_of,
     )
-    return written
 
 
-def reply_as_json(reply: BaseModel) -> dict[str, Any]:
+def reply_as_json(reply: BaseModel) -> JSONObject:
     """Return the fields of a reply of code as a record has them.
 
     Raises:
         ConfigError: JSON cannot hold one; says which.
     """
     try:
-        written = reply.model_dump(mode="json", warnings=False, fallback=number_of)
+        written: JSONObject = reply.model_dump(mode="json", warnings=False, fallback=number_of)
         if not SCALARS.issuperset(map(type, written.values())):
             written = loads(dumps(_ordered(written, reply)))
     except _UNWRITABLE as error:
@@ -140,19 +155,19 @@ def reply_as_json(reply: BaseModel) -> dict[str, Any]:
     return written
 
 
-def _ordered(written: Any, value: Any) -> Any:
+def _ordered(written: JSON, value: object) -> JSON:
     """Return JSON of a value with its sets in one order, which differs between processes."""
-    if isinstance(value, set | frozenset):
+    if isinstance(value, set | frozenset) and isinstance(written, list):
         return sorted(written, key=dumps)
     if isinstance(written, dict):
         parts = dict(_parts_of(value))
         return {name: _ordered(part, parts.get(name)) for name, part in written.items()}
     if isinstance(written, list) and isinstance(value, list | tuple):
-        return [_ordered(part, it) for part, it in zip(written, value, strict=True)]
+        return [_ordered(part, member) for part, member in zip(written, value, strict=True)]
     return written
 
 
-def kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
+def kept_values(values: Mapping[str, object]) -> dict[str, Any]:
     """Return values of no known type as a tape gives them back: numbers, texts, lists and dicts.
 
     Args:
@@ -163,11 +178,11 @@ def kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     _check_depth(values, ())
     try:
-        raw = encoded(values, Any)
+        raw = encoded(values, _ANYTHING)
     except _UNWRITABLE as error:
         raise _cannot_write(values, (), error) from error
     try:
-        back: dict[str, Any] = decoded(raw, Any)
+        back: dict[str, Any] = decoded(raw, _ANYTHING)
     except _UNREADABLE as error:
         raise _cannot_read(values, (), error) from error
     is_same(values, back, ())
@@ -178,13 +193,13 @@ def kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
-def _adapter_of(kind: Any) -> TypeAdapter[Any]:
+def _adapter_of(kind: type) -> TypeAdapter[Any]:
     """Return what writes and reads values of a type, within a list and an object.
 
     On a line of a tape a state stands within two objects, and how deeply JSON may be nested is
     limited: a state that can be read alone might make its line unreadable.
     """
-    holder: Any = TypedDict("holder", {"state": kind})
+    holder: Any = TypedDict("holder", {"state": kind})  # type: ignore[valid-type]
     return TypeAdapter(list[holder])
 
 
@@ -192,7 +207,7 @@ _BEFORE = b'[{"state":'
 _AFTER = b"}]"
 
 
-def encoded(value: Any, kind: Any, places: Places = _NO_CALLS) -> bytes:
+def encoded(value: object, kind: type, places: Places = _NO_CALLS) -> bytes:
     """Return a state as a tape has it, JSON.
 
     Args:
@@ -203,21 +218,31 @@ def encoded(value: Any, kind: Any, places: Places = _NO_CALLS) -> bytes:
     Raises:
         ValueError: it holds something that JSON cannot.
     """
-    adapter, held = _adapter_of(kind), [{"state": value}]
+    adapter = _adapter_of(kind)
+    holders = [{"state": value}]
     # By the names of the fields, as ``replace`` takes them, and without what is computed of them.
     try:
         raw = adapter.dump_json(
-            held, context=places, round_trip=True, warnings=False, fallback=number_of
+            holders,
+            context=places,
+            round_trip=True,
+            warnings=False,
+            fallback=number_of,
         )
     except ValueError:  # half a character, which pydantic cannot write as JSON; or a true fault
         ready = adapter.dump_python(
-            held, mode="json", context=places, round_trip=True, warnings=False, fallback=number_of
+            holders,
+            mode="json",
+            context=places,
+            round_trip=True,
+            warnings=False,
+            fallback=number_of,
         )
         raw = dumps(ready).encode()
     return raw.removeprefix(_BEFORE).removesuffix(_AFTER)
 
 
-def decoded(raw: bytes, kind: Any, places: Places = _NO_CALLS) -> Any:
+def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
     """Return the state that JSON holds, strictly of a type.
 
     Args:
@@ -228,14 +253,15 @@ def decoded(raw: bytes, kind: Any, places: Places = _NO_CALLS) -> Any:
     Raises:
         ValueError: it holds something else.
     """
-    adapter, held = _adapter_of(kind), _BEFORE + raw + _AFTER
+    adapter = _adapter_of(kind)
+    holders = _BEFORE + raw + _AFTER
     try:
-        return read(adapter, held, places, within=1)[0]["state"]
+        return read(adapter, holders, places, within=1)[0]["state"]
     except ValueError:
         # Behind a validator of mode "before" or "wrap" strict pydantic takes no list for a tuple.
         # Read laxly then, where what would be written of the value says just this.
         with suppress(ValueError):
-            [holder] = adapter.validate_json(held, context=places, by_alias=True, by_name=True)
+            [holder] = adapter.validate_json(holders, context=places, by_alias=True, by_name=True)
             again = encoded(holder["state"], kind, places)
             if dumps(loads(again)) == dumps(loads(raw)):
                 return holder["state"]
@@ -245,7 +271,7 @@ def decoded(raw: bytes, kind: Any, places: Places = _NO_CALLS) -> Any:
 # --- comparing -----------------------------------------------------------------------------------
 
 
-def is_same(was: Any, back: Any, path: Path) -> bool:
+def is_same(was: object, back: object, path: Path) -> bool:
     """Return True if a value came back just as it was; False if as another that says the same.
 
     Args:
@@ -256,9 +282,9 @@ def is_same(was: Any, back: Any, path: Path) -> bool:
     Raises:
         ConfigError: something is lost.
     """
-    cls: Any = type(was)
     if was is back:  # a member of an Enum, or the record of a call
         return True
+    cls: type = type(was)
     if cls is type(back):
         return _comparison_of(cls)(was, back, path)  # type: ignore[arg-type]
     _check_converted(was, back, path)
@@ -283,12 +309,16 @@ def _comparison_of(cls: type) -> Callable[[Any, Any, Path], bool]:
     return _is_same_value
 
 
-def _is_same_dict(was: Mapping[Any, Any], back: Mapping[Any, Any], path: Path) -> bool:
-    types = [*map(type, was.values())]
+def _types_of(values: Iterable[object]) -> list[type]:
+    return list(map(type, values))
+
+
+def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: Path) -> bool:
+    types = _types_of(was.values())
     # An enum of texts, or numpy's text, equals the text that a tape gives back as a key.
-    same = [*map(type, was)] == [*map(type, back)]
+    same = _types_of(was) == _types_of(back)
     # Most are of numbers, and may have thousands.
-    if SCALARS.issuperset(types) and was == back and types == [*map(type, back.values())]:
+    if SCALARS.issuperset(types) and was == back and types == _types_of(back.values()):
         return same
     if len(was) != len(back):
         raise _lost(was, back, path)
@@ -301,9 +331,9 @@ def _is_same_dict(was: Mapping[Any, Any], back: Mapping[Any, Any], path: Path) -
     return same
 
 
-def _is_same_list(was: Collection[Any], back: Collection[Any], path: Path) -> bool:
-    types = [*map(type, was)]
-    if SCALARS.issuperset(types) and was == back and types == [*map(type, back)]:
+def _is_same_list(was: Collection[object], back: Collection[object], path: Path) -> bool:
+    types = _types_of(was)
+    if SCALARS.issuperset(types) and was == back and types == _types_of(back):
         return True
     if len(was) != len(back):
         raise _lost(was, back, path)
@@ -315,13 +345,15 @@ def _is_same_list(was: Collection[Any], back: Collection[Any], path: Path) -> bo
 
 def _is_same_model(was: BaseModel, back: BaseModel, path: Path) -> bool:
     if was.__pydantic_private__ != back.__pydantic_private__:
-        at, names = _place(path), ", ".join(was.__pydantic_private__ or ())
         raise ConfigError(
-            f"{at} has the private attributes {names}, which are on no tape: make fields of them"
+            f"{_place(path)} has the private attributes "
+            f"{', '.join(was.__pydantic_private__ or ())}, which are on no tape: make fields of "
+            "them"
         )
-    written, read_back = was.__dict__, back.__dict__
+    written = was.__dict__
+    read_back = back.__dict__
     same = True
-    if [*written] != [*read_back]:
+    if list(written) != list(read_back):
         # A cached property, or the call that gave a reply: what came back has none.
         written = {name: written.get(name) for name in read_back}
         same = False
@@ -331,17 +363,17 @@ def _is_same_model(was: BaseModel, back: BaseModel, path: Path) -> bool:
     return same
 
 
-def _is_same_dataclass(was: Any, back: Any, path: Path) -> bool:
+def _is_same_dataclass(was: object, back: object, path: Path) -> bool:
     return _is_same_dict(fields_of(was), fields_of(back), path)
 
 
-def _is_same_time(was: Any, back: Any, path: Path) -> bool:
+def _is_same_time(was: datetime | time, back: datetime | time, path: Path) -> bool:
     _check_time(was, path)
     # Zones of several libraries may have one offset, and another name for it.
     return _is_same_value(was, back, path) and type(was.tzinfo) is type(back.tzinfo)
 
 
-def _is_same_collection(was: Collection[Any], back: Collection[Any], path: Path) -> bool:
+def _is_same_collection(was: Collection[object], back: Collection[object], path: Path) -> bool:
     for value in was:
         if isinstance(value, datetime | time):  # of which two may be equal in different zones
             _check_time(value, path)
@@ -350,18 +382,17 @@ def _is_same_collection(was: Collection[Any], back: Collection[Any], path: Path)
     return SCALARS.issuperset(map(type, was))
 
 
-def _is_same_value(was: Any, back: Any, path: Path) -> bool:
+def _is_same_value(was: object, back: object, path: Path) -> bool:
     if _is_equal(was, back, path):
         return True
     # An object that its class writes and reads by itself, and that equals no other.
-    cls: Any = type(was)
-    alone = cls.__eq__ is object.__eq__ and not isinstance(was, Iterator)
-    if alone and getattr(was, "__dict__", None) == getattr(back, "__dict__", None):
+    equals_no_other = type(was).__eq__ is object.__eq__ and not isinstance(was, Iterator)
+    if equals_no_other and getattr(was, "__dict__", None) == getattr(back, "__dict__", None):
         return False
     raise _lost(was, back, path)
 
 
-def _is_equal(was: Any, back: Any, path: Path) -> bool:
+def _is_equal(was: object, back: object, path: Path) -> bool:
     try:
         return bool(was == back)
     except (TypeError, ValueError) as error:
@@ -371,7 +402,7 @@ def _is_equal(was: Any, back: Any, path: Path) -> bool:
         ) from error
 
 
-def _check_converted(was: Any, back: Any, path: Path) -> None:
+def _check_converted(was: object, back: object, path: Path) -> None:
     """Raise ConfigError if a value that came back as another type does not say the same.
 
     So it may where its annotation does not say which type: in ``Any``, ``Sequence`` or a union.
@@ -381,6 +412,7 @@ def _check_converted(was: Any, back: Any, path: Path) -> None:
     elif isinstance(back, Mapping) and (isinstance(was, BaseModel | Mapping) or is_dataclass(was)):
         _is_same_dict(fields_of(was), back, path)
     elif isinstance(back, list | tuple) and isinstance(was, list | tuple | deque):
+        # As lists, since a deque equals no list.
         _is_same_list(list(was), list(back), path)
     elif isinstance(was, datetime) and isinstance(back, str):
         _check_time(was, path)
@@ -390,28 +422,33 @@ def _check_converted(was: Any, back: Any, path: Path) -> None:
         _check_time(was, path)
         if was != back and not isinstance(back, str):
             raise _lost(was, back, path)
-    elif not _is_equal(was, back, path):
-        is_text_of_it = isinstance(back, str) and not isinstance(was, str | Iterator)
-        is_cut = getattr(was, "nanoseconds", 0) or hasattr(was, "get_secret_value")
-        is_cut = is_cut or not all_finite(was)
-        if not is_text_of_it or is_cut:
-            raise _lost(was, back, path)
+    elif not _is_equal(was, back, path) and not _is_whole_as_text(was, back):
+        raise _lost(was, back, path)
 
 
-def _check_time(value: Any, path: Path) -> None:
+def _is_whole_as_text(was: object, back: object) -> bool:
+    """Return True if a value came back as a text that says all of it."""
+    if not isinstance(back, str) or isinstance(was, str | Iterator):
+        return False
+    # A time of pandas' in nanoseconds, and a secret, which is written as asterisks.
+    is_cut = getattr(was, "nanoseconds", 0) or hasattr(was, "get_secret_value")
+    return not is_cut and all_finite(was)
+
+
+def _check_time(value: datetime | time, path: Path) -> None:
     """Raise ConfigError for a time of which a tape would not keep all."""
-    at, zone = _place(path), value.tzinfo
+    zone = value.tzinfo
     # A zone that knows its offset without a date has one offset, which JSON can say.
     if zone is not None and zone.utcoffset(None) is None:
         raise ConfigError(
-            f"{at} is a time in the zone {zone}, and a tape keeps its offset alone, which is "
-            "another one in another season: hold it in UTC, value.astimezone(datetime.UTC), and "
-            "the zone's name in a field of its own"
+            f"{_place(path)} is a time in the zone {zone}, and a tape keeps its offset alone, "
+            "which is another one in another season: hold it in UTC, "
+            "value.astimezone(datetime.UTC), and the zone's name in a field of its own"
         )
     if value.fold:
         raise ConfigError(
-            f"{at} is {value!r}, the second of two equal times of a day, and a tape does not keep "
-            "which (fold=1): hold it in UTC, value.astimezone(datetime.UTC)"
+            f"{_place(path)} is {value!r}, the second of two equal times of a day, and a tape "
+            "does not keep which (fold=1): hold it in UTC, value.astimezone(datetime.UTC)"
         )
 
 
@@ -438,35 +475,37 @@ def defined_again(name: str, module: str) -> ConfigError:
     )
 
 
-def _lost(was: Any, back: Any, path: Path) -> ConfigError:
+def _lost(was: object, back: object, path: Path) -> ConfigError:
     """Return the error of a value that would not come back as it is."""
-    at = _place(path)
     cls = type(was)
     if isinstance(was, Number) and (back is None or not all_finite(was)):
-        return ConfigError(
-            f"{at} is {was}, and a tape holds finite numbers alone: give one, or None"
-        )
+        return _not_finite(was, path)
     if is_defined_again(cls, type(back)):
         return defined_again(cls.__name__, cls.__module__)
+    change = f"{_place(path)} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back"
     if cls is type(back):
         return ConfigError(
-            f"{at} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back: what "
-            "writes and reads it (a validator, a serializer, exclude=) must leave it as it is"
+            f"{change}: what writes and reads it (a validator, a serializer, exclude=) must leave "
+            "it as it is"
         )
     if isinstance(was, BaseModel) or is_dataclass(was):
         return ConfigError(
-            f"{at} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back: annotate "
-            "just what it holds; of several classes each needs a field such as "
-            "kind: Literal['car'] = 'car'"
+            f"{change}: annotate just what it holds; of several classes each needs a field such "
+            "as kind: Literal['car'] = 'car'"
         )
     return ConfigError(
-        f"{at} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back: annotate the "
-        f"field as what it holds, or hold a number, a text, a list or a dict in place of the "
-        f"{cls.__name__}"
+        f"{change}: annotate the field as what it holds, or hold a number, a text, a list or a "
+        f"dict in place of the {cls.__name__}"
     )
 
 
-def _cannot_write(value: Any, path: Path, error: BaseException) -> ConfigError:
+def _not_finite(value: object, path: Path) -> ConfigError:
+    return ConfigError(
+        f"{_place(path)} is {value}, and a tape holds finite numbers alone: give one, or None"
+    )
+
+
+def _cannot_write(value: object, path: Path, error: BaseException) -> ConfigError:
     """Return the error of a state that cannot be written; it names the innermost such value."""
     _check_depth(value, path)
     for name, part in _parts_of(value):
@@ -477,16 +516,14 @@ def _cannot_write(value: Any, path: Path, error: BaseException) -> ConfigError:
     if isinstance(value, datetime):
         return ConfigError(f"{_place(path)} is {brief(value)}, which is not a time: write None")
     if isinstance(value, float):
-        return ConfigError(
-            f"{_place(path)} is {value}, and a tape holds finite numbers alone: give one, or None"
-        )
+        return _not_finite(value, path)
     return ConfigError(
         f"{_place(path)} is {brief(value, 80)}, which a tape cannot hold: {error}. Hold numbers, "
         "texts, lists and dicts: an array as value.tolist(), bytes as value.hex()"
     )
 
 
-def _cannot_read(value: Any, path: Path, error: Exception) -> ConfigError:
+def _cannot_read(value: object, path: Path, error: Exception) -> ConfigError:
     """Return the error of a state whose JSON its class does not take."""
     _check_depth(value, path)
     try:
@@ -494,30 +531,30 @@ def _cannot_read(value: Any, path: Path, error: Exception) -> ConfigError:
     except _UNWRITABLE as error_of_writing:  # of NaN and numbers of too many digits
         return _cannot_write(value, path, error_of_writing)
     if isinstance(error, ValidationError):
-        why = faults(error)
+        fault = faults(error)
     elif isinstance(error, ValueError):
-        why = str(error)
+        fault = str(error)
     else:
-        why = error_text(error)
-    return ConfigError(f"a tape would not give {_place(path)} back: {why}")
+        fault = error_text(error)
+    return ConfigError(f"a tape would not give {_place(path)} back: {fault}")
 
 
-def _check_depth(value: Any, path: Path) -> None:
+def _check_depth(value: object, path: Path) -> None:
     """Raise ConfigError if something in a value is nested too deeply for a tape."""
     for name, part in _parts_of(value):
         if is_too_deep(part):
-            at = _place((*path, name))
             raise ConfigError(
-                f"{at} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
-                "one another; hold it flat, by names or numbers that refer to each other"
+                f"{_place((*path, name))} is nested too deeply for a tape: more than "
+                f"{MOST_LEVELS} lists and dicts in one another; hold it flat, by names or numbers "
+                "that refer to each other"
             )
 
 
-def _as_json(value: Any) -> bytes:
+def _as_json(value: object) -> bytes:
     return dumps(to_jsonable_python(value, fallback=number_of)).encode()
 
 
-def _parts_of(value: Any) -> list[tuple[str, Any]]:
+def _parts_of(value: object) -> list[tuple[str, object]]:
     """Return what is directly in a value, by name."""
     if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
         return [(str(name), part) for name, part in fields_of(value).items()]

@@ -16,7 +16,7 @@ from dataclasses import is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -57,13 +57,15 @@ class State(OfJson):
     )
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
         for name in cls.model_fields:
             if name in COMMON_COLUMNS or hasattr(State, name):
-                what = f"{cls.__name__}.{name}: the name {name!r} is taken, by every run or State"
-                raise ConfigError(f"{what} itself; call the field something else, such as {name}_")
+                raise ConfigError(
+                    f"{cls.__name__}.{name}: the name {name!r} is taken, by every run or State "
+                    f"itself; call the field something else, such as {name}_"
+                )
 
-    def model_post_init(self, _context: Any, /) -> None:
+    def model_post_init(self, _context: object, /) -> None:
         """Freeze what the fields hold."""
         # pydantic's ``frozen`` only keeps fields from being set: state.coins["Ann"] = -1 would
         # rewrite a turn that was played. ``__dict__`` goes past __setattr__, which raises.
@@ -73,10 +75,10 @@ class State(OfJson):
                 values[name] = whole_text(value)
             elif type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
                 values[name] = _frozen_field(self, name, value)
-        more = self.__pydantic_extra__
-        if more:
-            for name, value in more.items():
-                more[name] = _frozen_field(self, name, value)
+        extra = self.__pydantic_extra__
+        if extra:
+            for name, value in extra.items():
+                extra[name] = _frozen_field(self, name, value)
 
     def replace(self, **changes: Any) -> Self:
         """Return this state with some fields changed, all of it checked again.
@@ -104,23 +106,29 @@ class State(OfJson):
         """
         columns: dict[str, Any] = {}
         for name, (path, value) in values_in(self).items():
+            is_field = len(path) == 1
             if isinstance(value, Decimal | Fraction):
                 columns[name] = _for_table(value)
-            elif isinstance(value, (int, float)) or (len(path) == 1 and isinstance(value, str)):
+            elif isinstance(value, int | float) or (is_field and isinstance(value, str)):
                 columns[name] = value
         return columns
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Do what ``replace`` does: a state holds nothing that was not checked."""
         # ``deep`` says nothing: what is in a state cannot be changed, so that a copy may share it.
-        return self.replace(**(update or {}))
+        changes = update or {}
+        return self.replace(**changes)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        way_out = f"make the next one: state.replace({name}={clip(repr(value), 40)})"
-        raise ConfigError(f"a state is never changed in place; {way_out}")
+    def __setattr__(self, name: str, value: object) -> None:
+        raise ConfigError(
+            "a state is never changed in place; make the next one: "
+            f"state.replace({name}={clip(repr(value), 40)})"
+        )
 
 
+StateT = TypeVar("StateT", bound=State)
 _PLAIN = SCALARS - {str} | {FrozenDict, FrozenList}
+"""Classes of values that cannot be changed, asked first since most values are of these."""
 
 
 def _for_table(value: Decimal | Fraction) -> float | int:
@@ -132,7 +140,7 @@ def _for_table(value: Decimal | Fraction) -> float | int:
     return number if math.isfinite(number) else int(value)
 
 
-def _frozen_field(state: State, name: str, value: Any) -> Any:
+def _frozen_field(state: State, name: str, value: object) -> object:
     """Return a field's value with everything in it frozen.
 
     Raises:
@@ -148,42 +156,56 @@ def _frozen_field(state: State, name: str, value: Any) -> Any:
         ) from None
 
 
-def _frozen(value: Any, where: str) -> Any:
+def _frozen(value: object, where: str) -> object:
     """Return a value with everything in it frozen; see ``_frozen_field``."""
-    cls: Any = type(value)
-    if cls is str:
+    cls: type = type(value)
+    if type(value) is str:
         return whole_text(value)
     if _cannot_change(cls):
         return value
     if isinstance(value, tuple):
-        items = [
-            it if _cannot_change(type(it)) else _frozen(it, where)  # type: ignore[arg-type]
-            for it in value
-        ]
-        if all(map(operator.is_, items, value)):
-            return value
-        return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one
+        return _frozen_tuple(value, where)
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                way_out = f"a state's keys are texts, as on the tape: write {str(key)!r:.40}"
-                raise ConfigError(f"{where} has the key {key!r:.40}; {way_out}")
-        if not "".join(value).isascii():
-            value = _with_whole_keys(value, where)
-        inside = value.items()  # numbers are as they should be, and there may be many
-        fixed = {k: it if type(it) in _PLAIN else _frozen(it, f"{where}.{k}") for k, it in inside}
-        return FrozenDict(fixed)
+        return _frozen_dict(value, where)
     if isinstance(value, list):
+        # Numbers are as they should be, and there may be many.
         return FrozenList([it if type(it) in _PLAIN else _frozen(it, where) for it in value])
-    way_out = (
-        "hold it as a tuple, of a set tuple(sorted(...)), a State or a @dataclass(frozen=True)"
-    )
     raise ConfigError(
-        f"{where} holds a {cls.__name__}, which can be changed in place or has no order; {way_out}"
+        f"{where} holds a {cls.__name__}, which can be changed in place or has no order; hold it "
+        "as a tuple, of a set tuple(sorted(...)), a State or a @dataclass(frozen=True)"
     )
 
 
-def _with_whole_keys(value: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+def _frozen_tuple(value: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    """Return a tuple of frozen items; the same one where nothing had to be frozen."""
+    items: list[Any] = []
+    for item in value:
+        is_frozen = _cannot_change(type(item))  # type: ignore[arg-type]
+        items.append(item if is_frozen else _frozen(item, where))
+    if all(map(operator.is_, items, value)):
+        return value
+    if hasattr(value, "_fields"):  # a named one stays one
+        return type(value)(*items)
+    return tuple(items)
+
+
+def _frozen_dict(value: Mapping[Any, object], where: str) -> FrozenDict:
+    for key in value:
+        if not isinstance(key, str):
+            raise ConfigError(
+                f"{where} has the key {key!r:.40}; a state's keys are texts, as on the tape: write "
+                f"{str(key)!r:.40}"
+            )
+    if not "".join(value).isascii():
+        value = _with_whole_keys(value, where)
+    frozen: dict[str, object] = {}
+    for key, item in value.items():
+        # Asked here, so that a number's place is put together for none.
+        frozen[key] = item if type(item) in _PLAIN else _frozen(item, f"{where}.{key}")
+    return FrozenDict(frozen)
+
+
+def _with_whole_keys(value: Mapping[str, object], where: str) -> Mapping[str, object]:
     """Return a dict whose keys have no half characters.
 
     Raises:
@@ -211,46 +233,58 @@ def _cannot_change(cls: type) -> bool:
     return parameters is None or bool(parameters.frozen)
 
 
-def fields_of(value: Any) -> Mapping[str, Any]:
+def fields_of(value: Any) -> Mapping[Any, Any]:
     """Return what is in a model, a dataclass or a dict, by name; of cached properties none."""
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, BaseModel):
-        return {one.name: getattr(value, one.name, None) for one in dataclass_fields(value)}
+        return {field.name: getattr(value, field.name, None) for field in dataclass_fields(value)}
     inside: Mapping[str, Any] = value.__dict__
     names = type(value).model_fields
     if len(inside) != len(names):
         inside = {name: inside[name] for name in names if name in inside}
-    more = value.__pydantic_extra__
-    return {**inside, **more} if more else inside
+    extra = value.__pydantic_extra__
+    if not extra:
+        return inside
+    return {**inside, **extra}
 
 
-def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
-    """Return what is in a state by name, such as ``coins.Ann``: its path, and the value.
+class ValueInState(NamedTuple):
+    """A value in a state, and its path there: names of fields and keys."""
+
+    path: tuple[str, ...]
+    value: Any
+
+
+def values_in(state: State) -> dict[str, ValueInState]:
+    """Return what is in a state, by names such as ``coins.Ann``.
 
     Raises:
         ConfigError: two values have one name, as with a key that holds a dot.
     """
-    found: dict[str, tuple[tuple[str, ...], Any]] = {}
+    values: dict[str, ValueInState] = {}
 
-    def walk(inside: Any, around: tuple[str, ...]) -> None:
-        for own, value in fields_of(inside).items():
-            path = (*around, own)
+    def walk(holder: object, path_to_it: tuple[str, ...]) -> None:
+        for key, value in fields_of(holder).items():
+            path = (*path_to_it, key)
             # Keys are texts, but for those in a model of another class.
-            if (name := ".".join(map(str, path))) in found:
-                both = f"two values of the state are called {name}: {found[name][0]} and {path}"
-                raise ConfigError(f"{both}; take the dot out of one of the names")
-            found[name] = path, value
+            name = ".".join(map(str, path))
+            if name in values:
+                raise ConfigError(
+                    f"two values of the state are called {name}: {values[name].path} and {path}; "
+                    "take the dot out of one of the names"
+                )
+            values[name] = ValueInState(path, value)
             if type(value) in SCALARS:
                 continue
             if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
                 walk(value, path)
 
     walk(state, ())
-    return found
+    return values
 
 
-def changed_at(state: State, values: Mapping[str, Any]) -> Any:
+def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
     """Return a state with other values at some names, such as ``coins.Ann``.
 
     Args:
@@ -262,14 +296,16 @@ def changed_at(state: State, values: Mapping[str, Any]) -> Any:
     """
     places = values_in(state)
     # A copy, whose dicts can be changed.
-    dumped: dict[str, Any] = state.model_dump(round_trip=True)
+    changed: dict[str, Any] = state.model_dump(round_trip=True)
     for name, value in values.items():
         if name not in places:
-            what = f"the state has nothing called {name!r}{closest(name, places)}"
-            raise ConfigError(f"{what}; it has {listed([*places])}")
-        *path, last = places[name][0]
-        inside = dumped
-        for part in path:
-            inside = inside[part]
-        inside[last] = value
-    return state.replace(**dumped)
+            raise ConfigError(
+                f"the state has nothing called {name!r}{closest(name, places)}; it has "
+                f"{listed([*places])}"
+            )
+        *path, last = places[name].path
+        holder = changed
+        for key in path:
+            holder = holder[key]
+        holder[last] = value
+    return state.replace(**changed)

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from llmsim_lab._util.jsontext import (
     SCALARS,
+    JSONObject,
     all_finite,
     checked,
     differing,
@@ -63,7 +64,8 @@ def tape_turn(run: AnyRun, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     # Those of past turns are in their turns' own records.
-    planned = sorted((it for it in run.planned if it.turn > turn.number), key=lambda it: it.turn)
+    planned = [change for change in run.planned if change.turn > turn.number]
+    planned.sort(key=lambda change: change.turn)
     cls = type(run)
     state = state or encoded(turn.state, cls.state_type, Places(turn.calls))
     rest = dumps(_rest_of_record(turn, planned)).encode()
@@ -71,7 +73,7 @@ def tape_turn(run: AnyRun, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
     return turn.number, b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
 
 
-def row_on_tape(cls: RunClass, turn: Turn) -> dict[str, Any]:
+def row_on_tape(cls: RunClass, turn: Turn) -> JSONObject:
     """Return a turn's row of the run's frame as a tape has it, JSON-ready.
 
     Raises:
@@ -86,7 +88,7 @@ def row_on_tape(cls: RunClass, turn: Turn) -> dict[str, Any]:
         raise ConfigError(f"{cls.__name__}, turn {turn.number}: the column {error}") from error
 
 
-def record_of(cls: RunClass, turn: Turn) -> dict[str, Any]:
+def record_of(cls: RunClass, turn: Turn) -> JSONObject:
     """Return a turn's record, JSON-ready.
 
     Args:
@@ -100,21 +102,30 @@ def record_of(cls: RunClass, turn: Turn) -> dict[str, Any]:
     return {"state": state, **_rest_of_record(turn)}
 
 
-def _rest_of_record(turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str, Any]:
+def _rest_of_record(turn: Turn, planned: Sequence[StateChange] = ()) -> JSONObject:
     """Return a turn's record but for its state, JSON-ready."""
-    values: dict[str, Any] = {"turn": turn.number, "seconds": turn.seconds}
-    values |= {"interventions": turn.interventions, "planned": tuple(planned)}
-    values |= {"by_code": turn.by_code, "noted": turn.noted}
-    values |= {"became": turn.became, "story": turn.story}
+    values: dict[str, object] = {
+        "turn": turn.number,
+        "seconds": turn.seconds,
+        "interventions": turn.interventions,
+        "planned": tuple(planned),
+        "by_code": turn.by_code,
+        "noted": turn.noted,
+        "became": turn.became,
+        "story": turn.story,
+    }
     if turn.led_to:  # a turn without one is written as before there were any
         values["led_to"] = turn.led_to
     try:
-        record: dict[str, Any] = _rest().dump_python(
-            values, mode="json", by_alias=True, context=Places(turn.calls)
+        record: JSONObject = _rest().dump_python(
+            values,
+            mode="json",
+            by_alias=True,
+            context=Places(turn.calls),
         )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
-    record["calls"] = [[call.status, call.numbers] for call in turn.calls]
+    record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]
     return record
 
 
@@ -122,17 +133,24 @@ def _rest_of_record(turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str
 def _rest() -> TypeAdapter[Any]:
     """Return what writes and reads a record but for its state and its calls."""
     hints = get_type_hints(Turn, include_extras=True)
-    items: dict[str, Any] = {"turn": int, "seconds": float}
-    items |= dict.fromkeys(("interventions", "planned"), tuple[StateChange, ...])
-    items |= {name: hints[name] for name in ("by_code", "noted", "became", "story")}
-    items["led_to"] = NotRequired[str]
-    record: Any = TypedDict("Record", items)  # type: ignore[misc]
+    members = {
+        "turn": int,
+        "seconds": float,
+        "interventions": tuple[StateChange, ...],
+        "planned": tuple[StateChange, ...],
+        "by_code": hints["by_code"],
+        "noted": hints["noted"],
+        "became": hints["became"],
+        "story": hints["story"],
+        "led_to": NotRequired[str],
+    }
+    record: Any = TypedDict("Record", members)  # type: ignore[misc]
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 
 
 def decode_turn(
     cls: RunClass, record: Mapping[str, Any], attempts: Callable[[int], Attempt]
-) -> Any:
+) -> Turn:
     """Return the turn that a record holds; its values must be of their types exactly.
 
     Args:
@@ -157,9 +175,10 @@ def decode_turn(
 
 def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return which values of two records, or rows of the frame, differ; at most three of them."""
-    words = "{} was {} and is {}".format
-    found = differing(before, after, missing="not there")[:3]
-    return "; ".join(words(*[clip(it, 80) for it in one]) for one in found)
+    changes = []
+    for path, then, now in differing(before, after, missing="not there")[:3]:
+        changes.append(f"{clip(path, 80)} was {clip(then, 80)} and is {clip(now, 80)}")
+    return "; ".join(changes)
 
 
 def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
@@ -170,7 +189,8 @@ def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
     """
     played = []
     for record, after in pairwise(records):
-        played += [it for it in interventions_of(record, "planned") if it.turn == after["turn"]]
+        planned = interventions_of(record, "planned")
+        played += [change for change in planned if change.turn == after["turn"]]
     return played + interventions_of(records[-1], "planned")
 
 
@@ -187,14 +207,20 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
 # --- the manifest --------------------------------------------------------------------------------
 
 
-def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
+def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, str | None]]:
     """Return prompts as a manifest has them, by their places.
 
     The system message stands by itself too, since a message may hold a line such as ``## User``.
     """
-    parts = ("name", "digest", "parent", "system", "text")
     return {
-        place: {part: getattr(prompt, part) for part in parts} for place, prompt in prompts.items()
+        place: {
+            "name": prompt.name,
+            "digest": prompt.digest,
+            "parent": prompt.parent,
+            "system": prompt.system,
+            "text": prompt.text,
+        }
+        for place, prompt in prompts.items()
     }
 
 
@@ -208,9 +234,13 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     Raises:
         TapeError: this version of the package does not understand it.
     """
-    cls, made_by = cls or class_of_manifest(info.id, info.manifest), info.manifest.get("package")
-    what = f"the run's configuration, recorded by llmsim-lab {made_by},"
-    with checked(f"{what} is not understood by this version"):
+    if cls is None:
+        cls = class_of_manifest(info.id, info.manifest)
+    made_by = info.manifest.get("package")
+    with checked(
+        f"the run's configuration, recorded by llmsim-lab {made_by}, is not understood by this "
+        "version"
+    ):
         return cls.config_type.model_validate(info.manifest["config"])
 
 
@@ -221,8 +251,8 @@ def check_manifest(info: RunInfo, path: Path) -> None:
         info: the run.
         path: of its tape.
     """
-    if wrong := info.faults:
-        raise TapeError(f"run {info.id} on {path} is damaged: {'; '.join(wrong[:3])}")
+    if info.faults:
+        raise TapeError(f"run {info.id} on {path} is damaged: {'; '.join(info.faults[:3])}")
 
 
 def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:
@@ -249,10 +279,10 @@ def clients_of(run: AnyRun) -> dict[str, LLMClient]:
     return clients
 
 
-def settings_entries(run: AnyRun) -> dict[str, Any]:
+def settings_entries(run: AnyRun) -> JSONObject:
     """Return the settings of a run's clients as a manifest has them: ``llm``, and by seat."""
-    entries: dict[str, Any] = {"llm": None}
-    seats: dict[str, Any] = {}
+    entries: JSONObject = {"llm": None}
+    seats: JSONObject = {}
     for seat, client in clients_of(run).items():
         settings = client.config.model_dump(mode="json")
         if not seat:
@@ -277,24 +307,31 @@ def recorded_settings(manifest: Mapping[str, Any], turn: float = math.inf) -> di
         if turn <= earlier["last_turn"]:
             entries = earlier
             break
-    settings = {"": entries["llm"], **entries.get("seats", {})}
+    by_seat = {"": entries["llm"], **entries.get("seats", {})}
     with checked("the settings of the model are not understood"):
         return {
-            seat: LLMConfig.model_validate(values)
-            for seat, values in settings.items()
-            if values is not None
+            seat: LLMConfig.model_validate(settings)
+            for seat, settings in by_seat.items()
+            if settings is not None
         }
 
 
 def changed_settings(before: LLMConfig, after: LLMConfig, *, leave_out: Container[str] = ()) -> str:
     """Return which settings differ but for the model's name: ``num_ctx 1024 → 16384``."""
-    known = [name for name in LLMConfig.model_fields if name not in ("model", "options")]
-    was, now = [
-        {name: plain(getattr(config, name)) for name in known if name not in leave_out}
-        | {f"options.{name}": plain(value) for name, value in config.options.items()}
-        for config in (before, after)
-    ]
-    return ", ".join(differences(was, now, most=_MOST_OF_A_SETTING))
+    then = _plain_settings(before, leave_out)
+    now = _plain_settings(after, leave_out)
+    return ", ".join(differences(then, now, most=_MOST_OF_A_SETTING))
+
+
+def _plain_settings(config: LLMConfig, leave_out: Container[str]) -> JSONObject:
+    """Return settings by name, each option as ``options.NAME``; without the model's name."""
+    settings: JSONObject = {}
+    for name in LLMConfig.model_fields:
+        if name not in ("model", "options") and name not in leave_out:
+            settings[name] = plain(getattr(config, name))
+    for name, value in config.options.items():
+        settings[f"options.{name}"] = plain(value)
+    return settings
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
@@ -304,11 +341,16 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
         TapeError: a prompt's text does not have the digest recorded for it.
     """
     prompts = {}
-    made = cache(_recorded_prompt)  # once each: a thousand agents may share one prompt
+    recorded_prompt = cache(_recorded_prompt)  # once each: a thousand agents may share one prompt
     for place, entry in manifest.get("prompts", {}).items():
-        system = entry.get("system")
         with checked(f"the recorded prompt of {place} is damaged"):
-            prompt = made(entry["text"], system, entry["name"], entry["parent"], entry["digest"])
+            prompt = recorded_prompt(
+                entry["text"],
+                entry.get("system"),
+                entry["name"],
+                entry["parent"],
+                entry["digest"],
+            )
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt
@@ -316,7 +358,11 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
 
 
 def _recorded_prompt(
-    text: str, system: str | None, name: str, parent: str | None, digest: str
+    text: str,
+    system: str | None,
+    name: str,
+    parent: str | None,
+    digest: str,
 ) -> Prompt:
     """Return a prompt of a manifest, which may have another digest.
 

@@ -158,23 +158,31 @@ class Recording(Session):
             info = await client.model_info()
             # Read after the wait: another task may have changed the manifest meanwhile.
             manifest = self.tape.run(self.number).manifest
-            others = manifest.get("players", {})
-            recorded = others.get(name) if name else manifest["model"]
-            for key, now in asdict(info).items():
-                then = now if recorded is None else recorded.get(key)
-                if key in ("backend", "name", "digest") and then != now:
-                    self._wrong_model = True
-                    whose = f" for {name}" if name else ""
-                    argument = f"players={{{name!r}: ...}}" if name else "llm_client=..."
-                    raise TapeError(
-                        f"run {self.number} was begun with another model{whose}: its {key} is "
-                        f"{now!r}, the recorded one's is {then!r}. Give that one to continue, "
-                        f"{argument}, or fork the run to continue with this one"
-                    )
-            if recorded is None:
-                mine = asdict(info)
-                more = {"players": {**others, name: mine}} if name else {"model": mine}
-                self.recorder.describe(more)
+            models_of_players = manifest.get("players", {})
+            recorded = models_of_players.get(name) if name else manifest["model"]
+            if recorded is not None:
+                self._check_model(name, asdict(info), recorded)
+            elif name:
+                self.recorder.describe({"players": {**models_of_players, name: asdict(info)}})
+            else:
+                self.recorder.describe({"model": asdict(info)})
+
+    def _check_model(
+        self, player: str, model: Mapping[str, object], recorded: Mapping[str, object]
+    ) -> None:
+        """Raise TapeError for another model than the recorded one."""
+        for key in ("backend", "name", "digest"):
+            then = recorded.get(key)
+            now = model[key]
+            if then != now:
+                self._wrong_model = True
+                whose = f" for {player}" if player else ""
+                argument = f"players={{{player!r}: ...}}" if player else "llm_client=..."
+                raise TapeError(
+                    f"run {self.number} was begun with another model{whose}: its {key} is "
+                    f"{now!r}, the recorded one's is {then!r}. Give that one to continue, "
+                    f"{argument}, or fork the run to continue with this one"
+                )
 
     def _note_settings(self, run: AnyRun, turn: int) -> None:
         """Write down the settings of the clients, where they are not those of the turn before."""
@@ -191,8 +199,10 @@ class Recording(Session):
         last_turn = turn - 1
         # Settings that no turn was finished with are needed by no replay.
         if not earlier or earlier[-1]["last_turn"] < last_turn:
-            before = {name: manifest[name] for name in ("llm", "seats") if name in manifest}
-            earlier.append({"last_turn": last_turn, **before})
+            settings_before = {
+                name: manifest[name] for name in ("llm", "seats") if name in manifest
+            }
+            earlier.append({"last_turn": last_turn, **settings_before})
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
     def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
@@ -203,12 +213,14 @@ class Recording(Session):
                 self.recorder.describe({"prompts": _records.entries_of(prompts)})
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
-        self.recorder.commit_turn(*_records.tape_turn(run, turn, state))
+        number, line = _records.tape_turn(run, turn, state)
+        self.recorder.commit_turn(number, line)
         return turn
 
     def changed(self, run: AnyRun) -> None:
         """Write the latest turn again."""
-        self.recorder.replace_turn(*_records.tape_turn(run, run.turns[-1]))
+        number, line = _records.tape_turn(run, run.turns[-1])
+        self.recorder.replace_turn(number, line)
 
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
@@ -233,7 +245,9 @@ class Replaying(Session):
     is_replay = True
 
     def __init__(self, tape: Tape, number: int, lines: Mapping[int, Mapping[str, Any]]) -> None:
-        self.tape, self.number, self._lines = tape, number, dict(lines)
+        self.tape = tape
+        self.number = number
+        self._lines = dict(lines)
         self.recorder = ReplayRecorder(tape, number)
         self._manifest = tape.run(number).manifest
         self._settings: dict[str, LLMConfig] = {}
@@ -282,25 +296,30 @@ class Replaying(Session):
         Raises:
             TapeError: the turn came out differently, which only other code can cause.
         """
-        cls, line = type(run), self._lines[turn.number]
-        recorded: Turn = _records.decode_turn(cls, line["record"], self.recorder.attempt)
+        cls = type(run)
+        line = self._lines[turn.number]
+        recorded = _records.decode_turn(cls, line["record"], self.recorder.attempt)
         now = replace(turn, seconds=recorded.seconds, by_code=_with_words_of(recorded, turn))
         now = _with_notes_of(recorded, now)
-        there = line["row"]
         # Columns that the recording lacks are a newer version's or code's; its own are what counts.
-        row = {name: it for name, it in _records.row_on_tape(cls, now).items() if name in there}
+        row = {
+            name: value
+            for name, value in _records.row_on_tape(cls, now).items()
+            if name in line["row"]
+        }
         # As JSON too: an object of a class of one's own may equal no other.
-        alike = recorded.state == now.state or loads(state) == line["record"]["state"]
-        if not alike or recorded != replace(now, state=recorded.state) or row != there:
-            was, came = (_records.record_of(cls, it) for it in (recorded, now))
-            where = _records.changed_values({**was, "row": there}, {**came, "row": row})
-            where = where or "in something that its record does not show"
-            what = f"turn {turn.number} of run {self.number} came out differently"
-            made_by = f"llmsim-lab {self.tape.run(self.number).manifest['package']}"
-            why = f"other code than it was recorded with (by {made_by}), or chance or a clock"
-            way_out = "which a turn may only draw on through the run's seed, as with ask.rng"
-            so = f"Its calls were answered alike, so it is {why}, {way_out}"
-            raise TapeError(f"{what} from its recording: {where}. {so}")
+        is_same_state = recorded.state == now.state or loads(state) == line["record"]["state"]
+        is_same_turn = recorded == replace(now, state=recorded.state)
+        if not is_same_state or not is_same_turn or row != line["row"]:
+            then = {**_records.record_of(cls, recorded), "row": line["row"]}
+            changes = _records.changed_values(then, {**_records.record_of(cls, now), "row": row})
+            raise TapeError(
+                f"turn {turn.number} of run {self.number} came out differently from its "
+                f"recording: {changes or 'in something that its record does not show'}. Its calls "
+                "were answered alike, so it is other code than it was recorded with (by llmsim-lab "
+                f"{self.tape.run(self.number).manifest['package']}), or chance or a clock, which a "
+                "turn may only draw on through the run's seed, as with ask.rng"
+            )
         # The turn itself has all of it now: a long replay would hold everything twice.
         del self._lines[turn.number]
         return recorded
@@ -342,14 +361,16 @@ def _with_notes_of(recorded: Turn, turn: Turn) -> Turn:
 
 def load_turns(
     cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
-) -> list[Any]:
+) -> list[Turn]:
     """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
-    recorder, turns = ReplayRecorder(tape, run), list[Any]()
+    recorder = ReplayRecorder(tape, run)
+    turns: list[Turn] = []
     for record in records:
         if turns and record["turn"] != turns[-1].number + 1:
-            what = f"turn {record['turn']} follows turn {turns[-1].number}"
-            way_out = "`llmsim-lab tape verify` says what else is wrong"
-            raise TapeError(f"run {run} on the tape {tape.path} is damaged: {what}; {way_out}")
+            raise TapeError(
+                f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "
+                f"{turns[-1].number}; `llmsim-lab tape verify` says what else is wrong"
+            )
         recorder.begin_turn(record["turn"])
         turns.append(_records.decode_turn(cls, record, recorder.attempt))
     return turns

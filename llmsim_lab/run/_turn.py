@@ -17,7 +17,7 @@ from pydantic import (
     TypeAdapter,
 )
 
-from llmsim_lab._util.jsontext import as_mapping, dumps
+from llmsim_lab._util.jsontext import Schema, as_mapping, dumps
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip, error_text, number, whole_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
@@ -40,7 +40,7 @@ _COSTS = ("attempts", "prompt_tokens", "reply_tokens", "tokens")
 _AFTER = ("status", "interventions", *_COSTS, "seconds", "model")
 DECISION_COLUMNS = frozenset({*_BEFORE, *REASONS, *_AFTER})
 """Columns of every frame of decisions."""
-_READ: dict[Any, Callable[[Any], Any]] = {
+_READ: dict[str, Callable[[object], object]] = {
     "integer": TypeAdapter(int).validate_python,
     "number": TypeAdapter(FiniteFloat).validate_python,
     "boolean": TypeAdapter(bool).validate_python,
@@ -51,10 +51,12 @@ _MOST_OUTSIDE = 500
 """How much of what came from outside is shown, characters."""
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: object) -> str:
     """Return a value as prompts show it; a fraction with two decimals, or two digits if small."""
+    if isinstance(value, float) and abs(value) < 0.01:
+        return f"{value:.2g}"
     if isinstance(value, float):
-        return number(value) if abs(value) >= 0.01 else f"{value:.2g}"
+        return number(value)
     with suppress(PromptError):  # an answer may be longer than any prompt
         return written(value)
     return dumps(value)
@@ -67,12 +69,13 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
         lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
     """
     latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
-    said = []
-    for (what, key, _), line in latest.items():
-        wanted = f"{what} {line['key'] if isinstance(line['key'], str) else key}".rstrip()
-        got = dumps(line["result"]) if "result" in line else "stopped before it answered"
-        said.append(f"{clip(wanted, _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}")
-    return said
+    texts = []
+    for (what, key_as_json, _), line in latest.items():
+        key = line["key"] if isinstance(line["key"], str) else key_as_json
+        question = f"{what} {key}".rstrip()
+        answer = dumps(line["result"]) if "result" in line else "stopped before it answered"
+        texts.append(f"{clip(question, _MOST_OUTSIDE)}: {clip(answer, _MOST_OUTSIDE)}")
+    return texts
 
 
 Columns = dict[str, Any]
@@ -167,8 +170,8 @@ class Answer:
     @property
     def fields(self) -> dict[str, Any]:
         """What was answered, by field, without reasoning and confidence."""
-        said = self.given or reply_of(self.call)
-        return {name: value for name, value in said.items() if name not in Reply.model_fields}
+        reply = self.given or reply_of(self.call)
+        return {name: value for name, value in reply.items() if name not in Reply.model_fields}
 
     def __str__(self) -> str:
         """Return what was answered: ``amount 5``, ``share 0.33``."""
@@ -206,11 +209,15 @@ class Turn:
     @property
     def answers(self) -> tuple[Answer, ...]:
         """The decisions: first those of code, then those that models and people gave."""
-        named = {id(call) for answer in self.by_code for call in answer.calls}
-        answers = [*self.by_code]
+        answers = list(self.by_code)
+        told_by_code: set[int] = set()
+        for answer in self.by_code:
+            told_by_code.update(map(id, answer.calls))
         for call in self.calls:
+            if id(call) in told_by_code:
+                continue
             # One that only measured what a choice is made of is none; one that failed is kept.
-            if id(call) in named or (call.status == "ok" and measures(call.request)):
+            if call.status == "ok" and measures(call.request):
                 continue
             site = call.request.site or CallSite(component="call")
             reply = reply_of(call)
@@ -232,12 +239,15 @@ class Turn:
         counts: Counter[str] = Counter()
         by_call: dict[int, Status] = {}
         for answer in self.by_code:
-            if answer.status != "ok":
-                by_call |= {id(call): answer.status for call in answer.calls}
-                counts[answer.status] += not answer.calls
+            if answer.status == "ok":
+                continue
+            for call in answer.calls:
+                by_call[id(call)] = answer.status
+            if not answer.calls:
+                counts[answer.status] += 1
         for call in self.calls:
             counts[by_call.get(id(call), call.status)] += 1
-        return +counts
+        return counts
 
     @property
     def tokens(self) -> int:
@@ -256,11 +266,16 @@ class Turn:
         except LabError:
             raise
         except Exception as error:
-            what = f"turn {self.number}: {type(self.state).__name__}.columns() failed"
-            raise ConfigError(f"{what}: {error_text(error)}") from error
-        if taken := columns.keys() & self.noted.keys():
-            what = f"ask.note({min(taken)}=...): the state has a column of that name already"
-            raise ConfigError(f"{what}; note it under another name")
+            raise ConfigError(
+                f"turn {self.number}: {type(self.state).__name__}.columns() failed: "
+                f"{error_text(error)}"
+            ) from error
+        taken = columns.keys() & self.noted.keys()
+        if taken:
+            raise ConfigError(
+                f"ask.note({min(taken)}=...): the state has a column of that name already; note it "
+                "under another name"
+            )
         return {**columns, **self.noted}
 
     def in_words(self) -> Sequence[str]:
@@ -325,13 +340,16 @@ def turn_row(turn: Turn) -> dict[str, Any]:
     Raises:
         ConfigError: the state has a column of a name that every frame has.
     """
-    own = turn.columns()
-    if taken := COMMON_COLUMNS & own.keys():
-        what = f"the state has the column {min(taken)}, which every run's frame has already"
-        raise ConfigError(f"{what}; give it another name")
+    columns = turn.columns()
+    taken = COMMON_COLUMNS & columns.keys()
+    if taken:
+        raise ConfigError(
+            f"the state has the column {min(taken)}, which every run's frame has already; give it "
+            "another name"
+        )
     return {
         "turn": turn.number,
-        **own,
+        **columns,
         "calls": len(turn.calls),
         **dict.fromkeys(_STATUSES, 0),
         **turn.statuses,
@@ -345,41 +363,55 @@ def _interventions_in_words(turn: Turn) -> str:
     return whole_text("; ".join(map(str, turn.interventions)))
 
 
-def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
+def decisions_frame(turns: Sequence[Turn], *, run: int | None, seed: int) -> pd.DataFrame:
     """Return one row a decision of a run; see ``Run.decisions``."""
     decisions: list[dict[str, Any]] = []
     # Dicts used as ordered sets: columns stand in the order in which they first came.
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
-    for turn in source.turns:
+    has_periods = False
+    for turn in turns:
+        columns = turn.columns()
+        has_periods = has_periods or "period" in columns
         shared = {
             "run": run,
             "seed": seed,
-            "period": turn.columns().get("period"),
+            "period": columns.get("period"),
             "turn": turn.number,
             "interventions": _interventions_in_words(turn),
         }
-        for answer, became in with_outcomes(turn):
-            taken = DECISION_COLUMNS | became.keys()
-            fields: dict[str, Any] = {}
-            for name, value in answer.fields.items():
-                # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
-                while name in taken or name in fields:
-                    name = f"reply_{name}"
-                fields[name] = value
+        for answer, outcome in with_outcomes(turn):
+            fields = _reply_columns(answer, outcome)
             reply_columns |= dict.fromkeys(fields)
-            outcome_columns |= dict.fromkeys(became)
-            calls = answer.calls
-            decided = {name: getattr(answer, name) for name in _DECIDED}
-            decided["model"] = calls[0].request.model if calls else None
-            # Its cost is that of the calls behind it.
-            decided |= {name: sum(getattr(call, name) for call in calls) for name in _COSTS}
-            decided["seconds"] = sum((call.seconds for call in calls), 0.0)
-            decisions.append({**fields, **became, **shared, **decided})
+            outcome_columns |= dict.fromkeys(outcome)
+            decisions.append({**fields, **outcome, **shared, **_decision_columns(answer)})
+    before = [name for name in _BEFORE if has_periods or name != "period"]
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
-    dated = any("period" in turn.columns() for turn in source.turns)
-    before = [name for name in _BEFORE if dated or name != "period"]
     return plain_frame(decisions, (*before, *between, *_AFTER))
+
+
+def _reply_columns(answer: Answer, outcome: Columns) -> dict[str, Any]:
+    """Return the fields of a reply, each under a name that no other column has."""
+    taken = DECISION_COLUMNS | outcome.keys()
+    columns: dict[str, Any] = {}
+    for field_name, value in answer.fields.items():
+        name = field_name
+        # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
+        while name in taken or name in columns:
+            name = f"reply_{name}"
+        columns[name] = value
+    return columns
+
+
+def _decision_columns(answer: Answer) -> dict[str, Any]:
+    """Return what every decision's row has; its cost is that of the calls behind it."""
+    calls = answer.calls
+    columns: dict[str, Any] = {name: getattr(answer, name) for name in _DECIDED}
+    columns["model"] = calls[0].request.model if calls else None
+    for name in _COSTS:
+        columns[name] = sum(getattr(call, name) for call in calls)
+    columns["seconds"] = sum((call.seconds for call in calls), 0.0)
+    return columns
 
 
 def reply_of(call: CallRecord | None) -> dict[str, Any]:
@@ -387,19 +419,19 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
     if call is None or call.reply is None:
         return {}
     schema = call.request.schema or {}
-    asked = as_mapping(schema.get("properties"))  # a tape may hold anything there
+    parts = as_mapping(schema.get("properties"))  # a tape may hold anything there
     with suppress(InvalidReply):
         fields = reply_fields(call.reply.text)
-        return {name: _as_asked(it, asked.get(name), schema) for name, it in fields.items()}
+        return {name: _as_asked(value, parts.get(name), schema) for name, value in fields.items()}
     return {}
 
 
-def as_reasoning(value: Any) -> str:
+def as_reasoning(value: object) -> str:
     """Return why, as a reply says; empty where it says nothing, or something that is no text."""
     return value if isinstance(value, str) else ""
 
 
-def as_confidence(value: Any) -> float | None:
+def as_confidence(value: object) -> float | None:
     """Return how sure a reply is, 0 to 1; None where it says nothing, or something else."""
     # As the model wrote it, or a class of one's own has it: nothing has checked this.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -407,13 +439,22 @@ def as_confidence(value: Any) -> float | None:
     return value
 
 
-def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
-    """Return a number or truth value that was written as another type, as the world got it."""
+def _as_asked(value: object, part: Any, schema: Schema) -> object:
+    """Return a number or truth value that was written as another type, as the world got it.
+
+    Args:
+        value: what the model wrote.
+        part: the field's schema; anything, on a damaged tape.
+        schema: the reply's.
+    """
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
     # A damaged schema says nothing.
     with suppress(AttributeError, LookupError, TypeError, ValueError):
-        if "$ref" in field:
-            field = schema["$defs"][field["$ref"].rpartition("/")[2]]
-        [kind] = {part["type"] for part in field.get("anyOf", [field])} - {"null"}
-        return value if kind == "number" and type(value) is int else _READ[kind](value)
+        if "$ref" in part:
+            part = schema["$defs"][part["$ref"].rpartition("/")[2]]
+        # Of an optional field, the type that is not null.
+        [type_name] = {one["type"] for one in part.get("anyOf", [part])} - {"null"}
+        if type_name == "number" and type(value) is int:
+            return value
+        return _READ[type_name](value)
     return value

@@ -346,7 +346,7 @@ class BaseWorld(Generic[StateT]):
         where ``decide=`` took an answer from its probabilities: the calls that measured them have
         no rows, and are in ``calls``.
         """
-        return decisions_frame(self, run=self.run_id, seed=self.config.seed)
+        return decisions_frame(self.turns, run=self.run_id, seed=self.config.seed)
 
     @property
     def series(self) -> Sequence[Series]:

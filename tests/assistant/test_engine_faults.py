@@ -207,6 +207,7 @@ def branching(levels: int) -> dict[str, Any]:
 
 EVERY_ITEM = {"type": "object", "properties": {"x": {"items": {"enum": [*range(9_000)]}}}}
 UNIQUE = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
+ALTERNATIVES = {"type": "object", "properties": {"x": {"anyOf": [{"type": "string"}] * 300}}}
 
 
 @pytest.mark.timeout(20)
@@ -215,6 +216,8 @@ UNIQUE = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
     [
         (branching(40), "a text", "takes more than 50,000 steps to check"),
         (EVERY_ITEM, [*range(9_000)], "takes more than 50,000 steps to check"),
+        # Each message about a wrong value holds the value.
+        (ALTERNATIVES, {"text": "a" * 30_000}, "takes more than 50,000 steps to check"),
         (
             UNIQUE,
             [*({"n": n} for n in range(9_000)), {"n": 1}],

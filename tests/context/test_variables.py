@@ -23,6 +23,7 @@ def variable(**definition: Any) -> Any:
         ({"type": "scale", "min": 1, "max": 7}, 5, "5 on a scale from 1 to 7"),
         ({"type": "percent"}, 55, "55%"),
         ({"type": "number", "unit": "bn"}, 12.345, "12.35 bn"),
+        ({"type": "number", "unit": "m", "step": 0.25}, 4.5, "4.5 m"),
         ({"type": "flag"}, True, "Yes"),
         (OPEN, "Open", "Open"),
         ({"type": "text"}, "two\nlines", "two lines"),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import recorded
-from social_kit import make_social, social_values
+from builders import played, recorded
+from social_kit import make_social, picks, social_values
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
@@ -27,6 +27,12 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
     assert all(len(set(person.interests)) == 3 for person in people)
     assert people[40:] != population(100, seed=6)[40:]
     assert population(60, seed=5) == people[:60]
+
+
+def test_names_and_topics_lose_the_space_around_them_and_topics_are_lower_case() -> None:
+    users = [{"name": " Ann Lee ", "interests": [" Green Tea "]}]
+    [user] = SocialSimulation.config_type(population=users).population
+    assert (user.name, user.interests) == ("Ann Lee", ("green tea",))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,17 @@ def test_a_file_may_say_all_in_numbers_and_name_a_chart_beside_it(tmp_path: Path
     (tmp_path / "small.yaml").unlink()  # a run on a tape needs no other file
     assert (config.population, len(config.seed_posts)) == (population(50, seed=2), 8)
     assert SocialSimulation(config).statechart.states == ("idle", "scrolling")
+
+
+def test_a_user_with_two_ways_to_go_is_asked_and_one_with_a_single_way_is_not() -> None:
+    chart = table("opens_app idle scrolling", "opens_app idle resting", "timeout resting idle")
+    run = played(make_social(chart=chart, users=1, replies=picks("resting")), 8)
+    moves = [move for turn in run.turns for move in turn.state.moves]
+    assert [(it.target.value, it.decided_by) for it in moves] == [
+        ("resting", "reasoner"),
+        ("idle", "timeout"),
+        ("resting", "reasoner"),
+    ]
 
 
 @pytest.mark.parametrize("row", ["opens_ap idle resting", "finishes resting idle"])

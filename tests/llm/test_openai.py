@@ -12,7 +12,7 @@ import pytest
 from client_kit import Answer, Served
 
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.llm import OpenAIBackend, _http, _openai, connect
+from llmsim_lab.llm import OpenAIBackend, _http, connect, openai
 from llmsim_lab.llm.openai import as_json, is_strict, portable
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
@@ -141,7 +141,7 @@ async def test_a_conversation_with_tools_names_the_call_that_each_result_is_of()
 async def test_openai_itself_is_asked_in_its_own_words(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_openai, "HOSTED", URL)
+    monkeypatch.setattr(openai, "HOSTED", URL)
     caplog.set_level(logging.INFO, logger="llmsim_lab")
     await server.ask(said(), request=HELD, api_key=KEY)
     [body] = server.says.bodies

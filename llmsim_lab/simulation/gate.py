@@ -16,16 +16,16 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import product
 from math import inf
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -51,9 +51,11 @@ from llmsim_lab.economy.response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.chains import LASTING
+from llmsim_lab.llm.choice import Decide
 from llmsim_lab.models import GlobalState
-from llmsim_lab.run import Ask
+from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run._progress import progress_line
+from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,38 +64,113 @@ VERSION = 3
 """Cards of another version are measured anew. Raise it with any change of what the gate asks."""
 GATE_MOVES_BP = (-200, -75, -25, 0, 25, 75, 200)
 """The moves on offer, basis points: seven, since each costs a call a question."""
-PAIRS, NAMED = 24, 12
-"""Pairs of a stage, and how many of them are asked again with names."""
+PAIRS = 24
+"""Pairs of a stage."""
+NAMED = 12
+"""How many pairs of a stage are asked again with names."""
 NAMES = {"United States": "1979Q3", "Japan": "1999Q1"}
 """What is told of an economy that is asked about again: a name, and its last quarter."""
 DRAWS = 10
 """Answers of a player that draws, to each question; their mean is judged."""
 LEAST_ROOM = 2.0
 """Percentage points: with less, slow rules can hardly be told from none."""
-QUARTERS, SLIP, SLIP_STD = 20, 0.85, 0.4
-"""The rate of the past differs from a rule's by an AR(1): else it would hardly ever be far off."""
+QUARTERS = 20
+"""Of the past that leads to a situation."""
+SLIP = 0.85
+"""A quarter, of the AR(1) by which the rate of the past differs from a rule's: without it the rate
+would hardly ever be far off."""
+SLIP_STD = 0.4
+"""Percentage points, of what is new of it in a quarter."""
 
 Told = Literal["economist", "thin"]
 Quarters = tuple[GlobalState, ...]
-Put = tuple[int, bool, str]
-"""A question: about which pair, its mirror image or not, with which of ``NAMES`` or without."""
 
 
-def _key(pair: int, turned: bool, name: str) -> str:
-    """Return ``07``, ``07 mirrored``, ``07 Japan mirrored``."""
-    return " ".join(filter(None, (f"{pair + 1:02}", name, "mirrored" * turned)))
+class GateQuestion(NamedTuple):
+    """What is asked about one economy.
+
+    Attributes:
+        pair: which pair of economies it is about.
+        is_mirrored: whether it is about the mirror image.
+        name: one of ``NAMES``; empty for an economy without a name.
+    """
+
+    pair: int
+    is_mirrored: bool
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """What a card calls it: ``07``, ``07 mirrored``, ``07 Japan mirrored``."""
+        words = [f"{self.pair + 1:02}"]
+        if self.name:
+            words.append(self.name)
+        if self.is_mirrored:
+            words.append("mirrored")
+        return " ".join(words)
 
 
-_PLANNED = [
-    (first + pair, turned, name)
-    for first in (0, PAIRS)
-    for start, name in ((0, ""), *enumerate(NAMES))
-    for pair, turned in product(
-        range(start, NAMED, len(NAMES)) if name else range(PAIRS), (False, True)
-    )
-]
-QUESTIONS: Mapping[str, Put] = {_key(*put): put for put in _PLANNED}
-"""Those with the same name together, for the prefix cache; the second half is the second stage."""
+def _planned() -> Iterator[GateQuestion]:
+    """Yield all questions: those with the same name together, for the prefix cache."""
+    for first in (0, PAIRS):  # of each stage
+        for pair in range(first, first + PAIRS):
+            yield GateQuestion(pair, is_mirrored=False)
+            yield GateQuestion(pair, is_mirrored=True)
+        for place, name in enumerate(NAMES):
+            # The first pairs are asked again, by turns with each name.
+            for pair in range(first + place, first + NAMED, len(NAMES)):
+                yield GateQuestion(pair, is_mirrored=False, name=name)
+                yield GateQuestion(pair, is_mirrored=True, name=name)
+
+
+QUESTIONS = {question.key: question for question in _planned()}
+"""By key; the second half is the second stage."""
+
+
+class DatedEconomy(NamedTuple):
+    """A quarter that is shown, and what it is called; None for none."""
+
+    economy: GlobalState
+    period: str | None
+
+
+class Measured(NamedTuple):
+    """What was decided about a question.
+
+    Attributes:
+        move_bp: the mean move, basis points.
+        method: how it was measured, in words.
+        calls: of a model, how many it took.
+    """
+
+    move_bp: float
+    method: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examinee:
+    """Who is examined, and how the run asks for decisions.
+
+    Attributes:
+        name: the member's.
+        player: who decides for it, such as a client or a rule.
+        prompt: what it is asked with.
+        inflation_target: its own, percent.
+        moves_bp: on offer; None where actions are in words.
+        decide: how a move is taken from probabilities; None where it is written.
+        write: returns the text about quarters, called a name.
+        answer: decides about quarters, with random numbers of a turn, called a name; basis points.
+    """
+
+    name: str
+    player: Any
+    prompt: Prompt
+    inflation_target: float
+    moves_bp: Sequence[int] | None
+    decide: Decide | None
+    write: Callable[[Sequence[DatedEconomy], str], RenderedPrompt]
+    answer: Callable[[Sequence[DatedEconomy], int, str], Awaitable[float]]
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -136,43 +213,56 @@ def situations(seed: int, room: float = STEADY_STATE.interest_rate) -> tuple[Qua
         seed: they follow from it.
         room: how far from the steady state a rate may be, percentage points.
     """
-    rng, found = random.Random(f"economic gate, seed {seed}"), list[Quarters]()
+    rng = random.Random(f"economic gate, seed {seed}")
+    found: list[Quarters] = []
     while len(found) < 2 * PAIRS:
-        with suppress(EconomyError):
-            if quarters := _played(rng, room):
+        with suppress(EconomyError):  # it was driven off the model's range
+            quarters = _past(rng)
+            if _is_usual(quarters, room):
                 found.append(quarters)
     return tuple(found)
 
 
-def _played(rng: random.Random, room: float) -> Quarters | None:
-    model, rule, rest = RudebuschSvensson(), TaylorRule(lower_bound=-inf), STEADY_STATE
-    path, slip = [rest], 0.0
+def _past(rng: random.Random) -> Quarters:
+    """Return the last quarters of a run whose rate slips away from a rule's."""
+    model = RudebuschSvensson()
+    rule = TaylorRule(lower_bound=-inf)
+    path = [STEADY_STATE]
+    slip = 0.0
     for _ in range(QUARTERS):
-        now, slip = path[-1], SLIP * slip + rng.gauss(0, SLIP_STD)
+        now = path[-1]
+        slip = SLIP * slip + rng.gauss(0, SLIP_STD)
         # Inertia of 0.8, half of the slip.
         rate = 0.8 * now.interest_rate + 0.2 * rate_by(rule, now) + 0.5 * slip
         shocks = Shocks(supply=rng.gauss(0, SUPPLY_STD), demand=rng.gauss(0, DEMAND_STD))
         path.append(model.advance(now, interest_rate=rate, shocks=shocks))
-    usual = abs(rate_by(rule, path[-1]) - rest.interest_rate) <= room and all(
-        abs(it.interest_rate - rest.interest_rate) <= room - 0.25
-        and abs(it.inflation - rest.inflation) < 3.5
-        and abs(it.unemployment - rest.unemployment) < 4
-        for it in path[-SHOWN:]
+    return tuple(path[-SHOWN:])
+
+
+def _is_usual(quarters: Quarters, room: float) -> bool:
+    """Return True if figures are those of usual times, and a rule's rate is off the bounds."""
+    rest = STEADY_STATE
+    if abs(rate_by(TaylorRule(lower_bound=-inf), quarters[-1]) - rest.interest_rate) > room:
+        return False
+    return all(
+        abs(quarter.interest_rate - rest.interest_rate) <= room - 0.25
+        and abs(quarter.inflation - rest.inflation) < 3.5
+        and abs(quarter.unemployment - rest.unemployment) < 4
+        for quarter in quarters
     )
-    return tuple(path[-SHOWN:]) if usual else None
 
 
-def _states(kind: Any, put: Put, quarters: Quarters, target: float) -> list[Any]:
-    """Return a situation as states of a run, mirrored and dated as the question has it."""
-    _, turned, name = put
-    last = NAMES.get(name)
-    states = []
-    for at, quarter in enumerate(quarters):
-        around_two = mirrored(quarter) if turned else quarter
-        economy = shifted(around_two, target - STEADY_STATE.inflation)
-        period = last and next_quarter(last, steps=at - len(quarters) + 1)
-        states.append(kind().with_economy(economy, period=period))
-    return states
+def _shown(question: GateQuestion, quarters: Quarters, target: float) -> list[DatedEconomy]:
+    """Return a situation as a question shows it: around a target, mirrored, dated."""
+    shown = []
+    last = NAMES.get(question.name)
+    for quarters_ago, quarter in zip(range(len(quarters) - 1, -1, -1), quarters, strict=True):
+        economy = mirrored(quarter) if question.is_mirrored else quarter
+        period = None
+        if last is not None:
+            period = next_quarter(last, steps=-quarters_ago)
+        shown.append(DatedEconomy(shifted(economy, target - STEADY_STATE.inflation), period))
+    return shown
 
 
 # --- the card -------------------------------------------------------------------------------------
@@ -221,52 +311,64 @@ class EconomicsCard(BaseModel):
         """What the regression found; None where more than one question of 24 has no answer."""
         if list(self.moves.values()).count(None) * PAIRS > len(self.moves):
             return None
-        rows, names = list[tuple[float, ...]](), dict[str, list[float]]()
+        deviations: list[list[float]] = []
+        moves: list[float] = []
+        pairs: list[int] = []
+        changes: dict[str, list[float]] = {}
         for pair, quarters in enumerate(situations(self.seed, room_at(self.inflation_target))):
-            now, plain = quarters[-1], self._answers(pair, "")
-            away = [getattr(now, it) - getattr(STEADY_STATE, it) for it in STATE]
-            for sign, move in zip((1, -1), plain, strict=False):
-                rows.append((pair, move, *(sign * it for it in away)))
+            plain = self._moves_of(pair, "")
+            if plain is None:
+                continue
+            away = [getattr(quarters[-1], name) - getattr(STEADY_STATE, name) for name in STATE]
+            deviations.append(away)
+            deviations.append([-value for value in away])  # the mirror image
+            moves += plain
+            pairs += [pair, pair]
             for name, last in NAMES.items():
-                if plain and (told := self._answers(pair, name)):
-                    names.setdefault(f"{name}, {last}", []).append((sum(told) - sum(plain)) / 2)
-        pairs, moved, *columns = zip(*rows, strict=True)
-        return response_of(list(zip(*columns, strict=True)), moved, groups=pairs, names=names)
+                named = self._moves_of(pair, name)
+                if named is not None:
+                    change = (sum(named) - sum(plain)) / 2
+                    changes.setdefault(f"{name}, {last}", []).append(change)
+        return response_of(deviations, moves, groups=pairs, names=changes)
 
-    def _answers(self, pair: int, name: str) -> list[Any]:
-        """Return the moves in a situation and in its mirror image; none where one is missing."""
-        moves = [self.moves.get(_key(pair, turned, name)) for turned in (False, True)]
-        return [] if None in moves else moves
+    def _moves_of(self, pair: int, name: str) -> tuple[float, float] | None:
+        """Return the moves in a situation and in its mirror image; None where one is missing."""
+        plain = self.moves.get(GateQuestion(pair, is_mirrored=False, name=name).key)
+        turned = self.moves.get(GateQuestion(pair, is_mirrored=True, name=name).key)
+        if plain is None or turned is None:
+            return None
+        return plain, turned
 
     @property
     def verdict(self) -> str:
         """Whether the player passes, and why, in words."""
         if self.outcome is None:
             return f"Not finished: {len(self.moves)} questions were asked."
-        said = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
-        return f"{said[self.outcome]} economic gate. {self.sentence}"
+        words = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
+        return f"{words[self.outcome]} economic gate. {self.sentence}"
 
     @property
     def heading(self) -> str:
         """Which player this is, and how it was asked."""
-        known = f", digest {self.digest[:12]}" if self.digest else ""
-        told = "an economist's briefing" if self.told == "economist" else "four indicators"
+        digest = f", digest {self.digest[:12]}" if self.digest else ""
+        briefing = "an economist's briefing" if self.told == "economist" else "four indicators"
         if self.inflation_target != STEADY_STATE.inflation:
-            told += f", target {self.inflation_target:g}%"
+            briefing += f", target {self.inflation_target:g}%"
         return (
-            f"{self.model} ({self.backend}{known}), {told}, {len(self.moves)} questions (seed "
+            f"{self.model} ({self.backend}{digest}), {briefing}, {len(self.moves)} questions (seed "
             f"{self.seed}) by {self.method or 'nothing'}, {self.calls:,} calls, "
             f"{self.measured_at:%Y-%m-%d}"
         )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
-        found = self.response
-        return frame_of(found.criteria if found else (), [*Criterion._fields])
+        response = self.response
+        criteria = () if response is None else response.criteria
+        return frame_of(criteria, [*Criterion._fields])
 
     def __str__(self) -> str:
-        shown = self.to_frame().round(2).fillna("").to_string(index=False)
-        return f"{self.heading}\n{shown}\n{self.verdict}"
+        table = self.to_frame().round(2).fillna("").to_string(index=False)
+        return f"{self.heading}\n{table}\n{self.verdict}"
 
     def __repr__(self) -> str:
         return f"<EconomicsCard {self.model!r}: {self.verdict}>"
@@ -276,122 +378,193 @@ class EconomicsCard(BaseModel):
 
 
 async def card_of(
-    run: Any, member: str, seed: int | None, progress: Callable[[str], None] | None
+    examinee: Examinee, seed: int | None, progress: Callable[[str], None] | None
 ) -> EconomicsCard:
     """Return the card of who decides in a run; see ``Simulation.responds``."""
-    if run.moves_bp is None:
-        way_out = f"give the run moves: moves_bp={list(GATE_MOVES_BP)}"
-        raise ConfigError(f"moves_bp=None leaves words, without a size to judge; {way_out}")
-    who, prompt = run.seat(member, tag="agent"), run._prompt_of(member)
-    if isinstance(getattr(who, "backend", None), Person):
-        what = f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers"
-        raise ConfigError(f"{what} to one question; name a model or a rule")
-    info = await who.model_info() if hasattr(who, "call_with_retry") else None
-    how, draws, moves = run.decide, 2, moves_to_choose(run.moves_bp)
-    target = run._nations[member].inflation_target
-    room_at(target)  # raises where it cannot be judged
+    player = examinee.player
+    if examinee.moves_bp is None:
+        raise ConfigError(
+            "moves_bp=None leaves words, without a size to judge; give the run moves: "
+            f"moves_bp={list(GATE_MOVES_BP)}"
+        )
+    if isinstance(getattr(player, "backend", None), Person):
+        raise ConfigError(
+            f"a person answers for {examinee.name}, who gives neither probabilities nor {DRAWS} "
+            "answers to one question; name a model or a rule"
+        )
+    room_at(examinee.inflation_target)  # raises where it cannot be judged
+    info = None
+    if hasattr(player, "call_with_retry"):
+        info = await player.model_info()
+    card = _new_card(examinee, info, seed)
+    path = None
+    if info is not None:
+        path = _path_of(examinee, info)
+        kept = _read(path)
+        if kept is not None and seed in (None, kept.seed):
+            card = kept
+    if card.outcome:
+        return card
+    return await _measured(card, _Asking(examinee, info), path, progress)
 
-    def text(put: Put, quarters: Quarters) -> Any:
-        states = _states(run.state_type, put, quarters, target)
-        return run._prompts_to(states, 1, put[2])(member)
 
-    async def asks(put: Put, quarters: Quarters) -> tuple[float, str, int]:
-        nonlocal draws
-        if info and how:
-            choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
-            mean = how == "sample"
-            move = choice.expectation if mean else choice.decided(how, random.Random())
-            return move, choice.method, len(choice.calls)
-        states, answers = _states(run.state_type, put, quarters, target), list[float]()
-        while len(answers) < draws:
-            # Random numbers follow from the turn's number.
-            ask = Ask(run, states[-1], DRAWS * zlib.crc32(_key(*put).encode()) + len(answers))
-            made = (await run._decided(ask, [member], states, put[2]))[member]
-            answers.append(made.rate_change_bp)
-            draws = DRAWS if len(set(answers)) > 1 else draws
-        return fmean(answers), f"{draws} answers to each", len(answers) if info else 0
-
-    card = EconomicsCard(
-        model=info.name if info else getattr(who, "name", getattr(who, "__name__", str(who))),
-        backend=info.backend if info else "rule",
-        digest=info and info.digest,
-        told="economist" if "history" in prompt.slots else "thin",
-        prompt=prompt.digest,
-        inflation_target=target,
+def _new_card(examinee: Examinee, info: ModelInfo | None, seed: int | None) -> EconomicsCard:
+    player = examinee.player
+    name = getattr(player, "name", getattr(player, "__name__", str(player)))
+    return EconomicsCard(
+        model=name if info is None else info.name,
+        backend="rule" if info is None else info.backend,
+        digest=None if info is None else info.digest,
+        told="economist" if "history" in examinee.prompt.slots else "thin",
+        prompt=examinee.prompt.digest,
+        inflation_target=examinee.inflation_target,
         seed=secrets.randbelow(10**6) if seed is None else seed,
         measured_at=datetime.now(UTC),
     )
-    path = None
-    if info is not None:
-        # A model's name alone may be that of other weights, and servers have options of their own.
-        which = [text((0, False, name), (STEADY_STATE,) * SHOWN) for name in ("", *NAMES)]
-        which += [list(moves.values()), how, VERSION, info.backend, info.version]
-        which += [info.digest or info.name, who.config.num_ctx, who.config.options]
-        which += [str(getattr(who.backend, name, "")) for name in ("host", "base_url")]
-        if how is None:  # what it writes depends on temperature and length as well
-            which.append(who.config.model_dump(mode="json"))
-        key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
-        plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
-        path = kept_folder("cards") / "economics" / f"{plain}-{key[:16]}.json"
-        if (kept := _read(path)) is not None and seed in (None, kept.seed):
-            card = kept
-    return card if card.outcome else await _measured(card, asks, path, progress)
+
+
+def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
+    """Return where a model's card is kept: by all that its answers depend on."""
+    client = examinee.player
+    # A model's name alone may be that of other weights, and servers have options of their own.
+    parts: list[object] = []
+    for name in ("", *NAMES):
+        question = GateQuestion(0, is_mirrored=False, name=name)
+        quarters = _shown(question, (STEADY_STATE,) * SHOWN, examinee.inflation_target)
+        parts.append(examinee.write(quarters, name))
+    parts += [list(_options(examinee).values()), examinee.decide, VERSION]
+    parts += [info.backend, info.version, info.digest or info.name]
+    parts += [client.config.num_ctx, client.config.options]
+    parts += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
+    if examinee.decide is None:  # what it writes depends on temperature and length as well
+        parts.append(client.config.model_dump(mode="json"))
+    text = json.dumps(parts, sort_keys=True, default=str)
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    model = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
+    return kept_folder("cards") / "economics" / f"{model}-{key}.json"
+
+
+def _options(examinee: Examinee) -> dict[int, str]:
+    return moves_to_choose(examinee.moves_bp or ())
+
+
+class _Asking:
+    """Puts questions to an examinee; one whose answers differ is asked each question ten times."""
+
+    def __init__(self, examinee: Examinee, info: ModelInfo | None) -> None:
+        self._examinee = examinee
+        self._is_model = info is not None
+        self._draws = 2
+
+    async def move(self, question: GateQuestion, quarters: Quarters) -> Measured:
+        """Return the examinee's move, measured from probabilities or as a mean of answers."""
+        examinee = self._examinee
+        shown = _shown(question, quarters, examinee.inflation_target)
+        if self._is_model and examinee.decide:
+            return await self._by_probabilities(shown, question.name, examinee.decide)
+        answers: list[float] = []
+        while len(answers) < self._draws:
+            # Random numbers follow from the turn's number.
+            turn = DRAWS * zlib.crc32(question.key.encode()) + len(answers)
+            answers.append(await examinee.answer(shown, turn, question.name))
+            if len(set(answers)) > 1:
+                self._draws = DRAWS
+        calls = len(answers) if self._is_model else 0
+        return Measured(fmean(answers), f"{self._draws} answers to each", calls)
+
+    async def _by_probabilities(
+        self, shown: Sequence[DatedEconomy], name: str, decide: Decide
+    ) -> Measured:
+        examinee = self._examinee
+        text = examinee.write(shown, name)
+        options = _options(examinee)
+        choice = await examinee.player.choose(text, options, samples=DRAWS, seed=1)
+        calls = len(choice.calls)
+        if decide == "sample":
+            return Measured(choice.expectation, choice.method, calls)
+        return Measured(choice.decided(decide, random.Random()), choice.method, calls)
 
 
 async def _measured(
     card: EconomicsCard,
-    asks: Callable[[Put, Quarters], Awaitable[tuple[float, str, int]]],
+    asking: _Asking,
     path: Path | None,
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
     """Ask what is left of a card, keep each answer where there is a path, and judge."""
     half = len(QUESTIONS) // 2
-    took: list[float] = []
-    asked_about = situations(card.seed, room_at(card.inflation_target))
+    seconds: list[float] = []
     for last in (half, len(QUESTIONS)):
-        stage = list(enumerate(QUESTIONS.items(), 1))[last - half : last]
-        left = [one for one in stage if one[1][0] not in card.moves]
-        first = left[0][0] if left else last
-        line = progress_line("question", number=first, last=last, enabled=progress is None)
-        async with line as advance:
-            for number, (key, put) in left:
-                if progress is not None:
-                    progress(f"question {number} of {last}{_time_left(took, last - number + 1)}")
-                bp, method, calls = None, card.method, 0
-                began = time.monotonic()
-                try:
-                    bp, method, calls = await asks(put, asked_about[put[0]])
-                except LLMFailureException as failure:
-                    if failure.reason in LASTING:
-                        raise  # the card can be continued
-                took.append(time.monotonic() - began)
-                moves = {**card.moves, key: None if bp is None else bp / 100}
-                card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
-                advance(calls)
+        stage = range(last - half, last)
+        card = await _with_stage(card, asking, path, progress, stage, seconds)
         response = card.response
         if response is None or response.outcome != "undecided":
             break
-    found, silent = card.response, list(card.moves.values()).count(None)
-    sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
-    outcome: Verdict = "fail"
-    if found is not None:
-        outcome, sentence = found.outcome, f"{found.sentence} {found.stability}"
-    return _kept(path, card, outcome=outcome, sentence=sentence)
+    if response is None:
+        silent = list(card.moves.values()).count(None)
+        sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
+        return _kept(path, card, outcome="fail", sentence=sentence)
+    sentence = f"{response.sentence} {response.stability}"
+    return _kept(path, card, outcome=response.outcome, sentence=sentence)
 
 
-def _time_left(took: Sequence[float], questions: int) -> str:
+async def _with_stage(
+    card: EconomicsCard,
+    asking: _Asking,
+    path: Path | None,
+    progress: Callable[[str], None] | None,
+    stage: range,
+    seconds: list[float],
+) -> EconomicsCard:
+    """Return a card with the answers of a stage; what each question took goes to ``seconds``."""
+    quarters_of = situations(card.seed, room_at(card.inflation_target))
+    questions = list(QUESTIONS.values())
+    left = [place for place in stage if questions[place].key not in card.moves]
+    line = progress_line(
+        "question",
+        number=left[0] + 1 if left else stage.stop,
+        last=stage.stop,
+        enabled=progress is None,
+    )
+    async with line as advance:
+        for place in left:
+            question = questions[place]
+            if progress is not None:
+                time_left = _time_left(seconds, stage.stop - place)
+                progress(f"question {place + 1} of {stage.stop}{time_left}")
+            began = time.monotonic()
+            move: float | None = None
+            method = card.method
+            calls = 0
+            try:
+                measured = await asking.move(question, quarters_of[question.pair])
+            except LLMFailureException as failure:
+                if failure.reason in LASTING:
+                    raise  # the card can be continued
+            else:
+                move = measured.move_bp / 100
+                method = measured.method
+                calls = measured.calls
+            seconds.append(time.monotonic() - began)
+            moves = {**card.moves, question.key: move}
+            card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
+            advance(calls)
+    return card
+
+
+def _time_left(seconds: Sequence[float], questions: int) -> str:
     """Return how long so many questions take, as those did that were asked; empty before one is."""
-    if not took:
+    if not seconds:
         return ""
     # The first may have waited for the model to be loaded.
-    return f", about {duration(fmean(took[1:] or took) * questions)} left"
+    return f", about {duration(fmean(seconds[1:] or seconds) * questions)} left"
 
 
 def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    kept = map(_read, kept_folder("cards").glob("economics/*.json"))
-    done = [it for it in kept if it and it.outcome]
-    return sorted(done, key=attrgetter("measured_at"), reverse=True)
+    kept = [_read(path) for path in kept_folder("cards").glob("economics/*.json")]
+    finished = [card for card in kept if card is not None and card.outcome]
+    return sorted(finished, key=attrgetter("measured_at"), reverse=True)
 
 
 def _read(path: Path) -> EconomicsCard | None:
@@ -401,7 +574,7 @@ def _read(path: Path) -> EconomicsCard | None:
     return None
 
 
-def _kept(path: Path | None, card: EconomicsCard, **changes: Any) -> EconomicsCard:
+def _kept(path: Path | None, card: EconomicsCard, **changes: object) -> EconomicsCard:
     """Return a card with changes, and keep it where there is a path for it.
 
     It is written aside and moved into place: a stopped program leaves the old one or the new.
@@ -418,6 +591,8 @@ def _kept(path: Path | None, card: EconomicsCard, **changes: Any) -> EconomicsCa
         aside.write_text(card.model_dump_json(), encoding="utf-8")
         aside.replace(path)
     except OSError as error:
-        what = f"cannot keep the card in {path.parent}: {error.strerror}"
-        raise ConfigError(f"{what}; name another folder in $LLMSIM_CARDS") from error
+        raise ConfigError(
+            f"cannot keep the card in {path.parent}: {error.strerror}; name another folder in "
+            "$LLMSIM_CARDS"
+        ) from error
     return card

@@ -64,7 +64,7 @@ from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
-from llmsim_lab.simulation.gate import EconomicsCard, card_of
+from llmsim_lab.simulation.gate import DatedEconomy, EconomicsCard, Examinee, card_of
 from llmsim_lab.simulation.parameters import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators.validators import verdict_prompts
@@ -679,7 +679,36 @@ class Simulation(Run[Economy]):
         """
         first = self.nations[0].name
         [name] = known_names("member", first if member is None else member, self._nations)
-        return run_sync(card_of(self, name, seed, progress))
+        return run_sync(card_of(self._examinee(name), seed, progress))
+
+    def _examinee(self, member: str) -> Examinee:
+        """Return a member as the gate examines it: asked as in a turn, about other economies."""
+
+        def states_of(quarters: Sequence[DatedEconomy]) -> list[Economy]:
+            return [
+                Economy().with_economy(quarter.economy, period=quarter.period)
+                for quarter in quarters
+            ]
+
+        def write(quarters: Sequence[DatedEconomy], called: str) -> RenderedPrompt:
+            return self._prompts_to(states_of(quarters), 1, called)(member)
+
+        async def answer(quarters: Sequence[DatedEconomy], turn: int, called: str) -> float:
+            states = states_of(quarters)
+            ask = Ask(self, states[-1], turn)
+            proposals: Mapping[str, Any] = await self._decided(ask, [member], states, called)
+            return float(proposals[member].rate_change_bp)
+
+        return Examinee(
+            name=member,
+            player=self.seat(member, tag="agent"),
+            prompt=self._prompt_of(member),
+            inflation_target=self._nations[member].inflation_target,
+            moves_bp=self.moves_bp,
+            decide=self.decide,
+            write=write,
+            answer=answer,
+        )
 
     def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.

@@ -40,17 +40,24 @@ def economics_card(
     Raises:
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
-    who: Any = player
     nation: dict[str, Any] = {"name": "a large economy"}
     if inflation_target is None and isinstance(player, TaylorRule):
         inflation_target = player.inflation_target
     if inflation_target is not None:
         nation["inflation_target"] = inflation_target
-    if hasattr(player, "call_with_retry"):
-        run_client(player, "player")
-    else:
-        name = getattr(player, "__name__", repr(player))
-        who = TaylorRuleAgent(name, rule=player, moves_bp=GATE_MOVES_BP)
-    moves: Any = {"moves_bp": GATE_MOVES_BP, "briefing": told, "decide": "sample"}
-    run = Simulation(nations=[nation], players={"*": who}, **moves)
+    run = Simulation(
+        nations=[nation],
+        players={"*": _in_a_seat(player)},
+        moves_bp=GATE_MOVES_BP,
+        briefing=told,
+        decide="sample",
+    )
     return run.responds(seed=seed, progress=progress)
+
+
+def _in_a_seat(player: LLMClient | Rule) -> LLMClient | TaylorRuleAgent | None:
+    """Return a player as a run takes it: a rule proposes the move on offer nearest to its rate."""
+    if hasattr(player, "call_with_retry"):
+        return run_client(player, "player")
+    name = getattr(player, "__name__", repr(player))
+    return TaylorRuleAgent(name, rule=player, moves_bp=GATE_MOVES_BP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import log
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from llmsim_lab._util.text import number
 from llmsim_lab.economy.analysis import closed_loop, weights_of
@@ -34,17 +34,32 @@ class LintFinding(NamedTuple):
         return f"{self.rule}: {self.what}; {self.remedy}"
 
 
-def of_targets(nations: Iterable[Any]) -> Iterator[LintFinding]:
+class MacroModel(Protocol):
+    """An economy to check: the shipped one, or a user's."""
+
+    def advance(self, state: GlobalState, *, interest_rate: float) -> GlobalState:
+        """Return the next quarter under a rate."""
+
+
+class _HasTarget(Protocol):
+    name: str
+    inflation_target: float
+
+
+def of_targets(nations: Iterable[_HasTarget]) -> Iterator[LintFinding]:
     """Find percent written as a fraction, in inflation targets."""
     for nation in nations:
-        value, percent = nation.inflation_target, 100 * nation.inflation_target
-        if 0 < abs(value) < _FRACTION:
-            what = f"the inflation target of {nation.name} is {value:g} percent"
-            remedy = f"rates are in percent here: write {percent:g} if you mean {percent:g}%"
-            yield LintFinding("percent and fraction", what, remedy)
+        target = nation.inflation_target
+        if 0 < abs(target) < _FRACTION:
+            percent = 100 * target
+            yield LintFinding(
+                "percent and fraction",
+                f"the inflation target of {nation.name} is {target:g} percent",
+                f"rates are in percent here: write {percent:g} if you mean {percent:g}%",
+            )
 
 
-def of_model(model: Any) -> Iterator[LintFinding]:
+def of_model(model: MacroModel) -> Iterator[LintFinding]:
     """Find an annual rate that is applied undivided in each quarter."""
     quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
     change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
@@ -70,30 +85,49 @@ def of_rule(who: str, rule: Rule, start: GlobalState, largest: float) -> Iterato
         start: where the run begins.
         largest: the largest move of a turn, percentage points.
     """
-    neutral, name = rate_by(rule, STEADY_STATE), "percent and fraction"
+    neutral = rate_by(rule, STEADY_STATE)
     if 0 < abs(neutral) < _FRACTION or abs(neutral) > _MOST_PERCENT:
-        what = f"{who} asks for {number(neutral)}% where inflation is 2%, the gap 0, the rate 4%"
-        yield LintFinding(name, what, "use percent for all of it, targets and neutral rates too")
-    asked, here = rate_by(rule, start), start.interest_rate
-    if (quarters := abs(asked - here) / largest) > _MOST_QUARTERS_TO_RULE:
-        what = (
-            f"{who} asks for {number(asked)}% at the start, and from {number(here)}% moves of "
-            f"{number(largest)} points take {quarters:.0f} quarters"
+        yield LintFinding(
+            "percent and fraction",
+            f"{who} asks for {number(neutral)}% where inflation is 2%, the gap 0, the rate 4%",
+            "use percent for all of it, targets and neutral rates too",
         )
-        yield LintFinding("moves out of reach", what, "offer larger moves")
-    name = "Taylor principle"
+    here = start.interest_rate
+    asked_for = rate_by(rule, start)
+    quarters = abs(asked_for - here) / largest
+    if quarters > _MOST_QUARTERS_TO_RULE:
+        yield LintFinding(
+            "moves out of reach",
+            f"{who} asks for {number(asked_for)}% at the start, and from {number(here)}% moves of "
+            f"{number(largest)} points take {quarters:.0f} quarters",
+            "offer larger moves",
+        )
+    yield from _of_dynamics(who, rule)
+
+
+def _of_dynamics(who: str, rule: Rule) -> Iterator[LintFinding]:
+    """Find a rule without a long run, one that follows inflation too little, or an unstable one."""
     of_inflation, _, inertia = weights_of(rule)
     if inertia >= 1:
-        what = f"{who} adds {inertia:g} times its previous rate, so that it has no long run"
-        yield LintFinding(name, what, "lower the weight on the last rate")
-    elif (response := of_inflation / (1 - inertia)) <= 1:
-        what = (
-            f"{who} raises the rate by {response:.2f} points in the end for each point of "
-            "inflation, so that the real rate falls when inflation rises"
+        yield LintFinding(
+            "Taylor principle",
+            f"{who} adds {inertia:g} times its previous rate, so that it has no long run",
+            "lower the weight on the last rate",
         )
-        remedy = "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5"
-        yield LintFinding(name, what, remedy)
-    elif (root := closed_loop(rule).spectral_radius) >= 1:
-        what = f"under {who} shocks grow by {100 * (root - 1):.2f}% a quarter"
-        remedy = "weaken its response to inflation, or answer the output gap more"
-        yield LintFinding("unstable economy", what, remedy)
+        return
+    response = of_inflation / (1 - inertia)
+    if response <= 1:
+        yield LintFinding(
+            "Taylor principle",
+            f"{who} raises the rate by {response:.2f} points in the end for each point of "
+            "inflation, so that the real rate falls when inflation rises",
+            "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5",
+        )
+        return
+    root = closed_loop(rule).spectral_radius
+    if root >= 1:
+        yield LintFinding(
+            "unstable economy",
+            f"under {who} shocks grow by {100 * (root - 1):.2f}% a quarter",
+            "weaken its response to inflation, or answer the output gap more",
+        )

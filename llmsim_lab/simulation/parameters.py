@@ -56,8 +56,8 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
         ValueError: there are too few or too many, one is twice, or 0 is not among them.
     """
     if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES or len(set(moves)) < len(moves):
-        what = (
-            f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0"
+        raise ValueError(
+            f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "
+            "among them, such as [-25, 0, 25]; null lets agents use words"
         )
-        raise ValueError(f"{what} among them, such as [-25, 0, 25]; null lets agents use words")
     return tuple(sorted(moves))

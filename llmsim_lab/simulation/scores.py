@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
@@ -34,9 +34,18 @@ _HOW = (
 
 _COLUMNS = ["who", "loss", "term", "inflation", "output_gap", "rate_change", "last_rate", "note"]
 _CLASS_COLUMNS = [
-    *("name", "seed", "turns", "loss", "against_rule_pct", "advice_asked", "date", "tape", "note")
+    "name",
+    "seed",
+    "turns",
+    "loss",
+    "against_rule_pct",
+    "advice_asked",
+    "date",
+    "tape",
+    "note",
 ]
-_RULE, _HOLD = "Taylor rule", "rate held"
+_RULE = "Taylor rule"
+_HOLD = "rate held"
 _RIVALS: dict[str, Rule] = {
     _RULE: TaylorRule(),
     "Taylor rule, inertia 0.5": TaylorRule(inertia=0.5),
@@ -74,36 +83,55 @@ class Losses:
         """
         whole_number("after", after, least=0)
         if not isinstance(simulation, Simulation):
-            what = f"{type(simulation).__name__} is not an economic simulation"
-            raise ConfigError(f"{what}; pass the people's run, a Simulation, or load('x.tape')")
-        people, turns = people_in(simulation), simulation.turn_number - simulation.turns[0].number
+            raise ConfigError(
+                f"{type(simulation).__name__} is not an economic simulation; pass the people's "
+                "run, a Simulation, or load('x.tape')"
+            )
+        people = people_in(simulation)
         if not people:
-            way_out = "give one a seat, players={'Ann': 'person'}, and play: HumanSeat(simulation)"
-            raise ConfigError(f"{simulation!r} has no people in it; {way_out}")
+            raise ConfigError(
+                f"{simulation!r} has no people in it; give one a seat, players={{'Ann': "
+                "'person'}, and play: HumanSeat(simulation)"
+            )
+        turns = simulation.turn_number - simulation.turns[0].number
         if not turns:
             raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
-        target = simulation._nations[people[0]].inflation_target
-        self.loss, self.after = loss or QuadraticLoss(inflation_target=target), after
-        others, missing = _others(simulation, people, model)
+        target = _targets(simulation)[people[0]]
+        self.loss = loss or QuadraticLoss(inflation_target=target)
+        self.after = after
         aim = self.loss.inflation_target
+        others = _others(simulation, people, model)
+        missing = {**others.missing}
         self.runs = {_who(people): _continued(simulation, turns, aim, after)}
-        for who, run in others.items():
+        for name, run in others.runs.items():
             try:
                 if run.turn_number < turns:
                     run._quiet = True  # the people's run has said what is wrong with these quarters
                     run.run(turns)
-                self.runs[who] = _continued(run, turns, aim, after)
+                self.runs[name] = _continued(run, turns, aim, after)
             except (EconomyError, LLMFailureException) as error:
-                missing[who] = f"ended at turn {run.turn_number}: {error}"
-        rows: list[dict[str, Any]] = [{"who": who, "note": note} for who, note in missing.items()]
-        for who, played in self.runs.items():
-            term = played.iloc[: turns + 1]
-            ends = {"term": self.loss.of(term)["loss"], "last_rate": term["interest_rate"].iloc[-1]}
-            lost = int(term["fallback"].sum())
-            note = f"{lost} of its answers were invalid, and the rate was held" * bool(lost)
-            rows.append({"who": who, "note": note, **self.loss.of(played), **ends})
+                missing[name] = f"ended at turn {run.turn_number}: {error}"
+        rows: list[dict[str, object]] = [
+            {"who": name, "note": note} for name, note in missing.items()
+        ]
+        rows += [self._row(name, played, turns) for name, played in self.runs.items()]
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
+
+    def _row(self, name: str, played: pd.DataFrame, turns: int) -> dict[str, object]:
+        """Return what a run's quarters cost, as a row of the frame."""
+        term = played.iloc[: turns + 1]
+        invalid = int(term["fallback"].sum())
+        note = ""
+        if invalid:
+            note = f"{invalid} of its answers were invalid, and the rate was held"
+        return {
+            "who": name,
+            "note": note,
+            **self.loss.of(played),
+            "term": self.loss.of(term)["loss"],
+            "last_rate": term["interest_rate"].iloc[-1],
+        }
 
     @property
     def verdict(self) -> str:
@@ -111,77 +139,117 @@ class Losses:
         losses = self.frame.dropna(subset="loss").set_index("who")["loss"]
         if _RULE not in losses:
             return ""
-        mine, rule = losses[next(iter(self.runs))], losses[_RULE]
-        won = "beats" if mine < rule else "equals" if mine == rule else "loses to"
-        pct = f"{100 * (mine / rule - 1):+.1f} %"
-        held = f" Holding the rate would have cost {losses[_HOLD]:.1f}." if _HOLD in losses else ""
-        return f"A loss of {mine:.1f} {won} the rule's {rule:.1f} ({pct}).{held}"
+        peoples = losses[next(iter(self.runs))]
+        rules = losses[_RULE]
+        verb = "loses to"
+        if peoples < rules:
+            verb = "beats"
+        elif peoples == rules:
+            verb = "equals"
+        percent = 100 * (peoples / rules - 1)
+        sentence = f"A loss of {peoples:.1f} {verb} the rule's {rules:.1f} ({percent:+.1f} %)."
+        if _HOLD in losses:
+            sentence += f" Holding the rate would have cost {losses[_HOLD]:.1f}."
+        return sentence
 
     @property
     def notes(self) -> list[str]:
         """Why a row has no run, or what it lacks, a line each."""
-        noted = self.frame[self.frame["note"] != ""]
-        return [f"{who}: {note}" for who, note in zip(noted["who"], noted["note"], strict=True)]
+        rows = self.frame[self.frame["note"] != ""]
+        return [f"{name}: {note}" for name, note in zip(rows["who"], rows["note"], strict=True)]
 
     @property
     def caption(self) -> str:
         """How the runs were judged, in words."""
         loss = self.loss
-        later = (
-            f" Of the term and the {self.after} quarters after it, without shocks and under the "
-            "rule; 'term' is without those."
-        )
-        return (
+        words = (
             f"Loss: mean of (inflation - {loss.inflation_target:g})² + {loss.gap_weight:g} · gap² "
             f"+ {loss.rate_change_weight:g} · (change of the rate)². The least is best."
-            f"{later if self.after else ''}"
         )
+        if self.after:
+            words += (
+                f" Of the term and the {self.after} quarters after it, without shocks and under "
+                "the rule; 'term' is without those."
+            )
+        return words
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns="note").round(2).to_string(index=False, na_rep="-")
         return "\n".join([self.caption, shown, *self.notes])
 
 
-def _others(
-    simulation: Simulation, people: Sequence[str], model: Rival
-) -> tuple[dict[str, Simulation], dict[str, str]]:
-    """Return the runs of others in people's seats, some still to be played; and why one is not."""
-    others, missing = dict[str, Simulation](), dict[str, str]()
-    client = run_client(model, "model") if hasattr(model, "call_with_retry") else None
-    models = [name for name in simulation._nations if seat_of(simulation, name) == "model"]
-    # What rules propose is policy, which no model need judge.
-    unjudged = {"validator": "rule"} if simulation._checked and not models else {}
-    targets = {name: simulation._nations[name].inflation_target for name in people}
-    limits, moves = simulation.engine, simulation.moves_bp
-    for who, rule in _RIVALS.items():
+class _Others(NamedTuple):
+    """Runs of others in people's seats, some still to be played; and why there is none."""
+
+    runs: dict[str, Simulation]
+    missing: dict[str, str]
+
+
+def _others(simulation: Simulation, people: Sequence[str], model: Rival) -> _Others:
+    """Return the runs that a people's run is compared with."""
+    others = _Others({}, {})
+    client = None
+    if hasattr(model, "call_with_retry"):
+        client = run_client(model, "model")
+    models = [nation.name for nation in simulation.nations if _is_model(simulation, nation.name)]
+    for name, rule in _RIVALS.items():
         if models and client is None:
-            missing[who] = f"a model is needed for {', '.join(models)}; {_HOW}"
+            others.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
-        seats: dict[str, Any] = {}
-        for name, aim in targets.items():
-            own = replace(rule, inflation_target=aim) if isinstance(rule, TaylorRule) else rule
-            seats[name] = TaylorRuleAgent(rule=own, limits=limits, moves_bp=moves)
-        others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
+        seats: dict[str, object] = {
+            person: _ruled(simulation, rule, _targets(simulation)[person]) for person in people
+        }
+        if simulation.checks_actions and not models:
+            seats["validator"] = "rule"  # what rules propose is policy, which no model need judge
+        others.runs[name] = simulation.counterfactual(seats, llm_client=client)
     if client is not None:
-        played = simulation.counterfactual(dict.fromkeys(people, "model"), llm_client=client)
-        others[f"language model ({client.config.model})"] = played
+        seated = dict.fromkeys(people, "model")
+        played = simulation.counterfactual(seated, llm_client=client)
+        others.runs[f"language model ({client.config.model})"] = played
     elif model is None:
-        missing["language model"] = f"not played: {_HOW}"
+        others.missing["language model"] = f"not played: {_HOW}"
     elif not isinstance(model, Simulation):
         raise ConfigError(f"model={model!r:.120} is neither a client nor an economic run; {_HOW}")
-    elif difference := world_differs(simulation, model):
-        raise ConfigError(f"the model's run cannot be compared: {difference}")
     else:
-        requests = (call.request for call in model.calls)
-        asked = (it.model for it in requests if it.site and it.site.component == "agent")
-        others[f"language model ({next(asked, 'no model')})"] = model
-    return others, missing
+        difference = world_differs(simulation, model)
+        if difference:
+            raise ConfigError(f"the model's run cannot be compared: {difference}")
+        others.runs[f"language model ({_model_of(model)})"] = model
+    return others
+
+
+def _is_model(simulation: Simulation, nation: str) -> bool:
+    return bool(seat_of(simulation, nation) == "model")
+
+
+def _ruled(simulation: Simulation, rule: Rule, target: float) -> TaylorRuleAgent:
+    """Return who follows a rule in a run; a Taylor rule with the target of whom it stands for."""
+    if isinstance(rule, TaylorRule):
+        rule = replace(rule, inflation_target=target)
+    return TaylorRuleAgent(rule=rule, limits=simulation.engine, moves_bp=simulation.moves_bp)
+
+
+def _model_of(run: Simulation) -> str:
+    """Return the name of the model that was asked in a recorded run."""
+    for call in run.calls:
+        site = call.request.site
+        if site and site.component == "agent":
+            return call.request.model
+    return "no model"
+
+
+def _targets(simulation: Simulation) -> dict[str, float]:
+    return {nation.name: nation.inflation_target for nation in simulation.nations}
 
 
 def people_in(simulation: Simulation) -> list[str]:
     """Return the nations that people decide for."""
-    seats = {name: seat_of(simulation, name) for name in simulation._nations}
-    return [it for it, who in seats.items() if isinstance(getattr(who, "backend", None), Person)]
+    names = [nation.name for nation in simulation.nations]
+    return [name for name in names if _is_person(seat_of(simulation, name))]
+
+
+def _is_person(player: object) -> bool:
+    return isinstance(getattr(player, "backend", None), Person)
 
 
 def world_differs(simulation: Simulation, other: Simulation) -> str:
@@ -197,19 +265,25 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
     turns = simulation.turn_number
     if other.turn_number < turns:
         return f"it has {other.turn_number} turns, and {turns} are compared"
-    compared: dict[str, Callable[[Simulation], Any]] = {
+    compared: dict[str, Callable[[Simulation], object]] = {
         "starting state": lambda run: run.turns[0].state,
         "economy": lambda run: run.economy,
         "limits of the rate": lambda run: run.engine,
         "seed of the shocks": lambda run: run.seed if run.economy.shock_scale else None,
-        "list of interventions": lambda run: [
-            [it.set for it in turn.interventions] for turn in run.turns[1 : turns + 1]
-        ],
+        "list of interventions": lambda run: _interventions(run, turns),
     }
-    for what, of in compared.items():
-        if (ours := of(simulation)) != (theirs := of(other)):
-            return f"its {what} is another: {theirs!r:.120}, not {ours!r:.120}"
+    for name, read in compared.items():
+        ours = read(simulation)
+        theirs = read(other)
+        if ours != theirs:
+            return f"its {name} is another: {theirs!r:.120}, not {ours!r:.120}"
     return ""
+
+
+def _interventions(run: Simulation, turns: int) -> list[list[object]]:
+    """Return what was set from outside, turn by turn."""
+    played = run.turns[1 : turns + 1]
+    return [[change.set for change in turn.interventions] for turn in played]
 
 
 def _continued(run: Simulation, turns: int, target: float, quarters: int) -> pd.DataFrame:
@@ -243,32 +317,42 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
         raise ConfigError(f"there are no tapes in {folder}; give a folder of .tape files")
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for path in tapes:
         try:
-            with Tape(path, read_only=True) as tape:
-                for info in tape.runs():
-                    run = load(tape, info.id)
-                    if isinstance(run, Simulation) and people_in(run):
-                        row = {"date": info.started[:10], "tape": path.name}
-                        rows.append(row | _in_class(run, loss, after))
+            rows += _games_on(path, loss, after)
         except TapeError as error:
             rows.append({"tape": path.name, "note": str(error)})
     frame = frame_of(rows, _CLASS_COLUMNS)
     return frame.sort_values("against_rule_pct", kind="stable", ignore_index=True)
 
 
-def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[str, Any]:
+def _games_on(path: Path, loss: QuadraticLoss | None, after: int) -> Iterator[dict[str, object]]:
+    """Yield a row for each run with people of a tape."""
+    with Tape(path, read_only=True) as tape:
+        for info in tape.runs():
+            run = load(tape, info.id)
+            if isinstance(run, Simulation) and people_in(run):
+                place = {"date": info.started[:10], "tape": path.name}
+                yield {**place, **_in_class(run, loss, after)}
+
+
+def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[str, object]:
     """Return a game of a class: who played it, and what came of it."""
     people = people_in(run)
-    row = {"name": ", ".join(people), "seed": run.seed, "turns": run.turn_number, "note": ""}
-    row["advice_asked"] = advice_asked(run)
+    row: dict[str, object] = {
+        "name": ", ".join(people),
+        "seed": run.seed,
+        "turns": run.turn_number,
+        "note": "",
+        "advice_asked": advice_asked(run),
+    }
     try:
         losses = Losses(run, None, loss, after=after).frame.set_index("who")["loss"]
     except ConfigError as error:
-        return row | {"note": str(error)}
-    mine = losses[_who(people)]
-    return row | {"loss": mine, "against_rule_pct": 100 * (mine / losses[_RULE] - 1)}
+        return {**row, "note": str(error)}
+    peoples = losses[_who(people)]
+    return {**row, "loss": peoples, "against_rule_pct": 100 * (peoples / losses[_RULE] - 1)}
 
 
 def advice_asked(run: Run) -> int:
@@ -277,4 +361,6 @@ def advice_asked(run: Run) -> int:
 
 
 def _who(people: Sequence[str]) -> str:
-    return f"{'you' if len(people) == 1 else 'people'} ({', '.join(people)})"
+    if len(people) == 1:
+        return f"you ({people[0]})"
+    return f"people ({', '.join(people)})"

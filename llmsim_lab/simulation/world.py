@@ -63,7 +63,7 @@ from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
-from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
+from llmsim_lab.simulation._lint import LintFinding, MacroModel, of_model, of_rule, of_targets
 from llmsim_lab.simulation.gate import DatedEconomy, EconomicsCard, Examinee, card_of
 from llmsim_lab.simulation.parameters import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.types import Rate, Reply
@@ -319,8 +319,6 @@ class Simulation(Run[Economy]):
             # The order in which a committee's members are named must not matter.
             self._members.sort()
         self._reply = self._reply_type()
-        in_words = self.moves_bp is None
-        self._checked = self.validator == "asked" or (self.validator is None and in_words)
         self._shipped = self._shipped_prompt()
         self._check_moves()
         known_names("chair", self.committee.chair or (), self._members)
@@ -331,6 +329,11 @@ class Simulation(Run[Economy]):
                 f"engine.rate_bounds {self.engine.lower:g} to {self.engine.upper:g}; choose "
                 "another start, such as 1973Q1"
             )
+
+    @property
+    def checks_actions(self) -> bool:
+        """Whether the validator is asked about each action."""
+        return self.validator == "asked" or (self.validator is None and self.moves_bp is None)
 
     def _reply_type(self) -> type[Proposal]:
         if self.decide:
@@ -474,7 +477,7 @@ class Simulation(Run[Economy]):
             for name, proposal in proposals.items()
             if not isinstance(proposal, NoPolicy)
         }
-        if not self._checked:
+        if not self.checks_actions:
             return policies
 
         @cache  # and only where a model is asked, since rules read no prompt
@@ -710,7 +713,9 @@ class Simulation(Run[Economy]):
             answer=answer,
         )
 
-    def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:
+    def lint(
+        self, *, rule: Rule | None = None, model: MacroModel | None = None
+    ) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.
 
         No model is asked. The checks are for mistakes that published simulations have made: a rule

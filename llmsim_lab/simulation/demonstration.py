@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.files import data_path
@@ -37,7 +37,8 @@ OIL_TURN = 4
 FAR = 3.0
 """Percentage points."""
 
-RULE, INERTIA = "Taylor rule", "rule, inertia .85"
+RULE = "Taylor rule"
+INERTIA = "rule, inertia .85"
 PLAYERS: Mapping[str, Rule] = {
     RULE: TaylorRule(),
     INERTIA: TaylorRule(inertia=0.85),
@@ -45,16 +46,21 @@ PLAYERS: Mapping[str, Rule] = {
     "always +75 bp": lambda *, previous_rate, **_: previous_rate + 0.75,
 }
 """US estimates of inertia are .8 to .9."""
+_COLUMNS = ["inflation", "in the end", "drift", "verdict", "rate after oil"]
 
 
 def demo_runs(tape: Tape) -> dict[int, dict[World, Simulation]]:
     """Return a recording's runs, by seed and by what each shows."""
-    found: dict[int, dict[World, Simulation]] = {}
+    runs: dict[int, dict[World, Simulation]] = {}
     for info in tape.runs():
         run = Simulation.load(tape, info.id)
-        world: World = "plain" if info.fork_turn is None else "oil"
-        found.setdefault(run.seed, {})["mirrored" if run.economy.mirrored else world] = run
-    return found
+        world: World = "plain"
+        if run.economy.mirrored:
+            world = "mirrored"
+        elif info.fork_turn is not None:
+            world = "oil"
+        runs.setdefault(run.seed, {})[world] = run
+    return runs
 
 
 class Demonstration:
@@ -86,20 +92,25 @@ class Demonstration:
             model: the name of who decides in the runs.
             runs: by seed, and for each seed ``plain`` and ``mirrored``; ``oil`` of one or more.
         """
-        self.model, self.runs, self.players = model, runs, [model, *PLAYERS]
         import pandas as pd  # here, since most commands show no demonstration
 
-        paths, moves = [], []
+        self.model = model
+        self.runs = runs
+        self.players = [model, *PLAYERS]
+        paths: list[pd.DataFrame] = []
+        moves: list[pd.DataFrame] = []
         for seed, worlds in runs.items():
             for world, run in worlds.items():
-                place = {"world": world, "seed": seed}
-                others = {name: _played(run, rule) for name, rule in _rules_beside(run).items()}
-                for player, frame in {model: run.to_frame(), **others}.items():
+                frames = {model: run.to_frame()}
+                for name, rule in _rules_beside(run).items():
+                    frames[name] = _played(run, rule)
+                for player, frame in frames.items():
                     quarters = frame[["turn", *STATE, "unemployment"]]
-                    paths.append(quarters.assign(player=player, **place))
+                    paths.append(quarters.assign(player=player, world=world, seed=seed))
                 if world != "oil":
-                    moves.append(_judged(run, model).assign(**place))
-        self.paths, self.moves = (pd.concat(it, ignore_index=True) for it in (paths, moves))
+                    moves.append(_judged(run, model).assign(world=world, seed=seed))
+        self.paths = pd.concat(paths, ignore_index=True)
+        self.moves = pd.concat(moves, ignore_index=True)
 
     @classmethod
     def read(cls, tape: str | Path | None = None) -> Demonstration:
@@ -111,16 +122,21 @@ class Demonstration:
         Raises:
             ConfigError: the tape has no seed with all three runs.
         """
-        path = data_path("tapes/demo.tape.gz") if tape is None else Path(tape)
+        path = data_path("tapes/demo.tape.gz")
+        if tape is not None:
+            path = Path(tape)
+        # The tape is open for as long as calls may be read of the runs.
+        recorded = demo_runs(Tape(path, read_only=True))
         runs = {
-            seed: found
-            # The tape is open for as long as calls may be read of the runs.
-            for seed, found in sorted(demo_runs(Tape(path, read_only=True)).items())
-            if {"plain", "mirrored"} <= found.keys()
+            seed: worlds
+            for seed, worlds in sorted(recorded.items())
+            if {"plain", "mirrored"} <= worlds.keys()
         }
-        if not any("oil" in found for found in runs.values()):
-            what = f"{path} has no seed with the runs plain, mirrored, oil"
-            raise ConfigError(f"{what}; record them: python data/tapes/record_demo.py")
+        if not any("oil" in worlds for worlds in runs.values()):
+            raise ConfigError(
+                f"{path} has no seed with the runs plain, mirrored, oil; record them: python "
+                "data/tapes/record_demo.py"
+            )
         first = next(iter(runs.values()))["plain"]
         return cls(first.manifest()["model"]["name"], runs)
 
@@ -134,9 +150,9 @@ class Demonstration:
         """
         first = next(iter(self.runs.values()))["plain"]
         rest = rest_at(first.nations[0].inflation_target)
-        away = self.moves[list(STATE)] - [getattr(rest, name) for name in STATE]
-        moves, seeds = self.moves[self._known(player)] / 100, self.moves["seed"].to_numpy()
-        return response_of(away, moves, groups=seeds)
+        deviations = self.moves[list(STATE)] - [getattr(rest, name) for name in STATE]
+        moves = self.moves[self._known(player)] / 100
+        return response_of(deviations, moves, groups=self.moves["seed"].to_numpy())
 
     def response(self, player: str | None = None) -> Estimate:
         """Return what the oil shock does to a player's rate, the model's if not given.
@@ -159,7 +175,8 @@ class Demonstration:
             player: one of ``players``.
             column: ``interest_rate``, ``inflation``, ``output_gap`` or ``unemployment``.
         """
-        oil, plain = (self.path(player, world, column) for world in ("oil", "plain"))
+        oil = self.path(player, "oil", column)
+        plain = self.path(player, "plain", column)
         return (oil - plain).reindex_like(oil).loc[OIL_TURN - 1 :]
 
     def path(self, player: str, world: str, column: str = "interest_rate") -> pd.DataFrame:
@@ -170,8 +187,8 @@ class Demonstration:
             world: ``plain``, ``mirrored`` or ``oil``.
             column: ``interest_rate``, ``inflation``, ``output_gap`` or ``unemployment``.
         """
-        here = self.paths.groupby(["player", "world"]).get_group((self._known(player), world))
-        return here.pivot(index="turn", columns="seed", values=column)
+        quarters = self.paths.groupby(["player", "world"]).get_group((self._known(player), world))
+        return quarters.pivot(index="turn", columns="seed", values=column)
 
     def _known(self, player: str | None) -> str:
         """Return a player's name, the model's if not given."""
@@ -184,40 +201,45 @@ class Demonstration:
         Responses are in percentage points a quarter for each point of inflation, and in the end;
         drift is what is moved whatever happens. Intervals are 95 %.
         """
-        rows = {}
-        for player in self.players:
-            found = self.responds(player)
-            rows[player] = {one.name: one.interval for one in found.criteria}
-            ends = found.in_the_end
-            rows[player] |= {
-                "in the end": "{:.1f} ({:.1f} to {:.1f})".format(*ends) if ends else "none",
-                "verdict": found.outcome,
-                "rate after oil": effect_in_short(self.response(player)),
-            }
-        columns = ["inflation", "in the end", "drift", "verdict", "rate after oil"]
-        return frame_of(rows).reindex(columns).T.rename_axis("player")
+        rows = {player: self._row(player) for player in self.players}
+        return frame_of(rows).reindex(_COLUMNS).T.rename_axis("player")
+
+    def _row(self, player: str) -> dict[str, str]:
+        response = self.responds(player)
+        row = {criterion.name: criterion.interval for criterion in response.criteria}
+        row["in the end"] = "none"
+        if response.in_the_end is not None:
+            row["in the end"] = "{:.1f} ({:.1f} to {:.1f})".format(*response.in_the_end)
+        row["verdict"] = response.outcome
+        row["rate after oil"] = effect_in_short(self.response(player))
+        return row
 
     @property
     def verdict(self) -> str:
         """What the recording says of the model, in one sentence."""
-        found = self.responds()
-        words = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
-        said = words.get(found.outcome, "is undecided")
+        response = self.responds()
+        verbs = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
+        words = verbs.get(response.outcome, "is undecided")
         if self.by_letter:
-            said += " when asked by letter"
-        sentence = found.sentence[0].lower() + found.sentence[1:]
-        return f"{self.model} {said}: {sentence}"
+            words += " when asked by letter"
+        sentence = response.sentence[0].lower() + response.sentence[1:]
+        return f"{self.model} {words}: {sentence}"
 
     @property
     def by_letter(self) -> bool:
         """Whether the model was asked for the letter of a move, and not to write its decision."""
-        return all(run.decide for worlds in self.runs.values() for run in worlds.values())
+        return all(run.decide for run in self._every("plain", "mirrored", "oil"))
+
+    def _every(self, *worlds: World) -> list[Simulation]:
+        """Return the runs of all seeds in some worlds."""
+        return [
+            run for runs in self.runs.values() for world, run in runs.items() if world in worlds
+        ]
 
     @property
     def judged(self) -> str:
         """How many quarters are judged, and why not all, in one sentence."""
-        played = [run for its in self.runs.values() for world, run in its.items() if world != "oil"]
-        quarters = sum(run.turn_number for run in played)
+        quarters = sum(run.turn_number for run in self._every("plain", "mirrored"))
         return (
             f"{len(self.moves)} of {quarters} quarters are judged: those in which the {RULE} asks "
             "for a rate that no bound stands in the way of (there and in the mirror image) and "
@@ -229,7 +251,8 @@ class Demonstration:
     @property
     def headline(self) -> str:
         """What the oil shock does to the model's rate and to the rule's, in one sentence."""
-        rule, model = self.response(RULE), self.response()
+        rule = self.response(RULE)
+        model = self.response()
         quarters = len(self.responses(self.model).loc[OIL_TURN + 1 :])
         return (
             f"An oil shock moves the rate, on average over the {quarters} quarters after it, by "
@@ -243,12 +266,15 @@ class Demonstration:
 
 def _points(effect: Estimate) -> str:
     """Return an effect with its interval, and with what there is to keep in mind about it."""
-    said = (
-        [f"95 % interval {effect.low:+.2f} to {effect.high:+.2f}"] if effect.low is not None else []
-    )
-    said += [effect.note] if effect.note else []
-    around = f" ({'; '.join(said)})" if said else ""
-    return f"{effect.value:+.2f} points{around}"
+    parts = []
+    if effect.low is not None:
+        parts.append(f"95 % interval {effect.low:+.2f} to {effect.high:+.2f}")
+    if effect.note:
+        parts.append(effect.note)
+    words = f"{effect.value:+.2f} points"
+    if parts:
+        words += f" ({'; '.join(parts)})"
+    return words
 
 
 def effect_in_short(effect: Estimate) -> str:
@@ -271,39 +297,47 @@ def _rules_beside(recorded: Simulation) -> dict[str, Rule]:
 
 def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
     """Return the quarters of a recorded run as another player has them."""
-    limits, moves = recorded.engine, recorded.moves_bp
-    run = recorded.counterfactual(TaylorRuleAgent(rule=rule, limits=limits, moves_bp=moves))
+    agent = TaylorRuleAgent(rule=rule, limits=recorded.engine, moves_bp=recorded.moves_bp)
+    run = recorded.counterfactual(agent)
     run._quiet = True  # what is wrong with these quarters is the recording's
     return run.run(recorded.turn_number, progress=False)
 
 
 def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
     """Return what each player decides in the quarters of a recorded run that are judged."""
-    seen = [turn.state.global_state for turn in recorded.turns[:-1]]
-    quarters = frame_of([dict(economy) for economy in seen])[list(STATE)]
+    import numpy as np
+
+    economies = [turn.state.global_state for turn in recorded.turns[:-1]]
+    quarters = frame_of([dict(economy) for economy in economies])[list(STATE)]
     quarters[model] = [_expected(recorded, turn.answers[0]) for turn in recorded.turns[1:]]
-    offer: Any = {"limits": recorded.engine, "moves_bp": recorded.moves_bp}
-    rules, rest = _rules_beside(recorded), rest_at(recorded.nations[0].inflation_target)
+    rules = _rules_beside(recorded)
     for name, rule in rules.items():
-        said = (rule_proposal(rule, economy, **offer) for economy in seen)
-        quarters[name] = [move["rate_change_bp"] for move in said]
-    rates = [rate_by(rules[RULE], economy) for economy in seen]  # at its lower bound it is 0
-    asked = quarters.assign(asked=rates)["asked"]
-    free = asked.between(0, 2 * rest.interest_rate, inclusive="right")
-    return quarters[free & ((asked - quarters["interest_rate"]).abs() <= FAR)]
+        proposals = [
+            rule_proposal(rule, economy, recorded.engine, moves_bp=recorded.moves_bp)
+            for economy in economies
+        ]
+        quarters[name] = [proposal["rate_change_bp"] for proposal in proposals]
+    rest = rest_at(recorded.nations[0].inflation_target)
+    asked_for = np.array([rate_by(rules[RULE], economy) for economy in economies])
+    # At its lower bound the rule asks for 0, and in the mirror image for twice the resting rate.
+    is_free = (asked_for > 0) & (asked_for <= 2 * rest.interest_rate)
+    is_near = np.abs(asked_for - quarters["interest_rate"]) <= FAR
+    judged: pd.DataFrame = quarters[is_free & is_near]
+    return judged
 
 
 def _expected(recorded: Simulation, answer: Answer) -> float:
     """Return the move that was decided on, of a drawn one the mean that it was drawn from."""
     options = moves_to_choose(recorded.moves_bp or ())
+    measured = []
     # Each order of the letters was a question of its own; its recorded answer is the one to it.
-    measured = [
-        (call.reply, call)
-        for question, _ in orders_of(options)
-        for call in answer.calls
-        if call.reply and call.reply.top_logprobs
-        if call.request.messages[-1].content.endswith(question)
-    ]
+    for question, _ in orders_of(options):
+        for call in answer.calls:
+            reply = call.reply
+            if reply is None or not reply.top_logprobs:
+                continue
+            if call.request.messages[-1].content.endswith(question):
+                measured.append((reply, call))
     if recorded.decide == "sample" and len(measured) == len(options):
         return by_letters(options, measured).expectation
     return float(answer.fields["rate_change_bp"])

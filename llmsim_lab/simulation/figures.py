@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
@@ -24,13 +24,26 @@ if TYPE_CHECKING:
 
 
 _MODEL = "#D55E00"
-_LOOKS: dict[str, tuple[str, Any]] = {
-    RULE: ("#0072B2", "-"),
-    INERTIA: ("#56B4E9", (0, (6, 1))),
-    "no change": ("#777777", (0, (4, 2))),
-    "always +75 bp": ("#CC79A7", (0, (1, 1))),
+
+
+class _Look(NamedTuple):
+    """How a player's line is drawn: Okabe and Ito's palette, and a grey."""
+
+    colour: str
+    dashes: str | tuple[int, tuple[int, int]] = "-"
+
+
+_LOOKS = {
+    RULE: _Look("#0072B2"),
+    INERTIA: _Look("#56B4E9", (0, (6, 1))),
+    "no change": _Look("#777777", (0, (4, 2))),
+    "always +75 bp": _Look("#CC79A7", (0, (1, 1))),
 }
-"""Colour and dashes: Okabe and Ito's palette, and a grey."""
+
+
+def _look_of(player: str) -> _Look:
+    """Return how a player is drawn; all that are not named are the model."""
+    return _LOOKS.get(player, _Look(_MODEL))
 
 
 def demo_figure(demonstration: Demonstration) -> Figure:
@@ -65,18 +78,29 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     sentence = fill(drawable(demonstration.verdict, 2000), 105)
     figure.suptitle(sentence, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    words = [demonstration.verdict, demonstration.judged, demonstration.headline]
-    return told(figure, " ".join(words))
+    words = f"{demonstration.verdict} {demonstration.judged} {demonstration.headline}"
+    return told(figure, words)
 
 
 def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
     """Draw the mean of seeds and their range, as far as all of them go."""
     values = values.dropna()
-    colour, dashes = _LOOKS.get(player, (_MODEL, "-"))
-    turns, reach = values.index, (values.min(axis=1), values.max(axis=1))
-    axes.fill_between(turns, *reach, color=colour, alpha=0.18, linewidth=0)
-    wide = 2.6 if colour == _MODEL else 1.8
-    axes.plot(values.mean(axis=1), label=label, color=colour, linestyle=dashes, linewidth=wide)
+    look = _look_of(player)
+    axes.fill_between(
+        values.index,
+        values.min(axis=1),
+        values.max(axis=1),
+        color=look.colour,
+        alpha=0.18,
+        linewidth=0,
+    )
+    axes.plot(
+        values.mean(axis=1),
+        label=label,
+        color=look.colour,
+        linestyle=look.dashes,
+        linewidth=2.6 if look.colour == _MODEL else 1.8,
+    )
 
 
 def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: str) -> None:
@@ -89,11 +113,21 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
     low, high = first["plain"].config.engine.rate_bounds
     axes.set(xlabel="quarter", ylabel="% per year", ylim=(low - 3, high + 3))
     axes.set_title(title, loc="left", fontsize="medium")
-    # Beyond the bounds, clear of the lines and bands that run along them.
-    for bound, name, side, away in ((low, "lower", "top", -5), (high, "upper", "bottom", 5)):
-        axes.axhline(bound, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
-        words, at = f"{name} bound of the rate", (0.3, bound)
-        axes.annotate(words, at, (0, away), textcoords="offset points", fontsize=8, va=side)
+    _draw_bound(axes, low, "lower")
+    _draw_bound(axes, high, "upper")
+
+
+def _draw_bound(axes: Axes, rate: float, name: Literal["lower", "upper"]) -> None:
+    """Draw a bound of the rate, its name clear of the lines and bands that run along it."""
+    axes.axhline(rate, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
+    axes.annotate(
+        f"{name} bound of the rate",
+        (0.3, rate),
+        (0, -5 if name == "lower" else 5),
+        textcoords="offset points",
+        fontsize=8,
+        va="top" if name == "lower" else "bottom",
+    )
 
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
@@ -106,12 +140,13 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
-    rule, model = (
-        effect_in_short(demonstration.response(it)) for it in (RULE, demonstration.model)
-    )
-    words = "Oil shock, rate with it minus without (95 % interval):"
+    rule = effect_in_short(demonstration.response(RULE))
+    model = effect_in_short(demonstration.response())
     axes.set_title(
-        f"{words}\n{rule} under the rule, {model} under the model", loc="left", fontsize="medium"
+        "Oil shock, rate with it minus without (95 % interval):\n"
+        f"{rule} under the rule, {model} under the model",
+        loc="left",
+        fontsize="medium",
     )
     axes.set(xlabel=f"quarter (the shock comes in quarter {OIL_TURN})", ylabel="percentage points")
 
@@ -120,15 +155,17 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     """Draw how far each player moves the rate for a point of inflation, with intervals."""
     players = demonstration.players
     for row, player in enumerate(players):
-        found = demonstration.responds(player)
-        if not found.criteria:
+        response = demonstration.responds(player)
+        if not response.criteria:
             axes.text(0, row, " too few seeds", fontsize=8, va="center")
             continue
-        one, (colour, _) = found["inflation"], _LOOKS.get(player, (_MODEL, "-"))
-        axes.plot([one.low, one.high], [row, row], color=colour, linewidth=3)
-        axes.plot([one.value], [row], "o", color=colour, markersize=8)
-        words = {"pass": "responds", "fail": "does not respond"}.get(found.outcome, "undecided")
-        axes.text(one.value, row - 0.28, words, fontsize=8, ha="center", va="center")
+        slope = response["inflation"]
+        colour = _look_of(player).colour
+        axes.plot([slope.low, slope.high], [row, row], color=colour, linewidth=3)
+        axes.plot([slope.value], [row], "o", color=colour, markersize=8)
+        verbs = {"pass": "responds", "fail": "does not respond"}
+        words = verbs.get(response.outcome, "undecided")
+        axes.text(slope.value, row - 0.28, words, fontsize=8, ha="center", va="center")
     axes.axvline(0, color="#444444", linewidth=1)
     axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
     axes.set(ylim=(len(players) - 0.4, -0.6), xlabel="percentage points a quarter")

@@ -105,7 +105,14 @@ class ModuleError(LabError):
         detail: what went wrong, with the line of the module's code.
     """
 
-    def __init__(self, module: str, *, agent: str, function: str, detail: str) -> None:
+    def __init__(
+        self,
+        module: str,
+        *,
+        agent: str,
+        function: str,
+        detail: str,
+    ) -> None:
         super().__init__(f"module {module!r}, {function}, agent {agent!r}: {detail}")
         self.module = module
         self.agent = agent

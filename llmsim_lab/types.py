@@ -450,7 +450,13 @@ Rate = Annotated[float, Field(allow_inf_nan=False)]
 
 
 Confidence = Annotated[
-    float, Field(ge=0, le=1, allow_inf_nan=False, json_schema_extra={"enum": _CONFIDENCE_GRID})
+    float,
+    Field(
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        json_schema_extra={"enum": _CONFIDENCE_GRID},
+    ),
 ]
 """0 to 1. The schema names a grid of 0.05, since servers do not hold numbers to a range."""
 

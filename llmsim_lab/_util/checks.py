@@ -13,7 +13,11 @@ from llmsim_lab.errors import ConfigError
 
 
 def whole_number(
-    name: str, value: object, *, least: int | None = None, most: int | None = None
+    name: str,
+    value: object,
+    *,
+    least: int | None = None,
+    most: int | None = None,
 ) -> int:
     """Return a whole number, numpy's too, as an int; True, 1.0 and "1" are not whole numbers.
 
@@ -62,7 +66,11 @@ def plain_numbers(values: Any) -> Any:
 
 
 def real_number(
-    name: str, value: object, *, least: float | None = None, most: float | None = None
+    name: str,
+    value: object,
+    *,
+    least: float | None = None,
+    most: float | None = None,
 ) -> float:
     """Return a finite number as a float; True and "1" are not numbers.
 

@@ -94,7 +94,12 @@ def figure_bytes(figure: Figure, kind: _Kind, *, dpi: float = 150) -> bytes:
     settings: Any = {"svg.hashsalt": "llmsim_lab", "svg.fonttype": "none", "pdf.fonttype": 42}
     buffer = io.BytesIO()
     with mpl.rc_context(settings):
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)
+        figure.savefig(
+            buffer,
+            format=kind,
+            dpi=dpi,
+            metadata=without,
+        )
     return buffer.getvalue()
 
 

@@ -91,7 +91,13 @@ def safe(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
 # --- shapes --------------------------------------------------------------------------------------
 
 
-def styled(content: object, css: str = "", *, tag: str = "div", **attributes: object) -> Markup:
+def styled(
+    content: object,
+    css: str = "",
+    *,
+    tag: str = "div",
+    **attributes: object,
+) -> Markup:
     """Return content, made safe, in an element of this style.
 
     Args:
@@ -107,13 +113,23 @@ def styled(content: object, css: str = "", *, tag: str = "div", **attributes: ob
         for name, value in attributes.items()
         if value is not None
     )
-    return Markup("<{}{}>{}</{}>").format(Markup(tag), written, safe(content), Markup(tag))
+    return Markup("<{}{}>{}</{}>").format(
+        Markup(tag),
+        written,
+        safe(content),
+        Markup(tag),
+    )
 
 
 def pre(text: object) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
     css = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0;line-height:1.4"
-    return styled(text, css, tag="pre", dir="auto")
+    return styled(
+        text,
+        css,
+        tag="pre",
+        dir="auto",
+    )
 
 
 def join(parts: Iterable[object], *, between: str = "") -> Markup:
@@ -139,7 +155,14 @@ def table(
         parts: list[Markup] = []
         for content, style, scope in zip(cells, column_styles, scopes, strict=False):
             tag = "th" if scope else "td"
-            parts.append(styled(content, css.format(style), tag=tag, scope=scope))
+            parts.append(
+                styled(
+                    content,
+                    css.format(style),
+                    tag=tag,
+                    scope=scope,
+                )
+            )
         return styled(join(parts), tag="tr")
 
     parts: list[Markup] = []

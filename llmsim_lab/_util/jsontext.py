@@ -57,7 +57,10 @@ def number_of(value: object) -> JSON:
 
 
 encode = json.JSONEncoder(
-    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=number_of
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    default=number_of,
 ).encode
 
 
@@ -74,7 +77,12 @@ def dumps(value: object) -> str:
         text.encode()
     except UnicodeEncodeError:
         # Escapes can say what UTF-8 cannot.
-        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=number_of)
+        return json.dumps(
+            value,
+            separators=(",", ":"),
+            allow_nan=False,
+            default=number_of,
+        )
     return text
 
 
@@ -133,7 +141,11 @@ def loads(text: str | bytes) -> Any:
 
 
 def read(
-    adapter: TypeAdapter[T], text: str | bytes, context: object = None, *, within: int = 0
+    adapter: TypeAdapter[T],
+    text: str | bytes,
+    context: object = None,
+    *,
+    within: int = 0,
 ) -> T:
     """Return what a JSON text holds, strictly of the adapter's type.
 
@@ -194,7 +206,12 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
     try:
         return adapter.serializer.to_json(value, exclude_defaults=True, exclude_none=True)
     except ValueError:  # half a character, which pydantic cannot write
-        ready = adapter.dump_python(value, mode="json", exclude_defaults=True, exclude_none=True)
+        ready = adapter.dump_python(
+            value,
+            mode="json",
+            exclude_defaults=True,
+            exclude_none=True,
+        )
         return dumps(ready).encode()
 
 

@@ -50,7 +50,12 @@ Nodes = Iterable[tuple[object, Any]]
 """Of a parsed expression: what each is, and what it holds."""
 
 
-def _text_of(nodes: Nodes, rng: Random, groups: dict[int, str], more: int) -> str:
+def _text_of(
+    nodes: Nodes,
+    rng: Random,
+    groups: dict[int, str],
+    more: int,
+) -> str:
     text = ""
     for kind, value in nodes:
         if kind is regex.LITERAL:

@@ -284,7 +284,12 @@ def logfmt(**fields: object) -> str:
 
 
 def log_event(
-    logger: logging.Logger, level: int, event: str, *, words: str | None = None, **fields: object
+    logger: logging.Logger,
+    level: int,
+    event: str,
+    *,
+    words: str | None = None,
+    **fields: object,
 ) -> None:
     """Log one event; costs next to nothing where the level is off.
 

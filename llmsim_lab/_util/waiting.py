@@ -88,7 +88,12 @@ def background_loop() -> asyncio.AbstractEventLoop:
         # forked, as a study's does that starts a pool, only the number tells.
         if _running is None or not _running[1].is_alive() or _running[2] != os.getpid():
             loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(loop,), name=LOOP_THREAD, daemon=True)
+            thread = threading.Thread(
+                target=_serve,
+                args=(loop,),
+                name=LOOP_THREAD,
+                daemon=True,
+            )
             try:
                 thread.start()
             except RuntimeError:

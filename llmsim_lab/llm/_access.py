@@ -268,7 +268,12 @@ class Access:
     """
 
     def __init__(
-        self, key: Key | None, *, variable: str, argument: str, login: SecretStr | None = None
+        self,
+        key: Key | None,
+        *,
+        variable: str,
+        argument: str,
+        login: SecretStr | None = None,
     ) -> None:
         self.variable = variable
         self.argument = argument

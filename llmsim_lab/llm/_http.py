@@ -639,7 +639,12 @@ class _Sent:
 
 def _as_json(body: Mapping[str, Any]) -> bytes:
     try:
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            body,
+            ensure_ascii=False,
+            allow_nan=False,
+            separators=(",", ":"),
+        )
         return text.encode()
     except (ValueError, TypeError) as error:
         raise BackendError(

@@ -230,7 +230,12 @@ def _fields(reply: type[Decision]) -> Mapping[str, _Field]:
         if field.numbers:
             lowest, highest = own_range(part)
             step = _step_of(field.numbers)
-            field = replace(field, lowest=lowest, highest=highest, step=step)
+            field = replace(
+                field,
+                lowest=lowest,
+                highest=highest,
+                step=step,
+            )
         fields[name] = field
     return fields
 

@@ -113,7 +113,10 @@ def _ambiguity(typed: str, field: Schema) -> str:
 
 
 def ambiguities(
-    value: object, part: object, root: Schema, place: str = ""
+    value: object,
+    part: object,
+    root: Schema,
+    place: str = "",
 ) -> Iterator[tuple[str, str]]:
     """Yield the place in an answer of each text that may be two numbers, and which they are.
 

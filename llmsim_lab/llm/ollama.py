@@ -77,7 +77,12 @@ class OllamaBackend(ChatBackend):
             name=f"Ollama at {self.host}",
             kind="Ollama server",
             if_absent="start it with: ollama serve, or set OLLAMA_HOST",
-            access=Access(key, variable="OLLAMA_API_KEY", argument="key", login=address.login),
+            access=Access(
+                key,
+                variable="OLLAMA_API_KEY",
+                argument="key",
+                login=address.login,
+            ),
             if_refused="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
         )
@@ -87,7 +92,12 @@ class OllamaBackend(ChatBackend):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave secrets out: the other process has ``$OLLAMA_API_KEY`` or ``$OLLAMA_HOST``."""
-        make = partial(type(self), self._model, host=self.host, key=self.server.access.kept)
+        make = partial(
+            type(self),
+            self._model,
+            host=self.host,
+            key=self.server.access.kept,
+        )
         return make, ()
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
@@ -166,7 +176,12 @@ class OllamaBackend(ChatBackend):
         for model in models:
             if full_name(model.model or "") == full_name(name):
                 digest = printable(model.digest or "") or None
-                return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
+                return ModelInfo(
+                    name=name,
+                    backend="ollama",
+                    digest=digest,
+                    version=version,
+                )
         raise BackendError(
             f"Ollama at {self.host} has no model {name!r}; get it with: ollama pull {name}",
             reason="model_not_found",

@@ -298,7 +298,12 @@ def _response_format(schema: Schema, without: Set[str]) -> Body:
     }
 
 
-def _turned_down(body: Body, error: object, without: Set[str], schema: Schema | None) -> Set[str]:
+def _turned_down(
+    body: Body,
+    error: object,
+    without: Set[str],
+    schema: Schema | None,
+) -> Set[str]:
     """Return what a server does not take of a request; nothing if that is not the trouble.
 
     Args:

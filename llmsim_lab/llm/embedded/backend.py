@@ -155,7 +155,12 @@ class EmbeddedBackend(ChatBackend):
         """
         digest = await asyncio.to_thread(weights.file_sha256, self._path)
         version = importlib.metadata.version(_RUNTIME) if runtime_installed() else None
-        return ModelInfo(name=self.name, backend="embedded", digest=digest, version=version)
+        return ModelInfo(
+            name=self.name,
+            backend="embedded",
+            digest=digest,
+            version=version,
+        )
 
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
@@ -338,7 +343,12 @@ class ChildProcess:
                 "and that the runtime is installed (pip install 'llmsim-lab[embedded]'; on Linux "
                 "it needs libgomp.so.1: 'apt-get install libgomp1' or 'dnf install libgomp')"
             )
-        self.backend = OpenAIBackend(model.name, base_url=url, api_key=key, extend=extend)
+        self.backend = OpenAIBackend(
+            model.name,
+            base_url=url,
+            api_key=key,
+            extend=extend,
+        )
         self.backend.server = replace(
             self.backend.server,
             name="the embedded model",

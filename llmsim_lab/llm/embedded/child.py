@@ -18,7 +18,12 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
     """Load the model, serve it, and end with the parent."""
     model, num_ctx, threads, startup_s, api_key = json.loads(sys.stdin.readline())
     # Standard output is for the one line; what native code prints goes to standard error.
-    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    out = os.fdopen(
+        os.dup(1),
+        "w",
+        buffering=1,
+        encoding="utf-8",
+    )
     os.dup2(2, 1)
     sys.tracebacklimit = 0  # the parent shows the last lines, which are the runtime's own then
     faulthandler.dump_traceback_later(startup_s, exit=True)

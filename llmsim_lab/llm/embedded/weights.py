@@ -157,7 +157,13 @@ def file_sha256(path: Path) -> str:
     try:
         stat = path.stat()
         # Size and mtime can be given to any file; inode and ctime cannot.
-        return _sha256(path, stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+        return _sha256(
+            path,
+            stat.st_size,
+            stat.st_ino,
+            stat.st_mtime_ns,
+            stat.st_ctime_ns,
+        )
     except OSError as error:
         raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
 

@@ -18,9 +18,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import jinja2
 from jinja2 import nodes, pass_context
@@ -34,6 +34,8 @@ from llmsim_lab._util.jsontext import SCALARS
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
+T = TypeVar("T")
+
 MAX_TOKENS = 10_000
 """Of a template: words, signs and spaces in braces, and the texts between."""
 MAX_OUTPUT = 1_000_000
@@ -41,27 +43,63 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-_Text = tuple[str, list[Part]]
-"""A text, and where its values stand."""
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
-_NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
 _FAULTS = (RecursionError, jinja2.UndefinedError, TypeError, ValueError, ArithmeticError)
-_TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
+"""What filling a template may raise where a value is not what the template takes it for."""
+
+
+def _too_long() -> PromptError:
+    return PromptError(
+        f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
+    )
 
 
 class _Filling:
-    """How far a template is filled, where the values stand, and what is left of its steps."""
+    """How far a template is filled, where the values stand, and what is left of its steps.
 
-    def __init__(self, role: Role, steps: int = 0, most: int = MAX_OUTPUT) -> None:
+    Args:
+        role: of the message.
+        steps: how many were taken before.
+        most: how many characters it may come to.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        steps: int = 0,
+        most: int = MAX_OUTPUT,
+    ) -> None:
         self.places: list[Part] = []
-        self.length, self.steps, self.most, self._role = 0, steps, most, role
+        self.length = 0
+        self.steps = steps
+        self.most = most
+        self._role = role
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self.places.append((slots, self._role, self.length, self.length + len(text), "", None))
+        self.place(slots, self.length, self.length + len(text))
         return text
+
+    def place(
+        self,
+        slots: str,
+        start: int,
+        end: int,
+    ) -> None:
+        """Note where a value stands."""
+        self.places.append((slots, self._role, start, end, "", None))
+
+    def add(self, text: str) -> None:
+        """Count a text that was filled.
+
+        Raises:
+            PromptError: it is longer than it may be.
+        """
+        self.length += len(text)
+        if self.length > self.most:
+            raise _too_long()
 
     def charge_for(self, value: object) -> None:
         """Charge for a value that is about to be walked."""
@@ -69,6 +107,11 @@ class _Filling:
         self.charge(_size(value, most=most + _CHARGED) // _CHARGED)
 
     def charge(self, steps: int) -> None:
+        """Charge for some steps.
+
+        Raises:
+            PromptError: there are not as many left.
+        """
         self.steps += steps
         if self.steps > MAX_STEPS:
             raise PromptError(
@@ -97,32 +140,34 @@ def written(value: object, *, listed: bool = False) -> str:
     if not isinstance(value, _SEVERAL):
         # A model of the user's may hold the same list a million times.
         if type(value) not in SCALARS and _size(value, most=MAX_OUTPUT) > MAX_OUTPUT:
-            raise PromptError(_TOO_LONG)
+            raise _too_long()
         return str(value)
     if isinstance(value, Mapping):
         parts = [f"{written(key)}: {written(item, listed=True)}" for key, item in value.items()]
     else:
         parts = [written(item, listed=True) for item in _ordered(value)]
     text = _joined(parts, ", ") or "none"
-    return f"({text})" if listed and value else text
+    return f"({text})" if listed and parts else text
 
 
 def _ordered(values: Any) -> Any:
     """Return values in an order that is the same in any process, which that of a set is not."""
     if not isinstance(values, set | frozenset):
         return values
-    # Numbers by their size, before texts.
-    sizes = {it: it for it in values if isinstance(it, Real) and it == it}  # NaN has none
-    return sorted(values, key=lambda it: (sizes.get(it, float("inf")), written(it)))
+    # Numbers by their size, before texts; NaN, which is unlike itself, has none.
+    sizes = {item: item for item in values if isinstance(item, Real) and item == item}
+    return sorted(values, key=lambda item: (sizes.get(item, float("inf")), written(item)))
 
 
 def _joined(texts: Iterable[str], between: str) -> str:
-    parts, length = [], -len(between)
+    parts = []
+    length = -len(between)
     for text in texts:
         parts.append(text)
+        length += len(between) + len(text)
         # While it grows: a long separator between many can be gigabytes.
-        if (length := length + len(text) + len(between)) > MAX_OUTPUT:
-            raise PromptError(_TOO_LONG)
+        if length > MAX_OUTPUT:
+            raise _too_long()
     return between.join(parts)
 
 
@@ -166,22 +211,25 @@ class _Environment(jinja2.Environment):
 
 def _fields(value: object) -> Iterable[str]:
     """Return the names of a value's fields; a template can name none with an underscore first."""
-    its_type: Any = type(value)
     if isinstance(value, BaseModel):
-        return {**its_type.model_fields, **(value.model_extra or {})}
-    is_one = dataclasses.is_dataclass(its_type)
-    return [field.name for field in dataclasses.fields(its_type)] if is_one else ()
+        return {**type(value).model_fields, **(value.model_extra or {})}
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value)]
+    return ()
 
 
 # --- filters -------------------------------------------------------------------------------------
 
 
 def _round(value: float, digits: int = 0) -> float:
+    if digits >= 0 and isinstance(value, int):
+        return value
     # As a float: to round a whole number to minus a billion digits would take forever.
-    return value if digits >= 0 and isinstance(value, int) else round(float(value), digits)
+    return round(float(value), digits)
 
 
-_FILTERS: Mapping[str, Callable[..., Any]] = {
+_Filter = Callable[..., Any]
+_FILTERS: Mapping[str, _Filter] = {
     "capitalize": lambda value: written(value).capitalize(),
     "default": do_default,
     "first": lambda value: _ENVIRONMENT.getitem([*islice(_ordered(value), 1)], 0),
@@ -197,11 +245,15 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _charged(apply: Callable[..., Any]) -> Callable[..., Any]:
+def _charged(apply: _Filter) -> _Filter:
     """Return a filter that charges for its work, and hands on what is missing."""
 
     @pass_context
-    def run(context: Context, value: Any, *arguments: Any) -> Any:
+    def run(
+        context: Context,
+        value: Any,
+        *arguments: Any,
+    ) -> Any:
         if isinstance(value, _Missing) and apply is not do_default:
             return value
         # Else a filter over a long text, in a loop, would take long in few steps.
@@ -224,8 +276,10 @@ def _size(value: Any, *, most: int) -> int:
     uncounted = [value]
     while uncounted and size <= most:
         item = uncounted.pop()
-        if type(item) in SCALARS:  # most are, and the other questions take long
-            size += len(item) if type(item) is str else 0
+        if type(item) is str:
+            size += len(item)
+        elif type(item) in SCALARS:  # most are, and the other questions take long
+            continue
         elif isinstance(item, Set):
             size += len(item) * _CHARGED
             uncounted += item
@@ -245,7 +299,7 @@ def _size(value: Any, *, most: int) -> int:
 
 
 @pass_context
-def _operand(context: Context, value: Any) -> Any:
+def _operand(context: Context, value: T) -> T:
     """Return a side of a comparison, for a charge."""
     if isinstance(value, _Missing):
         bool(value)  # an error, which ``in`` would not be
@@ -254,23 +308,40 @@ def _operand(context: Context, value: Any) -> Any:
 
 
 @pass_context
-def _note(context: Context, value: Any, slots: str) -> Any:
-    return context.parent[_FILLING].value(value, slots) if slots else written(value)
+def _note(
+    context: Context,
+    value: object,
+    slots: str,
+) -> str:
+    """Return a value as text, after noting where it stands; a constant is not a value."""
+    if not slots:
+        return written(value)
+    filling: _Filling = context.parent[_FILLING]
+    return filling.value(value, slots)
 
 
 @pass_context
-def _each(context: Context, values: Any, steps: int) -> Iterator[Any]:
+def _each(
+    context: Context,
+    values: object,
+    steps: int,
+) -> Iterator[object]:
     """Yield a loop's values, each for a charge."""
+    filling: _Filling = context.parent[_FILLING]
     if isinstance(values, Set):
-        context.parent[_FILLING].charge_for(values)
+        filling.charge_for(values)  # since it is sorted
     for value in _ordered(values):
-        context.parent[_FILLING].charge(steps)
+        filling.charge(steps)
         yield value
 
 
 _FILLING = " filling"
 """The name of what a template fills; none that a template could use."""
-_ENVIRONMENT: _Environment = _Environment(autoescape=False, optimized=False, undefined=_Missing)
+_ENVIRONMENT: _Environment = _Environment(
+    autoescape=False,
+    optimized=False,
+    undefined=_Missing,
+)
 _ENVIRONMENT.globals.clear()
 _ENVIRONMENT.tests.clear()
 _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items()} | {
@@ -289,17 +360,30 @@ _JINJAS_OWN = ("loop", "self", "super")
 """Names that mean something else where Jinja2 compiles them."""
 
 
-def _not_allowed(node: nodes.Node, what: str) -> PromptError:
+def _not_allowed(node: nodes.Node, construct: str) -> PromptError:
     return PromptError(
-        f"line {node.lineno}: {what} is not allowed in a prompt; work it out before rendering and "
-        'give it a slot. Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, '
+        f"line {node.lineno}: {construct} is not allowed in a prompt; work it out before rendering "
+        'and give it a slot. Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, '
         f"{{% if %}}, {{% for %}} and the filters {', '.join(_FILTERS)}"
     )
 
 
-def _filtered(node: Any, name: str, *arguments: Any) -> nodes.Filter:
+def _filtered(
+    node: nodes.Node,
+    name: str,
+    *arguments: object,
+) -> nodes.Filter:
+    """Return a node whose value goes through a filter of ours, which no template can name."""
     constants = [nodes.Const(argument) for argument in arguments]
-    return nodes.Filter(node, f" {name}", constants, [], None, None, lineno=node.lineno)
+    return nodes.Filter(
+        node,
+        f" {name}",
+        constants,
+        [],  # keywords
+        None,  # *arguments
+        None,  # **keywords
+        lineno=node.lineno,
+    )
 
 
 class _CheckedTree(NodeVisitor):
@@ -321,7 +405,12 @@ class _CheckedTree(NodeVisitor):
         """Slots that the expression at hand mentions."""
         self.generic_visit(tree)
 
-    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> None:
+    def visit(
+        self,
+        node: nodes.Node,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
         """Check and change a node, with those in it."""
         self._parts += 1
         match node:
@@ -330,7 +419,7 @@ class _CheckedTree(NodeVisitor):
             case nodes.For(recursive=False):
                 self._for(node)
             case nodes.Name():
-                name = self._named(node)
+                name = self._name_of(node)
                 slots = self._local.get(name, {name: None})
                 self._mentioned |= slots
                 self.slots |= slots
@@ -351,32 +440,39 @@ class _CheckedTree(NodeVisitor):
             case nodes.BinExpr(operator=sign) | nodes.UnaryExpr(operator=sign):
                 raise _not_allowed(node, f"arithmetic ({sign})")
             case _:
-                kind = type(node).__name__
-                raise _not_allowed(node, _CALLED.get(kind, f"a {kind.lower()}"))
+                name = type(node).__name__
+                raise _not_allowed(node, _CALLED.get(name, f"a {name.lower()}"))
 
     def _output(self, node: nodes.Output) -> None:
         for place, part in enumerate(node.nodes):
-            if not isinstance(part, nodes.TemplateData):
-                self._mentioned = {}
-                self.visit(part)
-                node.nodes[place] = _filtered(part, "note", ", ".join(self._mentioned))
+            if isinstance(part, nodes.TemplateData):
+                continue
+            self._mentioned = {}
+            self.visit(part)
+            node.nodes[place] = _filtered(part, "note", ", ".join(self._mentioned))
 
     def _for(self, node: nodes.For) -> None:
         self._mentioned = {}
         self.visit(node.iter)
-        slots, outer, before = self._mentioned, self._local, self._parts
+        # What the loop's names stand for came from the slots that its values mention.
+        slots = self._mentioned
+        outer = self._local
+        before = self._parts
         for target in getattr(node.target, "items", [node.target]):
             if not isinstance(target, nodes.Name):
                 raise _not_allowed(target, "a loop over pairs in pairs")
-            self._local = {**self._local, self._named(target): slots}
-        for part in [node.test, *node.body] if node.test else node.body:
+            self._local = {**self._local, self._name_of(target): slots}
+        if node.test:
+            self.visit(node.test)
+        for part in node.body:
             self.visit(part)
         self._local = outer
+        # A step for each value and each part of the body: loops in loops multiply.
         node.iter = _filtered(node.iter, "each", 1 + self._parts - before)
         for part in node.else_:
             self.visit(part)
 
-    def _named(self, node: nodes.Name) -> str:
+    def _name_of(self, node: nodes.Name) -> str:
         # As Python does, for which some names are the same.
         node.name = unicodedata.normalize("NFKC", node.name)
         if node.name in _JINJAS_OWN:
@@ -385,18 +481,48 @@ class _CheckedTree(NodeVisitor):
 
     def _filter(self, node: nodes.Filter) -> None:
         if node.name not in _FILTERS:
-            what = f"there is no filter {brief(node.name)}"
-            raise PromptError(f"line {node.lineno}: {what}; there are {', '.join(_FILTERS)}")
+            raise PromptError(
+                f"line {node.lineno}: there is no filter {brief(node.name)}; "
+                f"there are {', '.join(_FILTERS)}"
+            )
         try:
             inspect.signature(_FILTERS[node.name]).bind(node.node, *node.args)
         except TypeError as error:
-            what = f"the filter {node.name!r} got {error}"
-            raise PromptError(f"line {node.lineno}: {what}") from error
+            raise PromptError(
+                f"line {node.lineno}: the filter {node.name!r} got {error}"
+            ) from error
         self.generic_visit(node)
 
 
-_Part = _Text | str | Callable[[Context], Iterator[str]]
-"""Text, maybe with values in it that are known already; a slot; or what Jinja2 compiled."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Known:
+    """A text whose values, if it has any, are filled in already."""
+
+    text: str
+    places: Sequence[Part] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Slot:
+    """A value as it is: ``{{ name }}``."""
+
+    name: str
+
+
+_Compiled = Callable[[Context], Iterator[str]]
+"""All else, which Jinja2 compiled."""
+_Content = _Known | _Slot | _Compiled
+
+
+class _TemplatePart(NamedTuple):
+    """A part of a template, and the slots that it needs."""
+
+    content: _Content
+    slots: Set[str]
+
+
+Fill = Callable[[Mapping[str, Any]], Filled]
+"""Fills slots: returns the text, and where its values are."""
 
 
 class Template:
@@ -415,122 +541,185 @@ class Template:
         slots: the names of the values that it takes, in order of first use.
     """
 
-    def __init__(self, text: str, name: str, role: Role) -> None:
-        self._where = where = f"prompt {name!r}, {role} message"
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        role: Role,
+    ) -> None:
+        self._name = f"prompt {name!r}, {role} message"
         self._role = role
         try:
             text.encode()  # no file holds half a character
             if len(text) > MAX_OUTPUT:
-                what = f"the template is longer than {MAX_OUTPUT:,} characters"
-                raise PromptError(f"{what}; give long texts a slot")
-            # Else the parser takes long.
-            if further := next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None):
                 raise PromptError(
-                    f"line {further[0]}: the template has more than {MAX_TOKENS:,} words and signs "
+                    f"the template is longer than {MAX_OUTPUT:,} characters; give long texts a slot"
+                )
+            # Else the parser takes long.
+            too_many = next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None)
+            if too_many is not None:
+                line, *_ = too_many
+                raise PromptError(
+                    f"line {line}: the template has more than {MAX_TOKENS:,} words and signs "
                     "in braces; loop over values, or give long texts a slot"
                 )
             tree = _ENVIRONMENT.parse(text)
             self.slots = tuple(_CheckedTree(tree).slots)
-            self._parts = [*_parts_of(tree, {*self.slots})]
+            self._parts = list(_parts_of(tree, set(self.slots)))
         except jinja2.TemplateSyntaxError as error:
-            raise PromptError(f"{where}, line {error.lineno}: {error.message}") from error
+            raise PromptError(f"{self._name}, line {error.lineno}: {error.message}") from error
         except (RecursionError, SyntaxError, MemoryError) as error:
-            raise PromptError(f"{where}, {_NESTED}") from error
+            raise PromptError(
+                f"{self._name}, it is nested too deeply; use fewer brackets, blocks and operators "
+                "in one another"
+            ) from error
         except ValueError as error:
-            raise PromptError(f"{where}, {error}") from error
+            raise PromptError(f"{self._name}, {error}") from error
 
-    def sharing(self, values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Filled]:
+    def sharing(self, values: Mapping[str, Any]) -> Fill:
         """Return what fills the other slots, any number of times; these are filled once.
 
-        Both give the text and where its values are, and raise the same. Values that have no slot
-        are left out.
+        Both raise the same. Values that have no slot are left out.
 
         Raises:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
-        parts: list[_Part] = []
+        contents: list[_Content] = []
         filling = _Filling(self._role)
-        for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
-            group = [part for part, _ in some]
+        stretches = groupby(self._parts, lambda part: part.slots <= values.keys())
+        for is_known, stretch in stretches:
+            parts = [part.content for part in stretch]
             if is_known:
                 # The limits are those of the whole.
                 filling = _Filling(self._role, filling.steps, filling.most - filling.length)
-                group = [self._fill(group, values, filling)]
-            parts += group
-
-        def fill_any(mine: Mapping[str, Any]) -> Filled:
-            again = _Filling(self._role, filling.steps)
-            return laid_out(*self._fill(parts, {**values, **mine}, again))
-
-        if any(map(callable, parts)):
-            return fill_any
-        # Only bare slots are left: the texts between values are known, and the places but for
-        # their lengths.
-        bare = dict.fromkeys({*self.slots} - values.keys(), "")
-        known, places = self._fill(parts, {**values, **bare}, _Filling(self._role))
-        cuts = [0, *[cut for place in places for cut in place[2:4]], len(known)]
-        texts = [known[start:end] for start, end in pairwise(cuts)]
-        blanks = [(2 * n + 1, place[0]) for n, place in enumerate(places) if place[0] in bare]
-        filled = laid_out(known, places)
+                parts = [self._fill(parts, values, filling)]
+            contents += parts
 
         def fill(mine: Mapping[str, Any]) -> Filled:
-            pieces, length = texts.copy(), len(known)
+            rest = _Filling(self._role, filling.steps)
+            known = self._fill(contents, {**values, **mine}, rest)
+            return laid_out(known.text, known.places)
+
+        if any(map(callable, contents)):
+            return fill
+        return self._fill_of_bare_slots(contents, values, fill)
+
+    def _fill_of_bare_slots(
+        self,
+        contents: Sequence[_Content],
+        values: Mapping[str, Any],
+        fill: Fill,
+    ) -> Fill:
+        """Return what fills a template of which only bare slots are left, in one loop.
+
+        The texts between values are known, and the places but for their lengths.
+
+        Args:
+            contents: of the template.
+            values: that are filled in already.
+            fill: does the same slowly, and says in which prompt a value is wrong.
+        """
+        empty = dict.fromkeys(set(self.slots) - values.keys(), "")
+        known = self._fill(contents, {**values, **empty}, _Filling(self._role))
+        filled = laid_out(known.text, known.places)
+        # Text, value, text, value … and text: a value has an odd place.
+        pieces: list[str] = []
+        blanks: list[tuple[int, str]] = []
+        text_start = 0
+        for slots, _, start, end, _, _ in known.places:
+            pieces.append(known.text[text_start:start])
+            if slots in empty:
+                blanks.append((len(pieces), slots))
+            pieces.append(known.text[start:end])
+            text_start = end
+        pieces.append(known.text[text_start:])
+        if not blanks:
+            return lambda _: filled
+        _, layout, _ = filled
+
+        def fill_blanks(mine: Mapping[str, Any]) -> Filled:
+            filled_pieces = pieces.copy()
+            length = len(known.text)
             try:
-                for at, slot in blanks:
+                for place, slot in blanks:
                     value = mine[slot]
-                    pieces[at] = text = value if type(value) is str else written(value)
-                    if (length := length + len(text)) > MAX_OUTPUT:
-                        raise PromptError(_TOO_LONG)
+                    text = value if type(value) is str else written(value)
+                    filled_pieces[place] = text
+                    length += len(text)
+                    if length > MAX_OUTPUT:
+                        raise _too_long()
             except _FAULTS:
-                fill_any({**mine, **values})  # which says what is wrong, and where
+                fill({**mine, **values})  # which says what is wrong, and where
                 raise
-            return "".join(pieces), filled[1], tuple(map(len, pieces[1::2]))
+            lengths = tuple(map(len, filled_pieces[1::2]))
+            return "".join(filled_pieces), layout, lengths
 
-        return fill if blanks else lambda _: filled
+        return fill_blanks
 
-    def _fill(self, parts: Iterable[_Part], values: Mapping[str, Any], filling: _Filling) -> _Text:
+    def _fill(
+        self,
+        contents: Iterable[_Content],
+        values: Mapping[str, Any],
+        filling: _Filling,
+    ) -> _Known:
+        """Return parts of the template with their slots filled."""
         texts: list[str] = []
         context = None
         try:
-            for part in parts:
-                if isinstance(part, str):
-                    pieces: Iterable[str] = (filling.value(values[part], part),)
-                elif isinstance(part, tuple):
-                    text, places = part
-                    pieces, at = (text,), filling.length
-                    for slots, role, start, end, _, _ in places:
-                        filling.places.append((slots, role, at + start, at + end, "", None))
+            for content in contents:
+                if isinstance(content, _Known):
+                    start = filling.length
+                    for slots, _, first, last, _, _ in content.places:
+                        filling.place(slots, start + first, start + last)
+                    texts.append(content.text)
+                    filling.add(content.text)
+                elif isinstance(content, _Slot):
+                    text = filling.value(values[content.name], content.name)
+                    texts.append(text)
+                    filling.add(text)
                 else:
                     if context is None:
-                        context = Context(_ENVIRONMENT, {**values, _FILLING: filling}, None, {})
-                    pieces = part(context)
-                # Piece by piece: where one goes is known once those before it are counted.
-                for piece in pieces:
-                    texts.append(piece)
-                    filling.length += len(piece)
-                    if filling.length > filling.most:
-                        raise PromptError(_TOO_LONG)
+                        context = Context(
+                            _ENVIRONMENT,
+                            {**values, _FILLING: filling},
+                            None,
+                            {},
+                        )
+                    # Piece by piece: where one goes is known once those before it are counted.
+                    for text in content(context):
+                        texts.append(text)
+                        filling.add(text)
+        except RecursionError as error:
+            raise PromptError(
+                f"{self._name}: it is nested too deeply; use fewer brackets, blocks and operators "
+                "in one another, or simpler values"
+            ) from error
         except _FAULTS as error:
-            why = f"{_NESTED}, or simpler values" if isinstance(error, RecursionError) else error
-            raise PromptError(f"{self._where}: {why}") from error
-        return "".join(texts), filling.places
+            raise PromptError(f"{self._name}: {error}") from error
+        return _Known("".join(texts), filling.places)
 
 
-def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[tuple[_Part, set[str]]]:
+def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[_TemplatePart]:
     """Yield the parts of a checked tree, each with its slots."""
     for node in tree.body:
         for item in getattr(node, "nodes", [node]):
-            match item:
-                case nodes.TemplateData():
-                    part: _Part = item.data, []
-                case nodes.Filter(node=nodes.Name(name=slot)):
-                    part = slot
-                case _:
-                    body = nodes.Output([item]) if isinstance(item, nodes.Expr) else item
-                    alone = nodes.Template([body], lineno=1)
-                    part = _ENVIRONMENT.from_string(alone).root_render_func
-            yield part, slots & {name.name for name in item.find_all(nodes.Name)}
+            names = {name.name for name in item.find_all(nodes.Name)}
+            yield _TemplatePart(_content_of(item), slots & names)
+
+
+def _content_of(node: nodes.Node) -> _Content:
+    match node:
+        case nodes.TemplateData():
+            return _Known(node.data)
+        case nodes.Filter(node=nodes.Name(name=slot)):  # ``{{ slot }}``, with our " note"
+            return _Slot(slot)
+        case nodes.Expr():
+            body: nodes.Node = nodes.Output([node])
+        case _:
+            body = node
+    alone = nodes.Template([body], lineno=1)
+    return _ENVIRONMENT.from_string(alone).root_render_func
 
 
 template_of = lru_cache(maxsize=1024)(Template)

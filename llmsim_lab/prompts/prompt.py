@@ -12,41 +12,74 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from llmsim_lab import _spans
-from llmsim_lab._spans import MAX_SPANS, ROLES, Filled, Origin, Part, Provenance, Span
+from llmsim_lab._spans import (
+    MAX_SPANS,
+    ROLES,
+    Filled,
+    Origin,
+    Part,
+    Provenance,
+    Role,
+    Span,
+)
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
-_FEW_PAIRS, _MOST_PAIRS = 250_000, 40_000_000
+_FEW_PAIRS = 250_000
+"""Of pieces of two texts: from more on, pieces that are everywhere begin no match."""
+_MOST_PAIRS = 40_000_000
+"""From more on, larger pieces are compared."""
+_SIZES = (r"\s+|\S+", r".*\n|.+", r"(?s).+")
+"""Pieces of a text: words and the spaces between them, lines, all of it."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
+_OTHER_SYSTEM = re.compile(r"(?s)## System\n\n(.*?)\n\n## User\n\n")
 
 
-def word_diff(before: str, after: str, *, around: int = 1_000_000_000) -> str:
+def word_diff(
+    before: str,
+    after: str,
+    *,
+    around: int = 1_000_000_000,
+) -> str:
     """Return what is different in a second text: ``[-gone-]`` and ``{+new+}``.
 
     Word by word, the spaces between them too; line by line where texts are so long that it would
     take seconds, and as a whole where lines are too many, as in a hostile tape. Of what did not
     change, so many characters beside each change are shown.
     """
-    for piece in (r"\s+|\S+", r".*\n|.+", r"(?s).+"):
-        old, new = (re.findall(piece, text) for text in (before, after))
-        if (pairs := len(old) * len(new)) <= _MOST_PAIRS:
+    for pattern in _SIZES:
+        old = re.findall(pattern, before)
+        new = re.findall(pattern, after)
+        pairs = len(old) * len(new)
+        if pairs <= _MOST_PAIRS:
             break
-    # In larger ones, pieces that are everywhere begin no match.
-    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=pairs > _FEW_PAIRS)
+    matcher = difflib.SequenceMatcher(
+        a=old,
+        b=new,
+        autojunk=pairs > _FEW_PAIRS,
+    )
     parts = []
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-        changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
-        if kind == "equal" and len(gone) > 2 * around:
-            gone = f"{gone[:around].rpartition(' ')[0]}\n…\n{gone[-around:].partition(' ')[2]}"
-        parts.append(gone if kind == "equal" else changed)
+        gone = "".join(old[old_from:old_to])
+        come = "".join(new[new_from:new_to])
+        if kind != "equal":
+            if gone:
+                parts.append(f"[-{gone}-]")
+            if come:
+                parts.append(f"{{+{come}+}}")
+        elif len(gone) > 2 * around:
+            beginning = gone[:around].rpartition(" ")[0]
+            end = gone[-around:].partition(" ")[2]
+            parts.append(f"{beginning}\n…\n{end}")
+        else:
+            parts.append(gone)
     return "".join(parts)
 
 
@@ -68,25 +101,39 @@ class Prompt:
     """
 
     def __init__(
-        self, user: str, *, system: str = "", name: str = "unnamed", parent: str | None = None
+        self,
+        user: str,
+        *,
+        system: str = "",
+        name: str = "unnamed",
+        parent: str | None = None,
     ) -> None:
         if not user.strip():
             raise PromptError(f"prompt {name!r} has an empty user message; give it some text")
-        self.name, self.system, self.user, self.parent = name, system, user, parent
+        self.name = name
+        self.system = system
+        self.user = user
+        self.parent = parent
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
         from llmsim_lab.prompts.language import template_of
 
-        self._templates = [
-            template_of(text, name, role) for role, text in zip(ROLES, (system, user), strict=True)
-        ]
-        slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
+        self._system = template_of(system, name, "system")
+        self._user = template_of(user, name, "user")
+        slots = dict.fromkeys([*self._system.slots, *self._user.slots])
         self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
-        self._slots = {*slots}
+        self._slots = set(slots)
 
     def __reduce__(self) -> tuple[object, ...]:
-        rebuilt = partial(Prompt, self.user, system=self.system, name=self.name, parent=self.parent)
-        return rebuilt, ()
+        # Templates that Jinja2 compiled cannot be pickled: a worker reads the texts again.
+        rebuild = partial(
+            Prompt,
+            self.user,
+            system=self.system,
+            name=self.name,
+            parent=self.parent,
+        )
+        return rebuild, ()
 
     @cached_property
     def digest(self) -> str:
@@ -115,7 +162,13 @@ class Prompt:
         return sorted(file.stem for file in Path(__file__).parent.glob("*.md"))
 
     @classmethod
-    def parse(cls, text: str, *, name: str, parent: str | None = None) -> Prompt:
+    def parse(
+        cls,
+        text: str,
+        *,
+        name: str,
+        parent: str | None = None,
+    ) -> Prompt:
         """Return the prompt that a file's text holds.
 
         Args:
@@ -126,17 +179,31 @@ class Prompt:
         Raises:
             PromptError: it has no ``## User``, or a template is wrong.
         """
-        parts = _HEADING.split(text)
-        found = dict(zip(parts[1::2], parts[2::2], strict=True))
-        if len(found) * 2 != len(parts) - 1:
+        # Description, heading, text, heading, text.
+        _, *parts = _HEADING.split(text)
+        headings = parts[::2]
+        messages = dict(zip(headings, parts[1::2], strict=True))
+        if len(messages) < len(headings):
             raise PromptError(f"prompt {name!r} has one of '## System', '## User' twice")
-        if "User" not in found:
+        if "User" not in messages:
             raise PromptError(f"prompt {name!r} has no line '## User'; its template goes below one")
-        system = found.get("System", "").strip()
-        return cls(found["User"].strip(), system=system, name=name, parent=parent)
+        system = messages.get("System", "").strip()
+        return cls(
+            messages["User"].strip(),
+            system=system,
+            name=name,
+            parent=parent,
+        )
 
     @classmethod
-    def of_text(cls, text: str, *, system: str, name: str, parent: str | None = None) -> Prompt:
+    def of_text(
+        cls,
+        text: str,
+        *,
+        system: str,
+        name: str,
+        parent: str | None = None,
+    ) -> Prompt:
         """Return the prompt that has this ``text``, to the last blank.
 
         A file's text is parsed instead: its blank ends do not count, and neither message can hold a
@@ -155,7 +222,12 @@ class Prompt:
         if not text.startswith(beginning):
             raise PromptError(f"the text of prompt {name!r} does not begin with its system message")
         user = text.removeprefix(beginning).removesuffix("\n")
-        return cls(user, system=system, name=name, parent=parent)
+        return cls(
+            user,
+            system=system,
+            name=name,
+            parent=parent,
+        )
 
     @property
     def text(self) -> str:
@@ -165,8 +237,7 @@ class Prompt:
     @property
     def _is_parsed(self) -> bool:
         """Whether its text, parsed as a file, gives just this prompt."""
-        messages = (self.system, self.user)
-        return all(it == it.strip() and not _HEADING.search(it) for it in messages)
+        return _is_as_parsed(self.system) and _is_as_parsed(self.user)
 
     def edit(self, text: str) -> Prompt:
         """Return a prompt with another text, which knows that it came from this one.
@@ -187,16 +258,35 @@ class Prompt:
         # An editor hands back the whole file's text or just the user message.
         if self._is_parsed:
             if _HEADING.search(text):
-                return self.parse(text, name=self.name, parent=self.digest)
-            return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
+                return self.parse(
+                    text,
+                    name=self.name,
+                    parent=self.digest,
+                )
+            return Prompt(
+                text.strip(),
+                system=self.system,
+                name=self.name,
+                parent=self.digest,
+            )
         # What a file would take for a heading may be a line of a message here.
         system = self.system
-        other = re.match(r"(?s)## System\n\n(.*?)\n\n## User\n\n", text)
+        other = _OTHER_SYSTEM.match(text)
         if system and other and not text.startswith(_beginning(system)):
             system = other[1]
         if text.startswith(_beginning(system)):
-            return self.of_text(text, system=system, name=self.name, parent=self.digest)
-        return Prompt(text, system=system, name=self.name, parent=self.digest)
+            return self.of_text(
+                text,
+                system=system,
+                name=self.name,
+                parent=self.digest,
+            )
+        return Prompt(
+            text,
+            system=system,
+            name=self.name,
+            parent=self.digest,
+        )
 
     def replace(self, old: str, new: str) -> Prompt:
         """Return a prompt in which another text stands for a piece of this one's.
@@ -235,26 +325,32 @@ class Prompt:
         Raises:
             PromptError: a value does not have what the template looks up in it.
         """
-        fill_system, fill_user = [template.sharing(values) for template in self._templates]
+        fill_system = self._system.sharing(values)
+        fill_user = self._user.sharing(values)
 
         def render(mine: Mapping[str, object]) -> RenderedPrompt:
+            names: Set[str] = mine.keys()
+            if values:
+                names = names | values.keys()
             # Exactly these: a value too many is a misspelt slot more often than not, unless the
             # prompt was edited, by which slots may go.
-            given = mine.keys() | values.keys() if values else mine.keys()
-            if given != self._slots and not (self.parent and given > self._slots):
-                raise PromptError(self._mismatch({**values, **mine}))
+            if names != self._slots and not (self.parent and names > self._slots):
+                raise self._mismatch(names)
             return RenderedPrompt.of(fill_system(mine), fill_user(mine), self)
 
         return render
 
-    def _mismatch(self, values: dict[str, object]) -> str:
+    def _mismatch(self, names: Set[str]) -> PromptError:
+        """Return the error where the values that were given are not those of the slots."""
         faults = []
-        if missing := sorted(self._slots - values.keys()):
+        missing = sorted(self._slots - names)
+        unused = sorted(names - self._slots)
+        if missing:
             faults.append(f"no value for {', '.join(missing)}")
-        if unused := sorted(values.keys() - self._slots):
+        if unused:
             faults.append(f"no slot for {', '.join(unused)}")
         slots = ", ".join(self.slots) or "none"
-        return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
+        return PromptError(f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}")
 
     def diff(self, other: Prompt) -> str:
         """Return what is different in the other prompt: ``[-gone-]`` and ``{+new+}``."""
@@ -272,8 +368,9 @@ class Prompt:
 
 @cache
 def _load_shipped(name: str) -> Prompt:
+    shipped = Prompt.shipped()
     # Only one of these, since slashes or dots could lead out of the folder.
-    if name not in (shipped := Prompt.shipped()):
+    if name not in shipped:
         raise PromptError(
             f"there is no prompt {name!r}; shipped are {', '.join(shipped)}; "
             "a file of your own is named by its path, ending in .md"
@@ -291,29 +388,68 @@ class RenderedPrompt(str):
         spans: where the parts came from: system first, in the order of the text.
     """
 
-    __slots__ = ("_sources", "_values", "system", "template", "user")
+    __slots__ = ("_facts", "_sources", "_system", "_tokens", "_user", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    _values: tuple[Filled, Filled, Sequence[int | None]]
-    _sources: tuple[Mapping[str, str], Mapping[str, object]]
+    _system: Filled
+    _user: Filled
+    _tokens: Sequence[int | None]
+    _sources: Mapping[str, str]
+    _facts: Mapping[str, object]
 
-    def __new__(cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> Self:
+    def __new__(
+        cls,
+        *,
+        system: str,
+        user: str,
+        template: Prompt,
+        spans: Sequence[Part],
+    ) -> Self:
         """Join the parts with an empty line."""
-        first, rest = [[part for part in spans if part[1] == role] for role in ROLES]
-        messages = _spans.laid_out(system, first), _spans.laid_out(user, rest)
-        return cls.of(*messages, template, tuple([part[5] for part in spans]))
+        parts: dict[Role, list[Part]] = {role: [] for role in ROLES}
+        tokens: list[int | None] = []
+        for part in spans:
+            _, role, _, _, _, count = part
+            parts[role].append(part)
+            tokens.append(count)
+        return cls.of(
+            _spans.laid_out(system, parts["system"]),
+            _spans.laid_out(user, parts["user"]),
+            template,
+            tuple(tokens),
+        )
 
     @classmethod
-    def of(cls, system: Filled, user: Filled, template: Prompt, tokens: Sequence[Any] = ()) -> Self:
+    def of(
+        cls,
+        system: Filled,
+        user: Filled,
+        template: Prompt,
+        tokens: Sequence[int | None] = (),
+    ) -> Self:
         """Return the prompt of two messages, with the tokens of their values where known."""
-        new = str.__new__(cls, f"{system[0]}\n\n{user[0]}" if system[0] else user[0])
-        new.system, new.user, new.template = system[0], user[0], template
-        new._values, new._sources = (system, user, tokens), ({}, {})
+        system_text, _, _ = system
+        user_text, _, _ = user
+        whole = f"{system_text}\n\n{user_text}" if system_text else user_text
+        new = str.__new__(cls, whole)
+        new.system = system_text
+        new.user = user_text
+        new.template = template
+        new._system = system
+        new._user = user
+        new._tokens = tokens
+        new._sources = {}
+        new._facts = {}
         return new
 
-    def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
+    def sourced(
+        self,
+        sources: Mapping[str, str],
+        /,
+        **facts: object,
+    ) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
 
         Args:
@@ -321,27 +457,44 @@ class RenderedPrompt(str):
                 {turn}"}``; a fact's name in braces is all that is filled in.
             facts: what ``{turn}`` and the like in the words stand for.
         """
-        self._sources = sources, facts
+        self._sources = sources
+        self._facts = facts
         return self
 
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from."""
-        if (origin := self.origin(None)) is None:
+        origin = self.origin(None)
+        if origin is None:
             return Provenance(why=f"it has more than {MAX_SPANS:,} values")
-        return origin.read({"system": self.system, "user": self.user}, agent=None, turn=None)
+        return origin.read(
+            {"system": self.system, "user": self.user},
+            agent=None,
+            turn=None,
+        )
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None of too many."""
-        (_, first, fixed), (_, rest, lengths), tokens = self._values
-        if len(first) + len(rest) > MAX_SPANS:
+        _, system_layout, system_lengths = self._system
+        _, user_layout, user_lengths = self._user
+        if len(system_layout) + len(user_layout) > MAX_SPANS:
             return None
-        agent, turn = (site.agent, site.turn) if site else (None, None)
-        sources, facts = self._sources
-        related = [(name, _spans.relative(fact, agent, turn)) for name, fact in facts.items()]
-        form = _spans.form_of(first, fixed, rest, tuple(sources.items()), tuple(related))
+        agent = site.agent if site else None
+        turn = site.turn if site else None
+        facts = []
+        for name, fact in self._facts.items():
+            facts.append((name, _spans.relative(fact, agent, turn)))
+        form = _spans.form_of(
+            system_layout,
+            system_lengths,
+            user_layout,
+            tuple(self._sources.items()),
+            tuple(facts),
+        )
         # In the lengths alone calls of one form differ.
-        return _spans.shared_origin(form, (lengths, tokens) if {*tokens} - {None} else lengths)
+        if set(self._tokens) - {None}:
+            return _spans.shared_origin(form, (user_lengths, self._tokens))
+        return _spans.shared_origin(form, user_lengths)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -356,6 +509,10 @@ class RenderedPrompt(str):
 def _beginning(system: str) -> str:
     """Return what stands before the user message in a prompt's text."""
     return f"## System\n\n{system}\n\n## User\n\n" if system else "## User\n\n"
+
+
+def _is_as_parsed(message: str) -> bool:
+    return message == message.strip() and not _HEADING.search(message)
 
 
 def digest_of(*parts: str) -> str:

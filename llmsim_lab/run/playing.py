@@ -260,7 +260,7 @@ class PlayedWorld(BaseWorld[StateT]):
         session.memory = {**session.memory}
         recorder = session.recorder
         if recorder is None:
-            recorder = Unrecorded(Known(answers=session.memory))
+            recorder = Unrecorded(Known(outcomes=session.memory))
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
         # this turn's log and recorder in the context variable that ``scoped`` sets.
         with scoped(recorder=recorder, log=log):

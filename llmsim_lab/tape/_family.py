@@ -13,13 +13,13 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import MAX_KEPT, Journal, Place, weight_of
-from llmsim_lab.tape.changes import Allowance, Done, done_in
-from llmsim_lab.tape.lines import Manifest, RunInfo, read_line, reading_run
+from llmsim_lab.tape.changes import Allowance, DoneInTurn, done_in
+from llmsim_lab.tape.lines import Line, Manifest, Record, RunInfo, read_line, reading_run
 
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 _UNCHANGED = re.compile(rb'"turn":\d+,"seconds":[^,]+,"interventions":\[\],"planned":\[')
@@ -62,14 +62,34 @@ class Part:
         if near is not None and far is not None:
             is_even = self.depth - near.depth == near.depth - far.depth
             jump = far if is_even else self
-        return Part(run, start, self, jump, self.depth + 1)
+        return Part(
+            run,
+            start,
+            self,
+            jump,
+            self.depth + 1,
+        )
+
+
+class Stretch(NamedTuple):
+    """Turns of a run that one run played: which run that was, the first turn and the last."""
+
+    run: int
+    first: float
+    last: float
 
 
 @dataclass(slots=True)
 class _Turns:
-    """A run's own turns: their numbers, and those in which something was done from outside."""
+    """A run's own turns.
 
-    known: tuple[int, Place]
+    Attributes:
+        state: how many there were when they were read, and where the latest was.
+        numbers: their numbers.
+        altered: those in which something was done from outside.
+    """
+
+    state: tuple[int, Place]
     numbers: list[int]
     altered: list[int]
 
@@ -85,13 +105,13 @@ class Family:
 
     journal: Journal
     generation: int
-    _facts: dict[int, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    _facts: dict[int, tuple[int, Line]] = field(default_factory=dict)
     """What lines say of runs, by number, with how many lines that were."""
     _held: int = 0
     """How much the manifests in them take, bytes."""
     _parts: dict[int, Part | TapeError] = field(default_factory=dict)
     _turns: dict[int, _Turns] = field(default_factory=dict)
-    _done: dict[Place, tuple[Done, Done]] = field(default_factory=dict)
+    _done: dict[Place, DoneInTurn] = field(default_factory=dict)
 
     def info(self, run: int) -> RunInfo:
         """Return what the tape says of a run.
@@ -103,26 +123,41 @@ class Family:
         if run not in index.runs or run not in index.turns:
             raise TapeError(f"the tape {self.journal.path} has no run {run}")
         places = index.runs[run]
-        lines, facts = self._facts.get(run, (0, {}))
+        lines_read, facts = self._facts.get(run, (0, {}))
         with reading_run(self.journal, run):
-            if lines != len(places):
+            if lines_read != len(places):
                 facts = self._read(run, places)
-                self._facts[run] = len(places), facts
-            own = {name: facts[name] for name in _INFO if name in facts}
-            return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)
+                self._facts[run] = (len(places), facts)
+            fields = {name: facts[name] for name in _INFO if name in facts}
+            return RunInfo(
+                id=run,
+                turns=max(index.turns[run]),
+                calls=index.counts[run],
+                **fields,
+            )
 
-    def _read(self, run: int, places: Sequence[Place]) -> dict[str, Any]:
+    def _read(self, run: int, places: Sequence[Place]) -> Line:
         """Return what the lines of a run say of it; of its manifest, where it is."""
-        facts: dict[str, Any] = {}
+        facts: Line = {}
         for place, raw in zip(places, self.journal.read(places), strict=True):
             line = read_line(raw)
-            facts |= {"ended": None, "outcome": None} if "process" in line else line
+            if "process" in line:  # it was begun again, and has not ended
+                facts |= {"ended": None, "outcome": None}
+            else:
+                facts |= line
             if "manifest" in line:
+                small = None
                 weight = weight_of(raw)
-                is_kept = self._held + weight <= MAX_KEPT
-                self._held += weight if is_kept else 0
-                own = line["manifest"] if is_kept else None
-                facts["manifest"] = Manifest(self.journal, run, place, line["texts"], own)
+                if self._held + weight <= MAX_KEPT:
+                    self._held += weight
+                    small = line["manifest"]
+                facts["manifest"] = Manifest(
+                    self.journal,
+                    run,
+                    place,
+                    line["texts"],
+                    small,
+                )
         return facts
 
     def part(self, run: int) -> Part:
@@ -131,31 +166,33 @@ class Family:
         Raises:
             TapeError: a run that it came from is missing, or came later.
         """
-        todo: list[RunInfo] = []
+        unread: list[RunInfo] = []
         number = run
         try:
             while number not in self._parts:
                 info = self.info(number)
-                todo.append(info)
+                unread.append(info)
                 if info.parent is None or info.fork_turn is None:
                     break
                 if info.parent >= info.id:
-                    what = f"run {info.parent}, which it was forked from, came later"
                     raise TapeError(
-                        f"run {info.id} on the tape {self.journal.path} is damaged: {what}"
+                        f"run {info.id} on the tape {self.journal.path} is damaged: "
+                        f"run {info.parent}, which it was forked from, came later"
                     )
                 number = info.parent
         except TapeError as error:  # kept, else each run that came from it would look again
-            self._parts |= {info.id: error for info in todo}
+            for info in unread:
+                self._parts[info.id] = error
             raise
-        for info in reversed(todo):
-            self._parts[info.id] = self._made(info)
-        known = self._parts[run]
-        if isinstance(known, TapeError):
-            raise TapeError(str(known))
-        return known
+        for info in reversed(unread):
+            self._parts[info.id] = self._new_part(info)
+        part = self._parts[run]
+        if isinstance(part, TapeError):
+            raise TapeError(str(part))
+        return part
 
-    def _made(self, info: RunInfo) -> Part | TapeError:
+    def _new_part(self, info: RunInfo) -> Part | TapeError:
+        """Return the part of a run whose parent's is known."""
         if info.parent is None or info.fork_turn is None:
             return Part(info.id, -math.inf)
         parent = self._parts[info.parent]
@@ -166,12 +203,17 @@ class Family:
             return Part(info.id, info.fork_turn)
         return before.continued_by(info.id, info.fork_turn)
 
-    def parts(self, run: int, first: float, last: float) -> Iterator[tuple[Part, float, float]]:
-        """Yield the parts with some turns of a run, latest first, each with its first and last."""
+    def stretches(
+        self,
+        run: int,
+        first: float,
+        last: float,
+    ) -> Iterator[Stretch]:
+        """Yield which runs played some turns of a run, latest first."""
         part = self.part(run).below(last + 1)
         after = math.inf
         while part is not None:
-            yield part, max(first, part.start), min(last, after - 1)
+            yield Stretch(part.run, max(first, part.start), min(last, after - 1))
             if part.start <= first:
                 break
             after = part.start
@@ -183,17 +225,32 @@ class Family:
         player = part.below(turn)
         return part.run if player is None else player.run
 
-    def places(self, run: int, first: float, last: float) -> dict[int, Place]:
+    def places(
+        self,
+        run: int,
+        first: float,
+        last: float,
+    ) -> dict[int, Place]:
         """Return where the lines of a run's turns are, by turn."""
-        found: dict[int, Place] = {}
-        for part, begin, end in self.parts(run, first, last):
-            own = self.journal.index.turns.get(part.run, {})
-            found |= {turn: place for turn, place in own.items() if begin <= turn <= end}
-        return found
+        places: dict[int, Place] = {}
+        for stretch in self.stretches(run, first, last):
+            played = self.journal.index.turns.get(stretch.run, {})
+            places |= {
+                turn: place
+                for turn, place in played.items()
+                if stretch.first <= turn <= stretch.last
+            }
+        return places
 
     # --- what was done from outside ------------------------------------------------------------
 
-    def done(self, run: int, first: float, last: float, allowance: Allowance) -> Counter[str]:
+    def done(
+        self,
+        run: int,
+        first: float,
+        last: float,
+        allowance: Allowance,
+    ) -> Counter[str]:
         """Return the interventions of a run's turns, and those that are planned in the end.
 
         Args:
@@ -205,50 +262,75 @@ class Family:
         Raises:
             TapeError: a line is damaged, or it costs too much.
         """
-        done = Counter[str]()
+        done: Counter[str] = Counter()
         is_latest = True
-        for part, begin, end in self.parts(run, first, last):
-            turns = self._turns_of(part.run)
-            own = self.journal.index.turns[part.run]
-            until = bisect_right(turns.numbers, end)
-            if is_latest and until and turns.numbers[until - 1] >= begin:
-                planned = self._done_at(own[turns.numbers[until - 1]])[1]
+        for stretch in self.stretches(run, first, last):
+            turns = self._turns_of(stretch.run)
+            places = self.journal.index.turns[stretch.run]
+            latest = _latest_within(turns.numbers, stretch)
+            if is_latest and latest is not None:
+                planned = self._done_at(places[latest]).planned
                 allowance.take_words(planned)
                 done.update(planned)
                 is_latest = False
-            altered = turns.altered
-            for turn in altered[bisect_left(altered, begin) : bisect_right(altered, end)]:
-                interventions = self._done_at(own[turn])[0]
+            begin = bisect_left(turns.altered, stretch.first)
+            end = bisect_right(turns.altered, stretch.last)
+            for turn in turns.altered[begin:end]:
+                interventions = self._done_at(places[turn]).interventions
                 allowance.take_words(interventions)
                 done.update(interventions)
         return done
 
     def _turns_of(self, run: int) -> _Turns:
-        own = self.journal.index.turns.get(run, {})
+        places = self.journal.index.turns.get(run, {})
         # A run that is played grows, and its latest turn may be written again.
-        now = len(own), next(reversed(own.values()), (0, 0))
+        state = (len(places), next(reversed(places.values()), (0, 0)))
         turns = self._turns.get(run)
-        if turns is None or turns.known != now:
-            numbers = sorted(own)
-            lines = zip(numbers, self.journal.read([own[turn] for turn in numbers]), strict=True)
-            altered = [number for number, raw in lines if not _UNCHANGED.search(raw)]
-            turns = self._turns[run] = _Turns(now, numbers, altered)
+        if turns is None or turns.state != state:
+            numbers = sorted(places)
+            raws = self.journal.read([places[number] for number in numbers])
+            altered = []
+            for number, raw in zip(numbers, raws, strict=True):
+                if not _UNCHANGED.search(raw):  # else its JSON need not be read
+                    altered.append(number)
+            turns = _Turns(state, numbers, altered)
+            self._turns[run] = turns
         return turns
 
-    def _done_at(self, place: Place) -> tuple[Done, Done]:
+    def _done_at(self, place: Place) -> DoneInTurn:
         """Return what was done and what was planned in the line of a turn, in words."""
-        known = self._done.get(place)
-        if known is None:
-            known = self._done[place] = done_in(self.record(place))
-        return known
+        if place not in self._done:
+            self._done[place] = done_in(self._record(place))
+        return self._done[place]
 
-    def record(self, place: Place) -> dict[str, Any]:
-        """Return the record in the line of a turn.
+    def record_of(
+        self,
+        run: int,
+        turn: int,
+        allowance: Allowance,
+    ) -> Record:
+        """Return the record of a turn of a run, which one of its parents may have played.
 
         Raises:
-            TapeError: the line is damaged.
+            LookupError: it has no such turn.
+            TapeError: the line is damaged, or it costs too much.
         """
+        place = self.places(run, turn, turn)[turn]
+        _, size = place
+        allowance.take(size)
+        return self._record(place)
+
+    def _record(self, place: Place) -> Record:
+        """Return the record in the line of a turn."""
         [raw] = self.journal.read([place])
         with checked(f"a turn on the tape {self.journal.path} is damaged"):
-            record: dict[str, Any] = read_line(raw)["record"]
+            record: Record = read_line(raw)["record"]
         return record
+
+
+def _latest_within(turns: Sequence[int], stretch: Stretch) -> int | None:
+    """Return the latest of some sorted turns that is in a stretch."""
+    count = bisect_right(turns, stretch.last)
+    if count and turns[count - 1] >= stretch.first:
+        return turns[count - 1]
+    return None

@@ -1,9 +1,25 @@
 """The tape's file: one JSON object a line, and where each of them is.
 
-A line is written whole, by one call, before what it says is handed on. Each ends with a check sum
-over itself and the line of its run before it, so that a change, a line too many and a missing one
-show. Whoever writes holds a lock on an empty file beside the tape, and looks before each line
-whether the tape is still the file it was: another file is never written to.
+Each rule below is a trap that a trial fell into. ``Rule 1`` and so on name them at their lines,
+here and in the tape's other modules.
+
+1. A line is written whole, by one call, before what it says is handed on. Then the position is
+   compared, so that lines of another writer are noticed; and the file is compared with the one that
+   was opened: another file is never written to.
+2. A short write, as on a full disk, is cut back to the last whole line at once. On opening, a bad
+   end is cut and kept beside the tape. A bad line with good ones after it is never cut: nothing is
+   written then, and ``repair`` says what it would keep.
+3. Which of equal requests it was (``nth``) stands in its line, and a second attempt takes its first
+   one's. Equality is by parts; settings are compared as text, never by the file's bytes.
+4. The lock, on an empty file beside the tape, is held while a run plays or an operation writes. A
+   forked child neither writes nor keeps it. A process has one ``Journal`` for a path.
+5. Lines are read with a limit, as bytes that end in a line feed, and as strict JSON: what is not as
+   it should be is a fault of its line, and the faults that are listed are bounded.
+6. Opening is linear in the file, so a study is a folder with one file a run.
+7. A packed tape, ``.tape.gz``, is only read.
+
+Each line ends with a check sum over itself and the line of its run before it, so that a change, a
+line too many and a missing one show.
 """
 
 from __future__ import annotations
@@ -26,7 +42,7 @@ from importlib.metadata import version
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 import filelock
@@ -36,12 +52,15 @@ from llmsim_lab.errors import TapeError
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
 _MAX_VALUES = 2**21
 """Of a line, with its commas and brackets in texts: Python takes some hundred bytes for each."""
 _MAX_UNPACKED = 2**27
+"""Of a packed tape, in bytes: a few thousand could be made to unpack to gigabytes."""
 MAX_TEXTS = 2**24
 """Of the texts that calls share: about so many bytes are held at once."""
 MAX_KEPT = 2**26
@@ -57,12 +76,17 @@ _FACT = re.compile(
 )
 _TEXT = re.compile(rb'\{"text":"([0-9a-f]{16})","value":')
 _TEXT_LEN = len(b'{"text":"0123456789abcdef","value":')
+_SHARED = re.compile(rb'\{"(tape|text)":')
+"""How a line begins that belongs to no run."""
+_DIGEST = re.compile(rb'"([0-9a-f]{16})"')
 _NUMBERS = re.compile(rb'"calls":\[([0-9,]*)\]')
 _PROCESS = re.compile(rb'\{"run":[0-9]{1,9},"is":"set","process":([0-9]{1,10}),')
 
 
-Place = tuple[int, int]
-"""Where a line is: its first byte, and how many it has with its line break."""
+Place: TypeAlias = tuple[int, int]
+"""Where a line is: its first byte, and how many it has with its line break.
+
+A plain tuple, and so is a ``Fact``: one is made for each line when a file is opened."""
 
 
 def weight_of(raw: bytes) -> int:
@@ -79,29 +103,52 @@ class Fault(NamedTuple):
     what: str
 
 
-Fact = tuple[int, bytes, int | None, int]
+Fact: TypeAlias = tuple[int, bytes, int | None, int]
 """What a line of a run is: of which run, its kind, its turn, and the number of a call."""
 
 
 def fact_in(raw: bytes) -> Fact | None:
     """Return what a line of a run is; None of another line."""
-    found = _FACT.match(raw)
-    if found is None:
+    match = _FACT.match(raw)
+    if match is None:
         return None
-    return int(found[1]), found[2], int(found[3]) if found[3] else None, int(found[4] or 0)
+    run, kind, turn, number = match.groups()
+    return int(run), kind, None if turn is None else int(turn), int(number or 0)
 
 
-def _sum_in(raw: bytes) -> int:
-    """Return the check sum that a line ends with; -1 if with none."""
-    found = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
-    return int(found[1], 16) if found else -1
+def kind_in(raw: bytes) -> str:
+    """Return the kind of a line; empty if it is not a line of a tape."""
+    match = _FACT.match(raw)
+    if match is not None:
+        return match[2].decode()
+    match = _SHARED.match(raw)
+    return "" if match is None else match[1].decode()
+
+
+def digest_in(raw: bytes) -> bytes:
+    """Return the digest that the line of a text has; empty if there is none."""
+    match = _TEXT.match(raw)
+    return b"" if match is None else match[1]
+
+
+def _sum_in(raw: bytes) -> int | None:
+    """Return the check sum that a line ends with."""
+    match = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
+    return None if match is None else int(match[1], 16)
+
+
+def _with_sum(line: bytes, check_sum: int) -> bytes:
+    """Return a line whole: with its check sum, its bracket and its line break."""
+    return b'%b,"sum":"%08x"}\n' % (line, check_sum)
 
 
 def _excess(raw: bytes) -> str:
     """Return what a line has too much of, in words; empty if nothing."""
     if len(raw) > _MAX_VALUES and sum(map(raw.count, b",[{")) > _MAX_VALUES:
         return f"more than {_MAX_VALUES:,} values"
-    return f"more than {MAX_LINE:,} bytes" if len(raw) > MAX_LINE else ""
+    if len(raw) > MAX_LINE:
+        return f"more than {MAX_LINE:,} bytes"
+    return ""
 
 
 def text_digest(value: bytes) -> bytes:
@@ -113,7 +160,7 @@ _version = cache(version)  # which reads a file, and a study has a thousand runs
 
 
 @lru_cache(maxsize=512)
-def _named(text: str) -> tuple[bytes, bytes]:
+def _encoded(text: str) -> tuple[bytes, bytes]:
     """Return a text's digest and its bytes; most calls share theirs."""
     raw = text.encode()
     return text_digest(raw), raw
@@ -144,10 +191,13 @@ class Index:
     """
 
     def __init__(self) -> None:
-        self.end = self.lines = self.faulty = 0
+        self.end = 0
+        self.lines = 0
+        self.faulty = 0
         self.first_fault: Fault | None = None
         self.broken: dict[int, int] = {}
-        self.head = self.tail = b""
+        self.head = b""
+        self.tail = b""
         self.texts: dict[bytes, Place] = {}
         self.runs: dict[int, list[Place]] = {}
         self.turns: dict[int, dict[int, Place]] = {}
@@ -158,44 +208,71 @@ class Index:
         self.counts: Counter[int] = Counter()
         self.next_call = 1
         self.forgotten: set[int] = set()
-        self.process = 0, 0
+        self.process = (0, 0)
 
-    def add(self, raw: bytes, own: int = -1, fact: Fact | None = None) -> str | None:
+    def add(
+        self,
+        raw: bytes,
+        written_sum: int | None = None,
+        fact: Fact | None = None,
+    ) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything.
 
         Args:
             raw: the line.
-            own: its check sum, where it was written just now and is not to be checked.
+            written_sum: its check sum, where it was written just now and is not to be checked.
             fact: what it says, where that is known.
         """
-        fact, place = fact or fact_in(raw), (self.end, len(raw))
-        what = self._take(raw, fact, place, own) if fact else self._take_shared(raw, place, own)
+        start = self.end
+        place = (start, len(raw))
+        fact = fact or fact_in(raw)
+        if fact is None:
+            fault = self._take_shared(raw, place, written_sum)
+        else:
+            fault = self._take(
+                raw,
+                fact,
+                place,
+                written_sum,
+            )
         self.head = self.head or raw
         self.lines += 1
         self.end += len(raw)
         self.tail = raw[-_SUM_LEN:]
-        if what is not None:
+        if fault is not None:
             self.faulty += 1
-            self.first_fault = self.first_fault or Fault(self.lines, place[0], what)
+            # Rule 5: a file may have millions of faults; they are counted, and the first is kept.
+            self.first_fault = self.first_fault or Fault(self.lines, start, fault)
             if fact is not None:
-                self.broken.setdefault(fact[0], self.lines)
-        return what
+                run, *_ = fact
+                self.broken.setdefault(run, self.lines)
+        return fault
 
-    def _take(self, raw: bytes, fact: Fact, place: Place, own: int) -> str | None:
+    def _take(
+        self,
+        raw: bytes,
+        fact: Fact,
+        place: Place,
+        written_sum: int | None,
+    ) -> str | None:
+        """Take in a line of a run."""
         run, kind, turn, number = fact
-        what = None
-        if own < 0:
-            own, before = _sum_in(raw), self.sums.get(run)
-            if (before is None) != (kind == b"run"):
-                what = f"run {run} " + ("has not begun" if before is None else "begins twice")
-            elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
-                what = "it was changed, or a line of its run before it was added, removed or moved"
-        self.sums[run] = max(own, 0)
+        fault = None
+        check_sum = written_sum
+        if check_sum is None:
+            check_sum = _sum_in(raw)
+            fault = self._fault_in_order(
+                raw,
+                run,
+                kind,
+                check_sum,
+            )
+        self.sums[run] = check_sum or 0
         if kind == b"call":
             if number < self.next_call:
-                return what or f"call {number} comes after one of a higher number"
+                return fault or f"call {number} comes after one of a higher number"
             self.next_call = number + 1
-            self.places[number] = run, place
+            self.places[number] = (run, place)
             self.calls.setdefault(run, {}).setdefault(turn, []).append(number)
             self.counts[run] += 1
         elif kind == b"turn" and turn is not None:
@@ -203,25 +280,59 @@ class Index:
         elif kind == b"outside":
             self.outside[run, turn].append(place)
         elif kind == b"forget":
-            named = _NUMBERS.search(raw)
-            found = re.finditer(rb"[0-9]{1,15}", named[1] if named else b"")
-            # No more than there are calls; others, of which a file may hold millions, verify names.
-            numbers = {int(digits[0]) for digits in islice(found, len(self.places))}
-            self.forgotten |= numbers & self.places.keys()
+            self.forgotten |= self._calls_named_in(raw)
         else:
             self.runs.setdefault(run, []).append(place)
-            if process := _PROCESS.match(raw):
-                self.process = run, int(process[1])
-        return what
+            process = _PROCESS.match(raw)
+            if process is not None:
+                self.process = (run, int(process[1]))
+        return fault
 
-    def _take_shared(self, raw: bytes, place: Place, own: int) -> str | None:
-        text = _TEXT.match(raw)
-        if text is None and not (self.end == 0 and _HEAD.match(raw)):
+    def _fault_in_order(
+        self,
+        raw: bytes,
+        run: int,
+        kind: bytes,
+        check_sum: int | None,
+    ) -> str | None:
+        """Return what is wrong with a line as the next one of its run, if anything."""
+        before = self.sums.get(run)
+        if before is None and kind != b"run":
+            return f"run {run} has not begun"
+        if before is not None and kind == b"run":
+            return f"run {run} begins twice"
+        # The first line of a run has none before it: the run's number stands for it.
+        if check_sum != crc32(raw[:-_SUM_LEN], run if before is None else before):
+            return "it was changed, or a line of its run before it was added, removed or moved"
+        return None
+
+    def _calls_named_in(self, raw: bytes) -> set[int]:
+        """Return the calls that a line names; others, which are not there, verify names."""
+        match = _NUMBERS.search(raw)
+        if match is None:
+            return set()
+        digits = re.finditer(rb"[0-9]{1,15}", match[1])
+        # No more than there are calls: a file may hold millions of numbers.
+        numbers = {int(one[0]) for one in islice(digits, len(self.places))}
+        return numbers & self.places.keys()
+
+    def _take_shared(
+        self,
+        raw: bytes,
+        place: Place,
+        written_sum: int | None,
+    ) -> str | None:
+        """Take in a line that belongs to no run: the first one, or a text."""
+        digest = digest_in(raw)
+        if not digest and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
-        is_right = own >= 0 or _sum_in(raw) == crc32(raw[:-_SUM_LEN])
-        if not is_right or (text and text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]):
+        if written_sum is None and _sum_in(raw) != crc32(raw[:-_SUM_LEN]):
             return "it was changed"
-        if text is not None and self.texts.setdefault(text[1], place) != place:
+        if not digest:
+            return None
+        if text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != digest:
+            return "it was changed"
+        if self.texts.setdefault(digest, place) != place:
             return "the text stands there a second time"
         return None
 
@@ -241,21 +352,22 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         TapeError: there is none, or it cannot be read, or is no tape of this format.
     """
     with _opening:
+        # Rule 4: one object for a file, whatever link leads to it.
         place = Path(os.path.realpath(path))
         try:
             if place.exists() and not place.is_file():
                 raise TapeError(f"{path} is not a file; a study's folder has one tape a run")
             if not (place.exists() and place.stat().st_size):
                 if not make:
-                    hint = "; record on a .tape, which gzip packs" if path.suffix == ".gz" else ""
-                    raise TapeError(f"there is no tape at {path.absolute()}{hint}")
+                    raise _no_tape(path)
                 _make(place)
             journal = Journal(place)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
+            reason = error.strerror or str(error)
+            raise TapeError(f"no tape can be opened at {path.absolute()}: {reason}") from error
+        known = _open.get(place)
         # What is packed is not written to, so need not be shared.
-        if (known := _open.get(place)) is not None and not known.is_packed:
+        if known is not None and not known.is_packed:
             with suppress(TapeError):  # another file is there by now
                 known.refresh()
                 return known
@@ -264,7 +376,19 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         return journal
 
 
-def _beside(path: Path, suffix: str, like: BinaryIO) -> BinaryIO:
+def _no_tape(path: Path) -> TapeError:
+    if path.suffix == ".gz":
+        return TapeError(
+            f"there is no tape at {path.absolute()}; record on a .tape, which gzip packs"
+        )
+    return TapeError(f"there is no tape at {path.absolute()}")
+
+
+def _beside(
+    path: Path,
+    suffix: str,
+    like: BinaryIO,
+) -> BinaryIO:
     """Open a new file beside a tape, under the next free name: ``my.tape.cut``, ``my.tape.cut2``.
 
     Whatever has that name already, a link too, is somebody's and stays as it is.
@@ -275,53 +399,81 @@ def _beside(path: Path, suffix: str, like: BinaryIO) -> BinaryIO:
         like: the tape, whose readers may read the new file too.
     """
     mode = os.fstat(like.fileno()).st_mode & 0o777
-    number, name = 1, f"{path}{suffix}"
+    opener = partial(os.open, mode=mode)
+    name = f"{path}{suffix}"
+    number = 1
     while True:
         try:
-            return open(name, "xb", opener=partial(os.open, mode=mode))
+            return open(name, "xb", opener=opener)
         except FileExistsError:
             number += 1
             name = f"{path}{suffix}{number}"
 
 
-def _head() -> bytes:
-    """Return a tape's first line."""
-    by = f"llmsim_lab {_version('llmsim-lab')}".encode()
-    line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by, secrets.token_hex(8).encode())
-    return b'%b,"sum":"%08x"}\n' % (line, crc32(line))
+def _new_head() -> bytes:
+    """Return a new tape's first line."""
+    package = f"llmsim_lab {_version('llmsim-lab')}".encode()
+    identifier = secrets.token_hex(8).encode()
+    line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, package, identifier)
+    return _with_sum(line, crc32(line))
 
 
 def _make(path: Path) -> None:
     """Write an empty tape, unless another process just did."""
     path.parent.stat()  # the lock would make the folder
-    head = _head()
+    head = _new_head()
     try:
         with filelock.FileLock(f"{path}.lock", timeout=10), path.open("ab", buffering=0) as file:
-            if not os.fstat(file.fileno()).st_size and file.write(head) != len(head):
+            if os.fstat(file.fileno()).st_size:
+                return
+            if file.write(head) != len(head):
                 file.truncate(0)
                 raise OSError("the disk is full")
     except filelock.Timeout:
         raise _busy(path) from None
 
 
-def _busy(path: Path, run: int = 0, process: int = 0) -> TapeError:
-    who = f" (run {run} was last begun by process {process})" if process else ""
-    what = f"another process writes to {path}{who}"
-    return TapeError(f"{what}: stop the run there, or record on another file")
+def _busy(
+    path: Path,
+    run: int = 0,
+    process: int = 0,
+) -> TapeError:
+    """Return the error where another process writes; it names the run that this one last began."""
+    if process:
+        return TapeError(
+            f"another process writes to {path} (run {run} was last begun by process {process}): "
+            "stop the run there, or record on another file"
+        )
+    return TapeError(
+        f"another process writes to {path}: stop the run there, or record on another file"
+    )
 
 
 def _let_go() -> None:
-    """Leave the tapes of the process that this one was forked from to that one."""
+    """Leave the tapes of the process that this one was forked from to that one (rule 4)."""
     global _opening
-    _opening = threading.Lock()
+    _opening = threading.Lock()  # a thread that is not here may hold the other
     for journal in list(_open.values()):
-        journal.lock, journal.writers = threading.RLock(), set()
-        journal._close()
+        journal.let_go()
     _open.clear()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
+
+
+class RunWriter(Protocol):
+    """What records a run, as its file knows it.
+
+    Attributes:
+        gone: why it writes no more, in words; empty while it may.
+    """
+
+    gone: str
+
+    def close(self) -> None:
+        """Let another writer have the run."""
+        ...
 
 
 class Journal:
@@ -334,32 +486,42 @@ class Journal:
         lock: held while a line is written and taken in.
         generation: how often it was written anew, so that lines are elsewhere.
         writers: what is the file's writer, of which a process may have several at once.
+        derived: what follows from texts, by a few words and their digests.
+        is_packed: whether it is a ``.gz``, which is only read.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.index = path, Index()
+        self.path = path
+        self.index = Index()
         self.lock = threading.RLock()
         self.generation = 0
-        self._opened, self._pid = path.stat(), os.getpid()
-        self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._fd = -1
+        self.recorders: weakref.WeakValueDictionary[int, RunWriter] = weakref.WeakValueDictionary()
         self.writers: set[object] = set()
+        self.derived: dict[tuple[str, str], Any] = {}
+        self.is_packed = path.suffix == ".gz"
+        self._opened = path.stat()
+        self._pid = os.getpid()
+        self._fd = -1
         self._unsure = False
         """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
-        self._sent = 0, b""
+        self._sent = (0, b"")
         """The latest line that was written or begun, with the place of its first byte."""
-        self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
+        self._guard = filelock.FileLock(
+            f"{path}.lock",
+            timeout=0,
+            thread_local=False,
+        )
         self._texts: dict[tuple[object, object], Any] = {}
+        """What was read, by its digest or place, and by its form."""
         self._weight = 0
         """Of all that is kept in them."""
         self._weights: dict[str, int] = {}
-        self.found_out: dict[tuple[str, str], Any] = {}
-        """What was found out about texts, by what and their digests."""
-        self.is_packed = path.suffix == ".gz"
-        self._unpacked = self._unpack() if self.is_packed else b""
+        self._unpacked = b""
+        if self.is_packed:
+            self._unpacked = self._unpack()
 
     def _unpack(self) -> bytes:
-        """Return the text of a packed tape."""
+        """Return the text of a packed tape (rule 7)."""
         try:
             with gzip.open(self.path) as packed:
                 text = packed.read(_MAX_UNPACKED + 1)
@@ -368,6 +530,12 @@ class Journal:
         if len(text) > _MAX_UNPACKED:
             raise TapeError(f"{self.path} has more than 128 MiB unpacked; gunzip it to read it")
         return text
+
+    def let_go(self) -> None:
+        """Close the file in a process that was forked from the one that opened it."""
+        self.lock = threading.RLock()
+        self.writers = set()
+        self._close()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -381,13 +549,13 @@ class Journal:
         try:
             file = BytesIO(self._unpacked) if self.is_packed else self._open_file()
         except FileNotFoundError:
-            raise self._another() from None
+            raise self._is_another() from None
         except OSError as error:
             raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
         with file:
             with self.lock:  # another thread may be writing
                 if not (self.is_packed or self._is_same(file)):
-                    raise self._another()
+                    raise self._is_another()
             yield file
 
     def _open_file(self) -> BinaryIO:
@@ -396,8 +564,10 @@ class Journal:
         return os.fdopen(os.open(self.path, flags), "rb")
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return True if a file is the one that was opened, as far as its ends show."""
+        """Return True if a file is the one that was opened, as far as its ends show (rule 1)."""
         index = self.index
+        # Device and inode alone would not do: another file may get those of a deleted one, and an
+        # editor overwrites a file in place.
         if not os.path.samestat(os.fstat(file.fileno()), self._opened):
             return False
         if file.read(len(index.head)) != index.head:
@@ -407,12 +577,13 @@ class Journal:
         file.seek(index.end - len(index.tail))
         return file.read(len(index.tail)) == index.tail
 
-    def _another(self) -> TapeError:
-        why = "it was deleted, replaced, overwritten or renamed"
-        what = f"{self.path} is another file by now: {why}"
-        return TapeError(f"{what}. Nothing was written there; open it again, or put the first back")
+    def _is_another(self) -> TapeError:
+        return TapeError(
+            f"{self.path} is another file by now: it was deleted, replaced, overwritten or "
+            "renamed. Nothing was written there; open it again, or put the first back"
+        )
 
-    def _appended(self) -> TapeError:
+    def _is_appended_to(self) -> TapeError:
         return TapeError(
             f"something else wrote to the end of {self.path} while a run was recorded there. "
             "Nothing is written behind it; the next run() or resume() moves it to a new file "
@@ -427,7 +598,7 @@ class Journal:
         """
         with self._reading() as file:
             file.seek(0)
-            yield from enumerate(self._rest(file, 0), 1)
+            yield from enumerate(self._lines_from(file, 0), 1)
 
     def rest(self) -> int:
         """Return how many bytes follow the last whole line."""
@@ -435,11 +606,14 @@ class Journal:
             file.seek(self.index.end)  # whole lines may have come since
             return len(file.read().rpartition(b"\n")[2])
 
-    def _rest(self, file: BinaryIO, line: int) -> Iterator[bytes]:
+    def _lines_from(self, file: BinaryIO, line: int) -> Iterator[bytes]:
+        """Yield the whole lines from where a file is read, after so many others."""
+        # Rule 5: a line of gigabytes is not read; and str.splitlines would cut at U+2028 as well.
         while raw := file.readline(MAX_LINE + 1):
             line += 1
-            if what := _excess(raw):
-                raise TapeError(f"line {line} of {self.path} has {what}")
+            excess = _excess(raw)
+            if excess:
+                raise TapeError(f"line {line} of {self.path} has {excess}")
             if not raw.endswith(b"\n"):
                 return  # it is being written, or its writer was killed
             yield raw
@@ -452,48 +626,69 @@ class Journal:
                 and something else wrote to it meanwhile.
         """
         with self.lock, self._reading() as file:
-            is_first, was_unsure = self.index.end == 0, self._unsure
+            is_first = self.index.end == 0
+            was_unsure = self._unsure
             if self.writers and not is_first:
                 self._check_own(file)
-            index, self._unsure = Index() if was_unsure else self.index, True
+            index = Index() if was_unsure else self.index
+            self._unsure = True
             file.seek(index.end)
             if index.end == 0:
                 self._check_head(file.readline(256))
                 file.seek(0)
-            for raw in self._rest(file, index.lines):
-                is_faulty = index.add(raw) is not None
-                if is_first or was_unsure or self.writers or is_faulty:
-                    continue
-                fact = fact_in(raw)
-                recorder = self.recorders.get(fact[0]) if fact else None
-                if recorder is not None:
-                    recorder.gone = recorder.gone or "was continued elsewhere meanwhile"
-            self.index, self._unsure = index, False
+            # Lines that this process did not write, of runs that it knows.
+            may_be_of_others = not (is_first or was_unsure or self.writers)
+            for raw in self._lines_from(file, index.lines):
+                fault = index.add(raw)
+                if may_be_of_others and fault is None:
+                    self._end_recorder_of(raw)
+            self.index = index
+            self._unsure = False
             if was_unsure and self.writers:
                 self._cut_tail()  # half a line of our own
 
+    def _end_recorder_of(self, raw: bytes) -> None:
+        """Let the recorder of a line's run write no more: another process has continued it."""
+        fact = fact_in(raw)
+        if fact is None:
+            return
+        run, *_ = fact
+        recorder = self.recorders.get(run)
+        if recorder is not None:
+            recorder.gone = recorder.gone or "was continued elsewhere meanwhile"
+
     def _check_own(self, file: BinaryIO) -> None:
-        """Raise TapeError if there is more in the file than this process wrote.
+        """Raise TapeError if there is more in the file than this process wrote (rule 1).
 
         While it writes, all that comes is its own, and stays out of the index if it is not: so
         nothing is ever written behind it.
         """
-        start, sent = self._sent if self._unsure else (self.index.end, b"")
+        start = self.index.end
+        sent = b""
+        if self._unsure:
+            start, sent = self._sent
         file.seek(start)
         if not sent.startswith(file.read(len(sent) + 1)):
-            raise self._appended()
+            raise self._is_appended_to()
 
     def _check_head(self, raw: bytes) -> None:
-        what = f"it begins with {clip(repr(raw), 60)}"
+        """Raise TapeError if a file does not begin as a tape of this format does."""
+        is_head = _HEAD.match(raw) is not None
+        name = f"{self.path} is not a tape of format {FORMAT}"
         if raw.endswith(b"\r\n"):
-            what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
-        elif _HEAD.match(raw) and raw.endswith(b"\n"):
+            raise TapeError(
+                f"{name}: its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
+            )
+        if is_head and raw.endswith(b"\n"):
             return
-        elif raw.startswith(b"SQLite"):
-            what = "it is a database, as earlier versions wrote, which this one does not read"
-        elif raw.startswith(b'{"tape":') and not _HEAD.match(raw):
-            what += "; pip install --upgrade llmsim-lab"
-        raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
+        if raw.startswith(b"SQLite"):
+            raise TapeError(
+                f"{name}: it is a database, as earlier versions wrote, which this one does not read"
+            )
+        beginning = clip(repr(raw), 60)
+        if raw.startswith(b'{"tape":') and not is_head:
+            raise TapeError(f"{name}: it begins with {beginning}; pip install --upgrade llmsim-lab")
+        raise TapeError(f"{name}: it begins with {beginning}")
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
         """Yield lines.
@@ -508,33 +703,36 @@ class Journal:
                 file.seek(start)
                 raw = file.read(size)
                 if len(raw) < size or not raw.endswith(b"\n"):
-                    raise self._another()
+                    raise self._is_another()
                 yield raw
 
-    def text(self, digest: str, form: Callable[[str], Any] = str) -> Any:
+    def text(self, digest: str, form: Callable[[str], T]) -> T:
         """Return a text that is used often, in a form: one object for all that name it.
 
         Raises:
             TapeError: it is not there, or is not the one of its digest.
             ValueError: from ``form``, if it has not that form.
         """
-        known = self._texts.get((digest, form))
+        known: T | None = self._texts.get((digest, form))
         if known is not None:
             return known
+        value = b""
         place = self.index.texts.get(digest.encode())
-        value = b"" if place is None else next(self.read([place]))[_TEXT_LEN:-_SUM_LEN]
+        if place is not None:
+            [raw] = self.read([place])
+            value = raw[_TEXT_LEN:-_SUM_LEN]
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
         return self._keep((digest, form), value, form(value.decode()))
 
-    def line(self, place: Place, form: Callable[[bytes], Any]) -> Any:
+    def line(self, place: Place, form: Callable[[bytes], T]) -> T:
         """Return a line in a form, kept as texts are.
 
         Raises:
             TapeError: the file is another one by now.
             ValueError: from ``form``, if it has not that form.
         """
-        known = self._texts.get((place, form))
+        known: T | None = self._texts.get((place, form))
         if known is not None:
             return known
         [raw] = self.read([place])
@@ -550,17 +748,26 @@ class Journal:
             self._weights[digest] = weight_of(raw)
         return self._weights[digest]
 
-    def _keep(self, key: tuple[object, object], raw: bytes, value: Any) -> Any:
+    def _keep(
+        self,
+        key: tuple[object, object],
+        raw: bytes,
+        value: T,
+    ) -> T:
         """Keep what was read, unless all that is kept would take too much memory."""
         weight = weight_of(raw)
         # A small one does not put out a large one, which takes long to read again.
-        most = MAX_KEPT if weight > MAX_KEPT // 100 else 2 * MAX_KEPT
+        is_large = weight > MAX_KEPT // 100
+        most = MAX_KEPT if is_large else 2 * MAX_KEPT
         if self._weight + weight > most:
-            self._texts.clear()
-            self._weight = 0
+            self._forget_texts()
         self._weight += weight
         self._texts[key] = value
         return value
+
+    def _forget_texts(self) -> None:
+        self._texts.clear()
+        self._weight = 0
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -571,8 +778,9 @@ class Journal:
         try:
             with self.lock:
                 if self._pid != os.getpid():
-                    what = "was opened before this process forked; open it anew"
-                    raise TapeError(f"{self.path} {what}")
+                    raise TapeError(
+                        f"{self.path} was opened before this process forked; open it anew"
+                    )
                 if not self.writers:
                     self._end()  # which a Ctrl-C may have met
                     self._begin()
@@ -586,22 +794,25 @@ class Journal:
                 raise
 
     def _begin(self) -> None:
+        """Take the lock and open the file for writing."""
+        # Rule 1: O_APPEND, so that what another writes meanwhile is never overwritten.
+        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         try:
-            self._guard.acquire()
-            flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
-            self._fd = os.open(self.path, flags | getattr(os, "O_BINARY", 0))
+            self._guard.acquire()  # rule 4: not before, or a notebook that only looks would hold it
+            self._fd = os.open(self.path, flags)
             self.refresh()
             self._cut_tail()
         except filelock.Timeout:
             self.refresh()
             raise _busy(self.path, *self.index.process) from None
         except FileNotFoundError:
-            raise self._another() from None
+            raise self._is_another() from None
         except OSError as error:
             raise TapeError(f"cannot write to the tape {self.path}: {error.strerror}") from error
 
     def _close(self) -> None:
-        fd, self._fd = self._fd, -1
+        fd = self._fd
+        self._fd = -1  # first: a number that is closed may be another file's next
         if fd >= 0:
             os.close(fd)
 
@@ -621,35 +832,58 @@ class Journal:
                 self._end()
 
     def _cut_tail(self) -> None:
-        """Cut off what a kill or a power cut left at the end, and keep it beside the tape."""
-        index, size = self.index, os.fstat(self._fd).st_size
+        """Cut off what a kill or a power cut left at the end, and keep it beside the tape.
+
+        Raises:
+            TapeError: a faulty line has good ones after it, or the first line is faulty.
+        """
+        index = self.index
+        size = os.fstat(self._fd).st_size
         first = index.first_fault
-        # Faulty to the last line, but not from the first: that would be all of it.
-        if first and (first.line == 1 or index.faulty <= index.lines - first.line):
-            what = f"{self.path} is damaged in line {first.line}: {first.what}"
-            raise TapeError(f"{what}. Nothing is written to it; `llmsim-lab tape repair` may help")
+        start = index.end
+        if first is not None:
+            start = first.start
+            # Rule 2: only what is faulty to the last line is cut; and not from the first line on,
+            # for that would be all of it.
+            has_good_ones_after = index.faulty <= index.lines - first.line
+            if first.line == 1 or has_good_ones_after:
+                raise TapeError(
+                    f"{self.path} is damaged in line {first.line}: {first.what}. "
+                    "Nothing is written to it; `llmsim-lab tape repair` may help"
+                )
         if size == index.end and not index.faulty:
             return
-        start = first.start if first else index.end
         with self._reading() as file, _beside(self.path, ".cut", file) as beside:
             file.seek(start)
             shutil.copyfileobj(file, beside)
         os.ftruncate(self._fd, start)
-        what = f"its last {size - start:,} bytes were no whole line; they are in {beside.name}"
-        log_event(logger, logging.WARNING, "TAPE_TAIL_CUT", tape=self.path, found=what)
-        if first:
-            self._forget()
+        cut = f"its last {size - start:,} bytes were no whole line; they are in {beside.name}"
+        log_event(
+            logger,
+            logging.WARNING,
+            "TAPE_TAIL_CUT",
+            tape=self.path,
+            found=cut,
+        )
+        if first is not None:
+            self.read_anew()
 
-    def _forget(self) -> None:
+    def read_anew(self) -> None:
         """Read the file from its beginning."""
         self.index = Index()
         self.generation += 1
-        self._texts.clear()
-        self._weight = 0
-        self.found_out.clear()
+        self._forget_texts()
+        self.derived.clear()
         self.refresh()
 
-    def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> int:
+    def append(
+        self,
+        run: int,
+        kind: str,
+        body: bytes,
+        *,
+        turn: int | None = None,
+    ) -> int:
         """Write a line of a run; it is in the file when this returns.
 
         Args:
@@ -668,16 +902,29 @@ class Journal:
             self._prepare_to_write()
             number = self.index.next_call
             if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number >= 10**15:
-                what = f"run {run}, turn {turn}, call {number}"
-                raise TapeError(f"{what} are more than a tape can number")
-            named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
-            if kind == "call":
-                at = b'%b,"no":%d' % (at or b',"turn":null', number)
-            line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
+                raise TapeError(
+                    f"run {run}, turn {turn}, call {number} are more than a tape can number"
+                )
+            is_call = kind == "call"
+            place = b""
+            if turn is not None:
+                place = b',"turn":%d' % turn
+            elif is_call:
+                place = b',"turn":null'
+            if is_call:
+                place += b',"no":%d' % number
+            kind_name = kind.encode()
+            line = b'{"run":%d,"is":"%b"%b%b' % (run, kind_name, place, body)
             if kind in ("turn", "end"):
-                with self._reading():  # which raises where the path has another file by now
+                # Rule 1: is the file at the path still ours? Opening it tells, but takes too long
+                # for each call.
+                with self._reading():
                     pass
-            self._write(line, self.index.sums.get(run, run), (run, named, turn, number))
+            self._write(
+                line,
+                self.index.sums.get(run, run),
+                (run, kind_name, turn, number),
+            )
             if kind == "end":
                 os.fsync(self._fd)  # what was written until now would survive a power cut
             return number
@@ -687,9 +934,10 @@ class Journal:
 
         The lock is held by who calls it.
         """
-        digest, raw = _named(value)
+        digest, raw = _encoded(value)
         if digest not in self.index.texts:
             self._prepare_to_write()
+        # Again: what was read just now may have it.
         if digest not in self.index.texts:
             self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
         return digest
@@ -700,39 +948,54 @@ class Journal:
         if self._unsure:
             self.refresh()
 
-    def _write(self, line: bytes, before: int, fact: Fact | None = None) -> None:
+    def _write(
+        self,
+        line: bytes,
+        before: int,
+        fact: Fact | None = None,
+    ) -> None:
         """Write a line, its end added: the check sum, which follows from the one before."""
-        index, own = self.index, crc32(line, before)
-        raw = line + b',"sum":"%08x"}\n' % own
-        if what := _excess(raw):
-            raise TapeError(f"a line of {self.path} has {what}; shorten prompt, reply or state")
+        index = self.index
+        check_sum = crc32(line, before)
+        raw = _with_sum(line, check_sum)
+        excess = _excess(raw)
+        if excess:
+            raise TapeError(f"a line of {self.path} has {excess}; shorten prompt, reply or state")
         # Read to a byte after the end, where there is none unless another writer was here.
         os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
         end = os.read(self._fd, len(index.tail) + 1)
         if end != index.tail:
-            raise self._appended() if end.startswith(index.tail) else self._another()
-        self._sent = index.end, raw
+            raise self._is_appended_to() if end.startswith(index.tail) else self._is_another()
+        # From here to the end a Ctrl-C may come, between any two steps.
+        self._sent = (index.end, raw)
         self._unsure = True
         try:
             if os.write(self._fd, raw) != len(raw):
                 raise OSError("the disk is full")
         except OSError as error:
+            # Rule 2. It gives space back, so it succeeds on a full disk too.
             with suppress(OSError):
-                os.ftruncate(self._fd, index.end)  # gives space back, so also on a full disk
+                os.ftruncate(self._fd, index.end)
             self._unsure = False
-            why = f"{error.strerror or error}. All that was answered before is on it"
-            raise TapeError(f"cannot write to the tape {self.path}: {why}; make room") from error
+            raise TapeError(
+                f"cannot write to the tape {self.path}: {error.strerror or error}. "
+                "All that was answered before is on it; make room"
+            ) from error
         after = os.lseek(self._fd, 0, os.SEEK_CUR)
         if after != index.end + len(raw):
             # Something else wrote between the two: what is ours behind it is taken back.
             if os.fstat(self._fd).st_size == after:
                 os.ftruncate(self._fd, after - len(raw))
-            raise self._appended()
-        index.add(raw, own, fact)
+            raise self._is_appended_to()
+        index.add(raw, check_sum, fact)
         self._unsure = False
 
     def rewrite(
-        self, runs: Container[int], path: Path | None = None, *, up_to: int | None = None
+        self,
+        runs: Container[int],
+        path: Path | None = None,
+        *,
+        up_to: int | None = None,
     ) -> None:
         """Write these runs' lines, which keep their numbers, to a file.
 
@@ -744,40 +1007,48 @@ class Journal:
         Raises:
             TapeError: another process or run writes to this tape, or the file cannot be written.
         """
+        in_place = path is None
         target = self.path if path is None else path
         aside = target.with_name(f".{secrets.token_hex(8)}.new")
-        if path is None and len(self.writers) > 1:
+        if in_place and len(self.writers) > 1:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
         try:
             with aside.open("xb") as file:
-                file.writelines(self._of(runs, up_to))
+                file.writelines(self._lines_of(runs, up_to))
                 file.flush()
                 os.fsync(file.fileno())
             aside.chmod(self.path.stat().st_mode | 0o200)  # a private tape's copy is private
-            if path is None:
+            if in_place:
                 self._close()  # Windows replaces no file that is open
             aside.replace(target)
-            if path is None:
+            if in_place:
                 self._opened = target.stat()
-                self._forget()
+                self.read_anew()
         except OSError as error:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
         finally:
             aside.unlink(missing_ok=True)
 
-    def _of(self, runs: Container[int], up_to: int | None) -> Iterator[bytes]:
+    def _lines_of(self, runs: Container[int], up_to: int | None) -> Iterator[bytes]:
         """Yield the lines of runs, each with the texts above it that it is the first to name."""
-        index, texts, sums = self.index, dict(self.index.texts), dict[int, int]()
-        yield _head() if index.first_fault and index.first_fault.line == 1 else index.head
+        index = self.index
+        texts = dict(index.texts)
+        sums: dict[int, int] = {}
+        is_head_faulty = index.first_fault is not None and index.first_fault.line == 1
+        yield _new_head() if is_head_faulty else index.head
         for number, raw in self.lines():
-            if (fact := fact_in(raw)) is None:
+            fact = fact_in(raw)
+            if fact is None:
                 continue
             run, kind, turn, _ = fact
-            is_late = up_to is not None and (kind == b"end" or (turn or 0) > up_to)
-            if run not in runs or number >= index.broken.get(run, number + 1) or is_late:
+            first_faulty = index.broken.get(run)
+            if run not in runs or (first_faulty is not None and number >= first_faulty):
                 continue
-            named = {*re.findall(rb'"([0-9a-f]{16})"', raw)} & texts.keys()
+            if up_to is not None and (kind == b"end" or (turn or 0) > up_to):
+                continue
+            named = {*_DIGEST.findall(raw)} & texts.keys()
             yield from self.read(sorted(texts.pop(digest) for digest in named))
-            line = raw[:-_SUM_LEN]  # the same bytes again, unless a line before it is left out
+            line = raw[:-_SUM_LEN]
+            # The same bytes again, unless a line before it is left out.
             sums[run] = crc32(line, sums.get(run, run))
-            yield b'%b,"sum":"%08x"}\n' % (line, sums[run])
+            yield _with_sum(line, sums[run])

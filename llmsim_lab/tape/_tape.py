@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import as_whole_number, whole_number
 from llmsim_lab._util.jsontext import checked
@@ -20,13 +20,17 @@ from llmsim_lab.tape._journal import journal_at
 from llmsim_lab.tape.changes import (
     Allowance,
     CostsTooMuch,
+    RunChanged,
     changes_of,
     indented,
     interventions_alone,
     run_line,
 )
 from llmsim_lab.tape.lines import (
+    Line,
+    Record,
     RecordedCall,
+    Row,
     RunInfo,
     Verb,
     call_of,
@@ -34,6 +38,7 @@ from llmsim_lab.tape.lines import (
     run_body,
 )
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
+from llmsim_lab.types import CallSite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,11 +108,12 @@ class Tape(AbstractContextManager["Tape"]):
         number = as_whole_number(run)
         if number in index.runs and number in index.turns:
             return self._family.info(number)  # alone, since a tape may hold thousands
-        if not (numbers := self._begun()):
+        numbers = self._begun()
+        if not numbers:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is not None:
-            known = listed([*map(str, numbers)], 40)
-            raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}")
+            names = listed([str(number) for number in numbers], 40)
+            raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {names}")
         return self._family.info(numbers[-1])
 
     def line(self, run: int) -> list[tuple[int, int]]:
@@ -116,26 +122,29 @@ class Tape(AbstractContextManager["Tape"]):
         Each comes with the last turn that it played for this run.
         """
         last = self.run(run).turns
-        found: list[tuple[int, int]] = []
+        players: list[tuple[int, int]] = []
         part: Part | None = self._family.part(run)
         while part is not None:
-            found.append((part.run, last))
+            players.append((part.run, last))
             if part.before is not None:
                 last = min(last, int(part.start))
             part = part.before
-        return found[::-1]
+        return players[::-1]
 
     def player(self, run: int, turn: int) -> int:
         """Return the run that made the calls of a turn: the run, or one that it continues."""
         return self._family.player(run, turn)
 
-    def turn_records(self, run: int) -> list[dict[str, Any]]:
+    def turn_records(self, run: int) -> list[Record]:
         """Return a run's whole turns as they were written, a fork's with those of its parents."""
         return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
-        self, run: int, first: float = -math.inf, last: float = math.inf
-    ) -> dict[int, dict[str, Any]]:
+        self,
+        run: int,
+        first: float = -math.inf,
+        last: float = math.inf,
+    ) -> dict[int, Line]:
         """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
 
         Of a run that was changed since, they are what is there now, and a WARNING says so.
@@ -146,23 +155,37 @@ class Tape(AbstractContextManager["Tape"]):
             last: the last turn.
         """
         latest = min(last, self.run(run).turns)
-        for part, _, _ in self._family.parts(run, first, latest):
-            fault = self.damaged.get(part.run)
-            if fault is not None:
-                what = f"line {fault} of run {part.run} is not as it was written; verify names all"
-                log_event(logger, logging.WARNING, "TAPE_DAMAGED", tape=self.path, found=what)
+        for stretch in self._family.stretches(run, first, latest):
+            player = stretch.run
+            line = self.damaged.get(player)
+            if line is not None:
+                fault = f"line {line} of run {player} is not as it was written; verify names all"
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "TAPE_DAMAGED",
+                    tape=self.path,
+                    found=fault,
+                )
         places = self._family.places(run, first, latest)
-        wanted = sorted(places)
-        lines: dict[int, dict[str, Any]] = {}
-        for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
+        turns = sorted(places)
+        raws = self.journal.read([places[turn] for turn in turns])
+        lines: dict[int, Line] = {}
+        for turn, raw in zip(turns, raws, strict=True):
             with checked(f"turn {turn} of run {run} on the tape {self.path} is damaged"):
-                lines[turn] = read_line(raw)
-                if (its := lines[turn]["record"]["turn"]) != turn:
-                    raise ValueError(f"it is a record of turn {its}")
+                line_of_turn = read_line(raw)
+                recorded_turn = line_of_turn["record"]["turn"]
+                if recorded_turn != turn:
+                    raise ValueError(f"it is a record of turn {recorded_turn}")
+                lines[turn] = line_of_turn
         return lines
 
     def calls(
-        self, run: int, *, turn: int | None = None, forgotten: bool = False
+        self,
+        run: int,
+        *,
+        turn: int | None = None,
+        forgotten: bool = False,
     ) -> list[RecordedCall]:
         """Return the requests that a run made itself, in the order in which they were answered.
 
@@ -173,23 +196,28 @@ class Tape(AbstractContextManager["Tape"]):
         """
         self.journal.refresh()
         index = self.journal.index
-        run = whole_number("run", run)
-        turn = turn if turn is None else whole_number("turn", turn)
-        by_turn = index.calls.get(run, {})
-        numbers: Sequence[int] = by_turn.get(turn, ())
+        by_turn = index.calls.get(whole_number("run", run), {})
+        numbers: Sequence[int]
         if turn is None:
             numbers = sorted(chain(*by_turn.values()))
-        return [*self._calls([n for n in numbers if forgotten or n not in index.forgotten])]
+        else:
+            numbers = by_turn.get(whole_number("turn", turn), ())
+        if not forgotten:
+            numbers = [number for number in numbers if number not in index.forgotten]
+        return list(self._calls(numbers))
 
     def _calls(self, numbers: Sequence[int]) -> Iterator[RecordedCall]:
         index = self.journal.index
-        raws = self.journal.read([index.places[number][1] for number in numbers])
-        for number, raw in zip(numbers, raws, strict=True):
+        places = []
+        for number in numbers:
+            _, place = index.places[number]
+            places.append(place)
+        for number, raw in zip(numbers, self.journal.read(places), strict=True):
             with checked(f"call {number} on the tape {self.path} is damaged"):
                 line = read_line(raw)
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
-                call = call_of(line, self.journal.text, forgotten=number in index.forgotten)
+                call = call_of(line, self.journal, forgotten=number in index.forgotten)
             yield call
 
     def call(self, number: int) -> RecordedCall:
@@ -198,22 +226,24 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: there is no such request.
         """
-        known = as_whole_number(number)
-        if known not in self.journal.index.places:
+        wanted = as_whole_number(number)
+        if wanted not in self.journal.index.places:
             raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
-        return next(self._calls([known]))
+        [call] = self._calls([wanted])
+        return call
 
-    def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
+    def outside(self, run: int, turn: int) -> list[Line]:
         """Return the lines of what came from outside in a turn that a run played itself, in order.
 
         Raises:
             TapeError: one is damaged.
         """
         self.journal.refresh()
-        where = whole_number("run", run), whole_number("turn", turn)
-        places = self.journal.index.outside.get(where, ())
-        what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
-        with checked(f"{what} is damaged"):
+        key = (whole_number("run", run), whole_number("turn", turn))
+        places = self.journal.index.outside.get(key, ())
+        with checked(
+            f"what came from outside in turn {turn} of run {run} on the tape {self.path} is damaged"
+        ):
             return [read_line(raw) for raw in self.journal.read(places)]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
@@ -232,7 +262,7 @@ class Tape(AbstractContextManager["Tape"]):
             )
         return frame_of(map(whole, rows))
 
-    def frame_rows(self, run: int) -> dict[int, Any]:
+    def frame_rows(self, run: int) -> dict[int, Row]:
         """Return the rows of a run's frame as they were written, by turn."""
         return {turn: line["row"] for turn, line in self.turn_lines(run).items()}
 
@@ -251,7 +281,7 @@ class Tape(AbstractContextManager["Tape"]):
 
         A fork's own begin after the fork; those before are its parent's.
         """
-        total = PromptsRead()
+        total = PromptsRead()  # what a server holds follows from the calls before
         calls = self.calls(self.run(run).id, forgotten=True)
         return frame_of([_frame_row(call, total.add(call.attempt)) for call in calls])
 
@@ -266,21 +296,34 @@ class Tape(AbstractContextManager["Tape"]):
         """
         import pandas as pd  # here, since it takes long to import
 
-        frames = []
-        for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:
-            # By the turns of the lines: what a row says of its own may be anything.
-            frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
-            frames.append(frame.select_dtypes("number").drop(columns="turn", errors="ignore"))
-        a, b = frames[0].align(frames[1], join="inner")
+        frame_a = self._numbers_of(run_a)
+        frame_b = self._numbers_of(run_b)
+        a, b = frame_a.align(frame_b, join="inner")
         if a.empty:
-            what = "they share no column of numbers" if len(a.index) else "they share no turn"
-            had = " and ".join(
-                f"run {n} has {_extent(it)}" for n, it in zip((run_a, run_b), frames, strict=True)
+            missing = "column of numbers" if len(a.index) else "turn"
+            raise TapeError(
+                f"runs {run_a} and {run_b} cannot be compared: they share no {missing}; "
+                f"run {run_a} has {_extent(frame_a)} and run {run_b} has {_extent(frame_b)}"
             )
-            raise TapeError(f"runs {run_a} and {run_b} cannot be compared: {what}; {had}")
         parts = {"a": a, "b": b, "difference": b - a}
-        both = pd.concat(parts, axis=1, names=["of", "variable"]).swaplevel(axis=1)
-        return both[[(name, part) for name in a for part in parts]]
+        columns = []
+        for name in a:
+            columns += [(name, part) for part in parts]
+        both = pd.concat(
+            parts,
+            axis=1,
+            names=["of", "variable"],
+        ).swaplevel(axis=1)
+        return both[columns]
+
+    def _numbers_of(self, run: int) -> pd.DataFrame:
+        """Return the numbers of a run's frame, by turn."""
+        import pandas as pd  # here, since it takes long to import
+
+        rows = self.frame_rows(self.run(run).id)
+        # By the turns of the lines: what a row says of its own may be anything.
+        frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
+        return frame.select_dtypes("number").drop(columns="turn", errors="ignore")
 
     def changes(self, run: int, allowance: Allowance | None = None) -> list[str]:
         """Return what a run changed, in words: compared with the run that it came from, if any.
@@ -291,24 +334,45 @@ class Tape(AbstractContextManager["Tape"]):
         """
         allowance = allowance or self.allowance()
         info = self.run(run)
-        first = -math.inf if info.fork_turn is None else info.fork_turn
         try:
-            done = self._family.done(info.id, first, info.turns, allowance)
-            if info.parent is None:
-                return interventions_alone(done)
-            parent = self._family.info(info.parent)
-            before = self._family.done(parent.id, first, info.turns, allowance)
-            records = []
-            if info.fork_turn is not None:
-                for number in (info.id, parent.id):
-                    place = self._family.places(number, first, first)[info.fork_turn]
-                    allowance.take(place[1])
-                    records.append(self._family.record(place))
-            return changes_of(info, parent, (done, before), records, allowance)
+            return self._changes(info, allowance)
         except CostsTooMuch as error:
             return [str(error)]
         except (TapeError, LookupError, RecursionError):
             return ["what it changed cannot be read"]
+
+    def _changes(self, info: RunInfo, allowance: Allowance) -> list[str]:
+        family = self._family
+        fork_turn = info.fork_turn
+        first = -math.inf if fork_turn is None else fork_turn
+        done = family.done(
+            info.id,
+            first,
+            info.turns,
+            allowance,
+        )
+        if info.parent is None:
+            return interventions_alone(done)
+        parent = family.info(info.parent)
+        before = family.done(
+            parent.id,
+            first,
+            info.turns,
+            allowance,
+        )
+        if fork_turn is None:
+            return changes_of(
+                RunChanged(info, done),
+                RunChanged(parent, before),
+                allowance,
+            )
+        start = family.record_of(info.id, fork_turn, allowance)
+        parent_start = family.record_of(parent.id, fork_turn, allowance)
+        return changes_of(
+            RunChanged(info, done, start),
+            RunChanged(parent, before, parent_start),
+            allowance,
+        )
 
     def allowance(self) -> Allowance:
         """Return what it may cost to say what each of the tape's runs changed."""
@@ -321,9 +385,10 @@ class Tape(AbstractContextManager["Tape"]):
         model.
         """
         allowance = self.allowance()
-        lines = [
-            (it.id, it.parent, run_line(it, self.changes(it.id, allowance))) for it in self.runs()
-        ]
+        lines = []
+        for info in self.runs():
+            changed = self.changes(info.id, allowance)
+            lines.append((info.id, info.parent, run_line(info, changed)))
         return "\n".join([printable(str(self)), *indented(lines)])
 
     def __len__(self) -> int:
@@ -342,14 +407,17 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: the tape was opened for reading only; when it is entered: another process
                 writes, or the file cannot be written to.
         """
+        if self.read_only and self.journal.is_packed:
+            raise TapeError(
+                f"the tape {self.path} is open for reading only; gunzip it to record on it"
+            )
         if self.read_only:
-            way_out = "gunzip it to record on it" if self.journal.is_packed else "open it anew"
-            raise TapeError(f"the tape {self.path} is open for reading only; {way_out}")
+            raise TapeError(f"the tape {self.path} is open for reading only; open it anew")
         return self.journal.writing()
 
     def add_run(
         self,
-        manifest: Mapping[str, Any],
+        manifest: Mapping[str, object],
         *,
         name: str,
         first: tuple[int, bytes],
@@ -372,15 +440,35 @@ class Tape(AbstractContextManager["Tape"]):
         """
         if parent is not None:
             self.run(parent)
-        journal, (turn, body) = self.journal, first
-        origin = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
+        journal = self.journal
+        first_turn, first_body = first
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
-            journal.append(run, "run", run_body(manifest, journal.intern, **origin, started=now()))
-            journal.append(run, "turn", body, turn=turn)
+            body = run_body(
+                manifest,
+                journal.intern,
+                name=name,
+                parent=parent,
+                fork_turn=fork_turn,
+                verb=verb,
+                started=now(),
+            )
+            journal.append(run, "run", body)
+            journal.append(
+                run,
+                "turn",
+                first_body,
+                turn=first_turn,
+            )
         return run
 
-    def copy(self, runs: Iterable[int], path: str | Path, *, up_to: int | None = None) -> Tape:
+    def copy(
+        self,
+        runs: Iterable[int],
+        path: str | Path,
+        *,
+        up_to: int | None = None,
+    ) -> Tape:
         """Return a new tape with some of the runs, and those that they came from.
 
         Args:
@@ -391,7 +479,8 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: the file is there already or cannot be written, or a run is damaged.
         """
-        up_to = up_to if up_to is None else whole_number("up_to", up_to)
+        if up_to is not None:
+            up_to = whole_number("up_to", up_to)
         if Path(path).suffix == ".gz":
             raise TapeError(f"{path} ends in .gz, and a tape that is written to is not packed")
         if Path(path).exists():
@@ -402,7 +491,8 @@ class Tape(AbstractContextManager["Tape"]):
             while run is not None and run not in family:
                 family.add(run)
                 run = self.run(run).parent
-        if damaged := family & self.damaged.keys():
+        damaged = family & self.damaged.keys()
+        if damaged:
             raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
         self.journal.rewrite(family, Path(path), up_to=up_to)
         return Tape(path)
@@ -417,43 +507,66 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: a run that stays came from one of these, the tape is being written to, or
                 there is no such run; nothing was changed.
         """
-        gone, known = {self.run(run).id for run in runs}, self.runs()
-        for info in known:
-            if info.parent in gone and info.id not in gone:
-                what = f"run {info.parent} cannot be removed from {self.path}"
-                raise TapeError(f"{what}: run {info.id} came from it; name that one as well")
+        pruned = {self.run(run).id for run in runs}
+        infos = self.runs()
+        for info in infos:
+            if info.parent in pruned and info.id not in pruned:
+                raise TapeError(
+                    f"run {info.parent} cannot be removed from {self.path}: run {info.id} came "
+                    "from it; name that one as well"
+                )
         with self.journal.lock, self.writing():  # else a thread may write a line meanwhile
-            self.journal.rewrite({info.id for info in known} - gone)
-        for run in gone:
-            if (recorder := self.journal.recorders.pop(run, None)) is not None:
+            self.journal.rewrite({info.id for info in infos} - pruned)
+        for run in pruned:
+            recorder = self.journal.recorders.pop(run, None)
+            if recorder is not None:
                 recorder.close()  # its number may be another run's next
 
 
 def _extent(frame: pd.DataFrame) -> str:
     """Return which turns and columns a frame has, in words."""
-    columns = listed([*map(str, frame.columns)], 6) or "none"
+    columns = listed([str(name) for name in frame.columns], 6) or "none"
     return f"turns {frame.index.min()} to {frame.index.max()} and the columns {columns}"
 
 
-def _frame_row(call: RecordedCall, anew: Anew | None) -> Any:
+def _frame_row(call: RecordedCall, anew: Anew | None) -> Row:
+    """Return a call's row of ``calls_frame``.
+
+    Args:
+        call: the call.
+        anew: how much of its prompt was read anew; None where no server read it.
+    """
     attempt = call.attempt
-    request, reply, site = attempt.request, attempt.reply, attempt.request.site
-    counts = ("done_reason", "prompt_tokens", "reply_tokens")
-    anew_by = None
-    if anew is not None:
-        anew_by = "server" if anew.is_counted else "texts"
-    row = {
+    request = attempt.request
+    site = request.site or CallSite(component="")
+    reply = attempt.reply
+    row: Row = {
         "id": call.id,
-        **{name: getattr(site, name, None) for name in ("turn", "component", "agent")},
-        "replicate": site.replicate if site else 0,
-        **{name: getattr(request, name) for name in ("attempt", "model", "prompt")},
-        "reply": reply and reply.text,
+        "turn": site.turn,
+        "component": site.component if request.site else None,
+        "agent": site.agent,
+        "replicate": site.replicate,
+        "attempt": request.attempt,
+        "model": request.model,
+        "prompt": request.prompt,
+        "reply": None,
         "fault": attempt.detail if attempt.reason else None,
-        **{name: getattr(reply, name, None) for name in counts},
-        "tokens_anew": anew.tokens if anew is not None else None,
-        "anew_by": anew_by,
+        "done_reason": None,
+        "prompt_tokens": None,
+        "reply_tokens": None,
+        "tokens_anew": None,
+        "anew_by": None,
         "cut": ", ".join(attempt.cut) or None,
         "seconds": attempt.seconds,
         "forgotten": call.forgotten,
     }
-    return whole(row)
+    if reply is not None:
+        row["reply"] = reply.text
+        row["done_reason"] = reply.done_reason
+        row["prompt_tokens"] = reply.prompt_tokens
+        row["reply_tokens"] = reply.reply_tokens
+    if anew is not None:
+        row["tokens_anew"] = anew.tokens
+        row["anew_by"] = "server" if anew.is_counted else "texts"
+    whole_row: Row = whole(row)
+    return whole_row

@@ -14,14 +14,18 @@ from pathlib import Path
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._journal import Index, fact_in
+from llmsim_lab.tape._journal import Index, digest_in, fact_in
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.tape.lines import parsed_settings, read_line
+from llmsim_lab.tape.lines import Line, parsed_settings, read_line
 
 _MAX_FINDINGS = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Finding:
     """Something wrong with a tape.
 
@@ -36,9 +40,15 @@ class Finding:
     run: int | None = None
 
     def __str__(self) -> str:
-        places = {"line": self.line, "run": self.run}
-        where = ", ".join(f"{name} {number}" for name, number in places.items() if number)
-        return f"{where}: {printable(self.what)}" if where else printable(self.what)
+        places = []
+        if self.line:
+            places.append(f"line {self.line}")
+        if self.run:
+            places.append(f"run {self.run}")
+        fault = printable(self.what)
+        if not places:
+            return fault
+        return f"{', '.join(places)}: {fault}"
 
 
 def digest(path: str | Path) -> str:
@@ -81,68 +91,107 @@ def _findings(tape: Tape) -> Iterator[Finding]:
     above = Index()
 
     @cache  # of what is wrong, not of what they hold: a file may have gigabytes of settings
-    def wrong_in(digest: str) -> str:
+    def fault_in_settings(digest: str) -> str:
         try:
-            parsed_settings(tape.journal.text(digest))
+            parsed_settings(tape.journal.text(digest, str))
         except (ValueError, RecursionError) as error:
             return str(error)
         return ""
 
     for number, raw in islice(tape.journal.lines(), tape.journal.index.lines):
-        what, fact = None, fact_in(raw)
-        run = fact[0] if fact else None
-        try:
-            # What follows in a run that is damaged already may only follow from that.
-            if run not in above.broken:
-                _check(raw, above, wrong_in)
-        except (ValueError, RecursionError, TapeError) as error:
-            what = str(error)
-        found = above.add(raw, fact=fact) or what
-        if what is not None and fact is None:  # then what names this text is wrong as well
-            above.texts.pop(raw[9:25], None)
-        if found is not None:
-            yield Finding(what=found, line=number, run=run)
-    if rest := tape.journal.rest():
-        why = "it is being written now, or was cut off; a resume keeps them in a file of their own"
-        what = f"its last {rest:,} bytes are no whole line: {why}"
-        yield Finding(what=what, line=above.lines + 1)
+        run = None
+        wrong = None
+        fact = fact_in(raw)
+        if fact is not None:
+            run, *_ = fact
+        # What follows in a run that is damaged already may only follow from that.
+        if run not in above.broken:
+            try:
+                _check(raw, above, fault_in_settings)
+            except (ValueError, RecursionError, TapeError) as error:
+                wrong = str(error)
+        fault = above.add(raw, fact=fact) or wrong
+        if wrong is not None and fact is None:  # then what names this text is wrong as well
+            above.texts.pop(digest_in(raw), None)
+        if fault is not None:
+            yield Finding(
+                what=fault,
+                line=number,
+                run=run,
+            )
+    rest = tape.journal.rest()
+    if rest:
+        yield Finding(
+            what=f"its last {rest:,} bytes are no whole line: it is being written now, or was cut "
+            "off; a resume keeps them in a file of their own",
+            line=above.lines + 1,
+        )
     for info in tape.runs():
-        for what in info.faults[:3]:
-            yield Finding(what=what, run=info.id)
+        for fault in info.faults[:3]:
+            yield Finding(what=fault, run=info.id)
 
 
-def _check(raw: bytes, above: Index, wrong_in: Callable[[str], str]) -> None:
+def _check(
+    raw: bytes,
+    above: Index,
+    fault_in_settings: Callable[[str], str],
+) -> None:
     """Check what a line says.
 
     Args:
         raw: the line.
         above: where the lines above it are.
-        wrong_in: says what is wrong with settings, by their digest.
+        fault_in_settings: returns what is wrong with settings, by their digest.
 
     Raises:
         ValueError: it does not say what a line does, or names what is not above it.
         TapeError: a text is missing.
     """
-    loads_strictly(raw)  # which sees members that stand there twice
+    loads_strictly(raw)  # rule 5: which sees members that stand there twice
     line = read_line(raw)
     kind = line.get("is")
-    texts = [*line.get("texts", {}).values(), *line.get("origin", ())[:1]]
-    for digest in [*texts, line["settings"]] if kind == "call" else texts:
+    for digest in _texts_named_in(line):
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
-    if kind == "call" and (what := wrong_in(line["settings"])):
-        raise ValueError(what)
+    if kind == "call":
+        fault = fault_in_settings(line["settings"])
+        if fault:
+            raise ValueError(fault)
     if kind == "turn" and line["record"]["turn"] != line["turn"]:
         raise ValueError(f"its record is that of turn {line['record']['turn']}")
-    calls = [n for _, numbers in line["record"]["calls"] for n in numbers] if kind == "turn" else ()
-    for number in line.get("calls", calls):
+    for number in _calls_named_in(line):
         if number not in above.places:
             raise ValueError(f"it names call {number}, which is not above it")
-    if (parent := line.get("parent")) is not None and parent not in above.runs:
+    parent = line.get("parent")
+    if parent is not None and parent not in above.runs:
         raise ValueError(f"its parent, run {parent}, is not above it")
-    last = next(reversed(above.turns.get(parent or 0, {})), -math.inf)
-    if (at := line.get("fork_turn")) is not None and at > last:
-        raise ValueError(f"its parent, run {parent}, has no turn {at} to fork from")
+    fork_turn = line.get("fork_turn")
+    if fork_turn is not None:
+        parents_turns = above.turns.get(parent or 0, {})
+        if fork_turn > next(reversed(parents_turns), -math.inf):
+            raise ValueError(f"its parent, run {parent}, has no turn {fork_turn} to fork from")
+
+
+def _texts_named_in(line: Line) -> list[str]:
+    """Return the digests of the texts that a line names."""
+    digests = list(line.get("texts", {}).values())
+    if line.get("is") == "call":
+        digests.append(line["settings"])
+    if "origin" in line:
+        form, _ = line["origin"]
+        digests.append(form)
+    return digests
+
+
+def _calls_named_in(line: Line) -> list[int]:
+    """Return the numbers of the calls that a line names."""
+    if line.get("is") != "turn":
+        numbers: list[int] = line.get("calls", [])
+        return numbers
+    numbers = []
+    for _, attempts in line["record"]["calls"]:
+        numbers += attempts
+    return numbers
 
 
 def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
@@ -162,18 +211,25 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
         raise TapeError(f"{target} ends in .gz, and a tape that is written to is not packed")
     if Path(target).exists():
         raise TapeError(f"{target} is there already: name a new file")
-    damaged, new = Tape(path, read_only=True), Path(target)
-    index, runs = damaged.journal.index, {*damaged.journal.index.runs}
+    new = Path(target)
+    damaged = Tape(path, read_only=True)
+    index = damaged.journal.index
+    runs = set(index.runs)
     damaged.journal.rewrite(runs, new)
     # What the whole lines of a run name may have stood in a faulty one, and goes with its parent.
-    made = Tape(new, read_only=True)
-    gone: set[int] = set()
+    draft = Tape(new, read_only=True)
+    left_out: set[int] = set()
     with suppress(TapeError):  # of a run of which a line is among the findings
-        gone.update(finding.run for finding in _findings(made) if finding.run)
-    for run, places in sorted(made.journal.index.runs.items()):
-        if run not in gone and read_line(*made.journal.read(places[:1])).get("parent") in gone:
-            gone.add(run)
-    damaged.journal.rewrite(runs - gone, new)
-    kept = Tape(target, read_only=True).journal.index.turns
-    before = {run: max(turns) for run, turns in index.turns.items()}
-    return {run: (last, max(kept.get(run, (-1,)))) for run, last in before.items()}
+        left_out.update(finding.run for finding in _findings(draft) if finding.run)
+    for run, places in sorted(draft.journal.index.runs.items()):
+        if run in left_out:
+            continue
+        [first] = draft.journal.read(places[:1])
+        if read_line(first).get("parent") in left_out:
+            left_out.add(run)
+    damaged.journal.rewrite(runs - left_out, new)
+    kept_turns = Tape(target, read_only=True).journal.index.turns
+    last_turns = {}
+    for run, turns in index.turns.items():
+        last_turns[run] = (max(turns), max(kept_turns.get(run, (-1,))))
+    return last_turns

@@ -10,33 +10,68 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 from llmsim_lab._util.jsontext import as_mapping, differing, dumps
 from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.prompts.prompt import word_diff
-from llmsim_lab.tape.lines import RunInfo
+from llmsim_lab.tape.lines import Record, RunInfo
 
 _MAX_TEXT = 60
+"""Of a value or a name, in characters."""
 _MAX_CHANGE = 160
+"""Of a change, in characters."""
 _MAX_FIELDS = 4
+"""Changes of one kind that are named; of the others how many there are."""
 _MAX_PIECES = 3
+"""Likewise of changed words in a prompt."""
 _MAX_COMPARED = 10_000
+"""Of a prompt whose words are compared, in characters."""
 _MAX_DEPTH = 30
+"""Levels by which a run is indented; deeper ones would leave the screen."""
 _MOST_LINES = 1_000
 PATIENCE = (
-    *("timeout_s", "first_piece_s", "total_timeout_s", "retry_wait_s", "wait_for_server_s"),
-    *("max_concurrency", "keep_alive"),
+    "timeout_s",
+    "first_piece_s",
+    "total_timeout_s",
+    "retry_wait_s",
+    "wait_for_server_s",
+    "max_concurrency",
+    "keep_alive",
 )
 """Settings of the model's client that say how patiently to ask, not what."""
+_CHANGED_WORDS = re.compile(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+")
 _COST_OF_WORDS = 100
 """Of an intervention that is compared: about as long as so many bytes take to read."""
 _COST_OF_A_PAIR = 20
 """Likewise of a word that two prompts have."""
 
-Done = tuple[str, ...]
+Done: TypeAlias = tuple[str, ...]
 """What was done from outside, in words."""
+
+
+class DoneInTurn(NamedTuple):
+    """What was done from outside in a turn, and what is planned for later ones, in words."""
+
+    interventions: Done
+    planned: Done
+
+
+@dataclass(frozen=True, slots=True)
+class RunChanged:
+    """A run as it is compared with another one.
+
+    Attributes:
+        info: what the tape says of it.
+        done: what was done in it from outside.
+        start: of a fork and its parent, the record of the turn that the fork starts from.
+    """
+
+    info: RunInfo
+    done: Counter[str]
+    start: Record | None = None
 
 
 class CostsTooMuch(TapeError):  # noqa: N818 - not a fault of the tape
@@ -75,10 +110,8 @@ class Allowance:
 
 
 def changes_of(
-    run: RunInfo,
-    parent: RunInfo,
-    done: tuple[Counter[str], Counter[str]],
-    records: Sequence[Mapping[str, Any]],
+    run: RunChanged,
+    parent: RunChanged,
     allowance: Allowance,
 ) -> list[str]:
     """Return what a run changed of the one that it came from, a line each.
@@ -86,26 +119,33 @@ def changes_of(
     Args:
         run: the run.
         parent: the one that it came from.
-        done: what was done from outside, in the run and in its parent.
-        records: of a fork, the turn that it starts from, as the run has it and as its parent has.
         allowance: what this may cost.
 
     Raises:
         TapeError: it costs too much.
     """
-    here, there = done
-    lacks = (f"without {what}" for what in (there - here).elements())
-    changed = [
-        *_settings(parent, run, allowance),
-        *_prompts(parent, run, allowance),
-        *_few([*(here - there).elements(), *lacks]),
-    ]
-    if records and records[0]["interventions"] == records[1]["interventions"]:
-        states = records[1]["state"], records[0]["state"]
-        fields = differences(*states, most=_MAX_TEXT, lines=_MAX_FIELDS)
-        if fields:
-            changed.append(_line(f"state: {', '.join(map(_line, fields))}"))
+    changed = _settings(parent.info, run.info, allowance)
+    changed += _prompts(parent.info, run.info, allowance)
+    added = (run.done - parent.done).elements()
+    absent = (parent.done - run.done).elements()
+    changed += _few([*added, *(f"without {words}" for words in absent)])
+    changed += _state(parent.start, run.start)
     return changed
+
+
+def _state(before: Record | None, after: Record | None) -> list[str]:
+    """Return how a fork's first state differs from its parent's, where no intervention set it."""
+    if before is None or after is None or before["interventions"] != after["interventions"]:
+        return []
+    fields = differences(
+        before["state"],
+        after["state"],
+        most=_MAX_TEXT,
+        lines=_MAX_FIELDS,
+    )
+    if not fields:
+        return []
+    return [_line(f"state: {', '.join(map(_line, fields))}")]
 
 
 def interventions_alone(done: Counter[str]) -> list[str]:
@@ -113,14 +153,20 @@ def interventions_alone(done: Counter[str]) -> list[str]:
     return _few(done.elements())
 
 
-def done_in(record: Mapping[str, Any]) -> tuple[Done, Done]:
-    """Return the interventions of a turn, and those that are planned for later ones, in words."""
-    interventions, planned = record["interventions"], record["planned"]
-    return tuple(map(_words, interventions)), tuple(map(_words, planned))
+def done_in(record: Record) -> DoneInTurn:
+    """Return what was done and planned in a turn."""
+    return DoneInTurn(
+        interventions=tuple(map(_words, record["interventions"])),
+        planned=tuple(map(_words, record["planned"])),
+    )
 
 
 def differences(
-    was: Mapping[str, Any], now: Mapping[str, Any], *, most: int, lines: int = _MOST_LINES
+    was: Mapping[str, Any],
+    now: Mapping[str, Any],
+    *,
+    most: int,
+    lines: int = _MOST_LINES,
 ) -> list[str]:
     """Return which parts of nested values differ, a line each: ``llm.seed 1 → 2``.
 
@@ -130,29 +176,52 @@ def differences(
         most: characters of each value.
         lines: how many; one more says how many are left out.
     """
-    found = differing(was, now, missing="none")
-    first = found[:lines]
-    said = [f"{name} {_short(old, most)} → {_short(new, most)}" for name, old, new in first]
-    left = len(found) - len(first)
-    return [*said, f"and {left:,} more"] if left else said
+    changed = differing(was, now, missing="none")
+    texts = []
+    for name, old, new in changed[:lines]:
+        texts.append(f"{name} {_short(old, most)} → {_short(new, most)}")
+    if len(changed) > lines:
+        texts.append(f"and {len(changed) - lines:,} more")
+    return texts
 
 
-def _settings(before: RunInfo, after: RunInfo, allowance: Allowance) -> list[str]:
+def _settings(
+    before: RunInfo,
+    after: RunInfo,
+    allowance: Allowance,
+) -> list[str]:
     """Return how a run's model and its settings differ from those of the run that it came from."""
-    manifests = before.manifest, after.manifest
     allowance.take(before.weight("model") + after.weight("model"))
-    models = [as_mapping(manifest.get("model")) for manifest in manifests]
-    parts: list[dict[str, Any]] = []
-    for model in models:
-        # A run that was not played yet may not know its model.
-        known = {name: model.get(name) for name in ("name", "digest")} if all(models) else {}
-        parts.append({"model": known})
+    old_model = as_mapping(before.manifest.get("model"))
+    new_model = as_mapping(after.manifest.get("model"))
+    old: dict[str, object] = {}
+    new: dict[str, object] = {}
+    # A run that was not played yet may not know its model.
+    if old_model and new_model:
+        old["model"] = _named_model(old_model)
+        new["model"] = _named_model(new_model)
     if not after.has_same("llm", before):
         allowance.take(before.weight("llm") + after.weight("llm"))
-        for manifest, part in zip(manifests, parts, strict=True):
-            llm = as_mapping(manifest.get("llm"))
-            part["llm"] = {name: value for name, value in llm.items() if name not in PATIENCE}
-    return [*map(_line, differences(*parts, most=_MAX_TEXT, lines=_MAX_FIELDS))]
+        old["llm"] = _without_patience(before)
+        new["llm"] = _without_patience(after)
+    return [
+        _line(text)
+        for text in differences(
+            old,
+            new,
+            most=_MAX_TEXT,
+            lines=_MAX_FIELDS,
+        )
+    ]
+
+
+def _named_model(model: Mapping[str, object]) -> dict[str, object]:
+    return {"name": model.get("name"), "digest": model.get("digest")}
+
+
+def _without_patience(run: RunInfo) -> dict[str, object]:
+    settings = as_mapping(run.manifest.get("llm"))
+    return {name: value for name, value in settings.items() if name not in PATIENCE}
 
 
 def edited_prompts(
@@ -164,58 +233,88 @@ def edited_prompts(
         before: a manifest.
         after: another.
     """
-    old, new = (as_mapping(manifest.get("prompts")) for manifest in (before, after))
+    old_prompts = as_mapping(before.get("prompts"))
+    new_prompts = as_mapping(after.get("prompts"))
     edits: dict[tuple[str, str], list[str]] = {}
-    for place in filter(old.__contains__, new):
-        # A prompt without slots may be another text each time; only an edit of it is a change.
-        entries = [as_mapping(of[place]) for of in (old, new)]
-        if all(entry.get("parent") == entry.get("digest") for entry in entries):
+    for place, prompt in new_prompts.items():
+        if place not in old_prompts:
             continue
-        was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
+        old = as_mapping(old_prompts[place])
+        new = as_mapping(prompt)
+        # A prompt without slots may be another text each time; only an edit of it is a change.
+        if _has_no_slots(old) and _has_no_slots(new):
+            continue
+        was = str(old.get("text", ""))
+        now = str(new.get("text", ""))
         if was != now:
             edits.setdefault((was, now), []).append(place)
     return edits
 
 
-def _prompts(before: RunInfo, after: RunInfo, allowance: Allowance) -> list[str]:
+def _has_no_slots(prompt: Mapping[str, object]) -> bool:
+    # Such a prompt is recorded as its own parent.
+    return prompt.get("parent") == prompt.get("digest")
+
+
+def _prompts(
+    before: RunInfo,
+    after: RunInfo,
+    allowance: Allowance,
+) -> list[str]:
     """Return which words of which prompts differ."""
     if after.has_same("prompts", before):
         return []
     allowance.take(before.weight("prompts") + after.weight("prompts"))
     changed: list[str] = []
     edits = edited_prompts(before.manifest, after.manifest)
-    for (was, now), places in [*edits.items()][:_MAX_FIELDS]:
+    for (was, now), places in edits.items():
+        if len(changed) == _MAX_FIELDS:
+            changed.append(f"and {len(edits) - _MAX_FIELDS:,} more")
+            break
         names = ", ".join(dict.fromkeys(place.partition("#")[0] for place in places))
         change = _word_change(was, now, allowance)
         changed.append(_line(f"prompt {_line(names, _MAX_TEXT)}: {change}"))
-    left = len(edits) - len(changed)
-    return [*changed, f"and {left:,} more"] if left else changed
+    return changed
 
 
-def _word_change(was: str, now: str, allowance: Allowance) -> str:
+def _word_change(
+    was: str,
+    now: str,
+    allowance: Allowance,
+) -> str:
     if max(len(was), len(now)) > _MAX_COMPARED:
         return f"{len(was):,} characters became {len(now):,}"
     # Words that stand often in both are what takes long.
-    before, after = Counter(was.split()), Counter(now.split())
-    pairs = sum(count * after[word] for word, count in before.items())
+    old_words = Counter(was.split())
+    new_words = Counter(now.split())
+    pairs = sum(count * new_words[word] for word, count in old_words.items())
     allowance.take(_COST_OF_A_PAIR * pairs)
-    pieces = re.findall(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+", word_diff(was, now))
-    return ", ".join(few([_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)], _MAX_PIECES))
+    pieces = _CHANGED_WORDS.findall(word_diff(was, now))
+    texts = [_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)]
+    return ", ".join(few(texts, _MAX_PIECES))
 
 
-def _words(intervention: Any) -> str:
+def _words(intervention: object) -> str:
     """Return an intervention of any class in words, as its record has it."""
     values = dict(as_mapping(intervention))
-    turn, parts = values.pop("turn", None), []
+    turn = values.pop("turn", None)
+    parts = []
     for name, value in values.items():
-        if value not in (None, False, "", [], {}):
-            items = value.items() if isinstance(value, dict) else [("", value)]
-            parts += [" ".join(filter(None, (name, key, _plain(item)))) for key, item in items]
+        if isinstance(value, dict):
+            parts += [_spaced(name, key, _plain(part)) for key, part in value.items()]
+        elif value not in (None, False, "", []):
+            parts.append(_spaced(name, _plain(value)))
     return _line(f"turn {_plain(turn)}: {', '.join(parts)}")
 
 
+def _spaced(*texts: str) -> str:
+    return " ".join(filter(None, texts))
+
+
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else _short(dumps(value))
+    if isinstance(value, str):
+        return value
+    return _short(dumps(value))
 
 
 def _short(value: str, most: int = _MAX_TEXT) -> str:
@@ -245,22 +344,32 @@ def indented(runs: Iterable[tuple[int, int | None, str]]) -> list[str]:
         below.get(parent, below[None]).append((run, words))
         below[run] = []
     # A stack, not recursion: forks of forks may be deeper than Python's stack.
-    lines, todo = [], [(0, run, words) for run, words in reversed(below[None])]
-    while todo:
-        depth, run, words = todo.pop()
-        lines.append(f"{'   ' * min(depth, _MAX_DEPTH)}{run} {words}")
-        todo += [(depth + 1, *child) for child in reversed(below[run])]
+    stack = [(0, run, words) for run, words in reversed(below[None])]
+    lines = []
+    while stack:
+        depth, run, words = stack.pop()
+        indent = "   " * min(depth, _MAX_DEPTH)
+        lines.append(f"{indent}{run} {words}")
+        for child, child_words in reversed(below[run]):
+            stack.append((depth + 1, child, child_words))
     return lines
 
 
 def run_line(info: RunInfo, changed: Sequence[str]) -> str:
     """Return a run in a line: its name, how it came about, what it changed, how it ended."""
-    verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
-    first = 1 if info.fork_turn is None else info.fork_turn + 1
-    turns = f"turns {first} to {info.turns}" if info.turns > first else f"turn {first}"
-    played = turns if info.turns >= first else "no turn yet"
+    verb: str = info.verb
+    first = 1
+    if info.fork_turn is not None:
+        verb = f"{verb} at turn {info.fork_turn}"
+        first = info.fork_turn + 1
+    if info.turns > first:
+        played = f"turns {first} to {info.turns}"
+    elif info.turns == first:
+        played = f"turn {first}"
+    else:
+        played = "no turn yet"
     parts = [info.name, verb, played, info.outcome or "open", info.model or "no model"]
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:
-        texts.insert(2, _line("; ".join(changed)))
+        texts.insert(2, _line("; ".join(changed)))  # after how it came about
     return " · ".join(texts)

@@ -14,7 +14,9 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     NotRequired,
+    TypeAlias,
     TypeVar,
     get_args,
     get_origin,
@@ -22,6 +24,7 @@ from typing import (
 )
 
 from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, with_config
+from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
@@ -38,11 +41,19 @@ from llmsim_lab._util.jsontext import (
 )
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason, TapeError
-from llmsim_lab.tape._journal import MAX_TEXTS, Journal, Place, fact_in
+from llmsim_lab.tape._journal import MAX_TEXTS, Journal, Place, kind_in
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
 
 T = TypeVar("T")
 Verb = Literal["run", "rerun", "fork"]
+Intern: TypeAlias = Callable[[str], bytes]
+"""Writes a text that lines share, if the tape has it not yet, and returns its digest."""
+Line: TypeAlias = dict[str, Any]
+"""What a line says, by member, each of the type that ``_KINDS`` names."""
+Record: TypeAlias = dict[str, Any]
+"""What a turn's line says of the turn; the run's class knows more of it than ``_Record`` does."""
+Row: TypeAlias = dict[str, Any]
+"""A row of a frame, by column: texts, numbers, booleans, None."""
 
 _MOST = 10**9
 _Count = Annotated[int, Field(ge=0, le=_MOST)]
@@ -51,34 +62,34 @@ _Number = Annotated[int, Field(ge=1, le=10**15)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 _MAX_KNOWN = 10_000
-_SITE = ("component", "agent", "turn", "replicate")
+"""How many combinations of settings are kept as JSON."""
 _BIG = 200
 """From how many characters on a part of a manifest is a text that runs share."""
 
 
-class _FAULT(TypedDict):
+class _Fault(TypedDict):
     reason: FailureReason
     detail: str
     status_code: NotRequired[int]
     retry: NotRequired[bool]
 
 
-_NAMED = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
+_NamedCall = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
 """A call, as records name it: how it went, and the numbers of its attempts."""
 
 
 @with_config(ConfigDict(extra="allow"))
-class _RECORD(TypedDict):
+class _Record(TypedDict):
     # What any run has, in the order in which it is written, which is kept; its class checks more.
     state: dict[str, Any]
     turn: _Turn
     seconds: NotRequired[Any]
     interventions: list[Any]
     planned: list[Any]
-    calls: list[_NAMED]
+    calls: list[_NamedCall]
 
 
-_KINDS: Mapping[str, Mapping[str, Any]] = {
+_KINDS: Mapping[str, Mapping[str, object]] = {
     "tape": {"tape": Literal[3], "by": str, "id": _Digest},
     "text": {"text": _Digest, "value": Any},
     "run": {
@@ -109,7 +120,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "settings": _Digest,
         "origin": NotRequired[tuple[_Digest, list[Any]]],
         "reply": NotRequired[ChatReply],
-        "fault": NotRequired[_FAULT],
+        "fault": NotRequired[_Fault],
         "cut": NotRequired[tuple[str, ...]],
         "seconds": _Seconds,
     },
@@ -124,12 +135,12 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "seconds": NotRequired[_Seconds],
     },
     "forget": {"turn": _Turn, "calls": list[_Number]},
-    "turn": {"turn": _Turn, "record": _RECORD, "row": dict[str, Any]},
+    "turn": {"turn": _Turn, "record": _Record, "row": dict[str, Any]},
 }
 """By kind, the members of a line, but for its check sum, and of a run's for run and kind."""
 
 
-_SETTINGS = {
+_SETTINGS: Mapping[str, object] = {
     "model": str,
     "schema": dict[str, Any] | None,
     "tools": tuple[dict[str, Any], ...],
@@ -143,15 +154,18 @@ _SETTINGS = {
 """Members of a text that calls name."""
 
 
-def _strictly(name: str, members: Mapping[str, Any]) -> TypeAdapter[Any]:
+def _strictly(name: str, members: Mapping[str, object]) -> TypeAdapter[Line]:
+    # Rule 5: a member that is not named here is a fault, and so is a number that is not finite.
     strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
     return TypeAdapter(strict(TypedDict(name, members)))  # type: ignore[operator]
 
 
 @cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
-    of_run = {} if kind in ("tape", "text") else {"run": _Number, "is": Literal[kind]}
-    return _strictly(kind, {**of_run, **_KINDS[kind], "sum": str})
+def _adapter(kind: str) -> TypeAdapter[Line]:
+    members: dict[str, object] = {}
+    if kind not in ("tape", "text"):
+        members = {"run": _Number, "is": Literal[kind]}
+    return _strictly(kind, {**members, **_KINDS[kind], "sum": str})
 
 
 # Made when first used: building pydantic's validators takes long.
@@ -160,84 +174,139 @@ _anything = cache(lambda: TypeAdapter(Any))
 _settings = cache(lambda: _strictly("settings", _SETTINGS))
 
 
-def read_line(raw: bytes) -> dict[str, Any]:
+def read_line(raw: bytes) -> Line:
     """Return what a line says, every member of its type.
 
     Raises:
         ValueError: it is of no kind, lacks a member, or has one too many or of another type.
     """
-    fact = fact_in(raw)
-    kind = fact[1].decode() if fact else raw[2:6].decode(errors="replace")
+    kind = kind_in(raw)
     if kind not in _KINDS:
         raise ValueError("it is not a line of a tape")
-    value: dict[str, Any] = read(_adapter(kind), raw)
-    return value
+    line: Line = read(_adapter(kind), raw)
+    return line
 
 
 # --- what many requests share --------------------------------------------------------------------
 
 
+class RequestParts(NamedTuple):
+    """A request in the parts by which a tape finds it and writes it.
+
+    Attributes:
+        identity: what two equal requests of a turn have in common: all but how long to wait.
+        settings: all of its settings as JSON, with the system message.
+        messages: the other messages.
+    """
+
+    identity: tuple[object, ...]
+    settings: str
+    messages: tuple[Message, ...]
+
+
+class _SettingsTexts(NamedTuple):
+    """The settings of requests as JSON.
+
+    Attributes:
+        whole: all of them, with the system message.
+        shared: those in which equal requests do not differ.
+        objects: what they were made of.
+    """
+
+    whole: str
+    shared: str
+    objects: tuple[object, ...]
+
+
+_settings_texts: dict[tuple[object, ...], _SettingsTexts] = {}
+
+
 def settings_of(request: ChatRequest) -> dict[str, Any]:
     """Return the part of a request's settings in which equal requests do not differ."""
-    shared = ("model", "schema", "tools", "options", "think", "top_logprobs")
-    return {name: plain(getattr(request, name)) for name in shared}
+    return {
+        "model": request.model,
+        "schema": plain(request.schema),
+        "tools": plain(request.tools),
+        "options": plain(request.options),
+        "think": request.think,
+        "top_logprobs": request.top_logprobs,
+    }
 
 
-_known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
+def _texts_of(request: ChatRequest, system: str | None) -> _SettingsTexts:
+    """Return a request's settings as JSON, made once per combination.
 
-
-def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
-    """Return a request's settings as JSON, all and those that equal requests share, and the rest.
-
-    The settings, with the system message, are written once per combination; the rest are the other
-    messages. A client makes schemas and options once, so that nothing changes them, and hands them
-    to every request: the objects' identities tell the combinations apart, for hashing a schema for
-    each call would take long. The objects are kept alive as long as their identities are in use.
+    A client makes schemas and options once, so that nothing changes them, and hands them to every
+    request: the objects' identities tell the combinations apart, for hashing a schema for each
+    call would take long.
     """
-    messages, system = request.messages, None
+    objects = (request.schema, request.options, *request.tools)
+    # What can be changed in place may say something else by the next request.
+    stays = all(part is None or type(part) is FrozenDict for part in objects)
+    key = (
+        tuple(map(id, objects)),
+        request.keep_alive,
+        request.timeout_s,
+        request.model,
+        request.think,
+        request.top_logprobs,
+        system,
+    )
+    if stays:
+        known = _settings_texts.get(key)
+        if known is not None:
+            return known
+    values = settings_of(request)
+    if system is not None:
+        values["system"] = system
+    waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
+    # Rule 3: equality is that of texts, since as values 1, 1.0 and True are equal.
+    shared = dumps(values)
+    whole = f"{shared[:-1]},{dumps(waits)[1:]}"
+    # The objects are kept alive, else another one could get the identity of one that is gone.
+    texts = _SettingsTexts(whole, shared, objects)
+    if stays:
+        # Not more: what is made anew for each request would fill the memory.
+        if len(_settings_texts) >= min(_MAX_KNOWN, MAX_TEXTS / len(shared)):
+            _settings_texts.clear()
+        _settings_texts[key] = texts
+    return texts
+
+
+def parts_of(request: ChatRequest) -> RequestParts:
+    """Return the parts by which a tape finds a request and writes it."""
+    messages = request.messages
+    system = None
     first = messages[0] if messages else None
     if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
-        system, messages = first.content, messages[1:]
-    schema, tools, options = request.schema, request.tools, request.options
-    own = request.model, request.think, request.top_logprobs, system
-    parts = [schema, options, *tools]
-    # What can be changed may say something else by the next request.
-    stays = all(part is None or type(part) is FrozenDict for part in parts)
-    key = tuple(map(id, parts)), request.keep_alive, request.timeout_s, own
-    found = _known.get(key) if stays else None
-    if found is None:
-        waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
-        values = settings_of(request) | ({} if system is None else {"system": system})
-        shared = dumps(values)
-        found = f"{shared[:-1]},{dumps(waits)[1:]}", shared, parts
-        if stays:
-            # Not more: what is made anew for each request would fill the memory.
-            if len(_known) >= min(_MAX_KNOWN, MAX_TEXTS / len(shared)):
-                _known.clear()
-            _known[key] = found
-    return found[0], found[1], messages
-
-
-def what_is_asked(request: ChatRequest) -> tuple[tuple[Any, ...], str, tuple[Message, ...]]:
-    """Return what two equal requests of a turn have in common: all but how long to wait.
-
-    After it come the settings, all of them, and the messages that a line has beside them.
-    """
-    site, (settings, shared, messages) = request.site, _parts(request)
-    place = (site.component, site.agent, site.replicate) if site else None
-    # Not the messages themselves, whose hash takes long and is asked for several times. Calls as
-    # text, in which 1 and True differ.
-    said = [
-        (it.role, it.content, it.tool_name, it.tool_calls and write(_calls(), it.tool_calls))
-        for it in messages
+        system = first.content
+        messages = messages[1:]
+    texts = _texts_of(request, system)
+    # Not the messages themselves, whose hash takes long and is asked for several times. Calls of
+    # tools as text, in which 1 and True differ.
+    contents = [
+        (
+            message.role,
+            message.content,
+            message.tool_name,
+            message.tool_calls and write(_calls(), message.tool_calls),
+        )
+        for message in messages
     ]
-    return (place, request.attempt, shared, tuple(said)), settings, messages
+    site = request.site
+    asker = (site.component, site.agent, site.replicate) if site else None
+    identity = (asker, request.attempt, texts.shared, tuple(contents))
+    return RequestParts(identity, texts.whole, messages)
 
 
 # --- calls ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class RecordedCall:
     """One request on a tape, with what became of it.
 
@@ -256,12 +325,13 @@ class RecordedCall:
     forgotten: bool
 
 
-def members(**values: Any) -> bytes:
+def members(**values: object) -> bytes:
     """Return those of the values that are not None as members of a line, a comma before each."""
-    return b"," + dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
+    present = {name: value for name, value in values.items() if value is not None}
+    return b"," + dumps(present)[1:-1].encode()
 
 
-def member(value: Any) -> bytes:
+def checked_json(value: object) -> bytes:
     """Return a value from outside as JSON that can be read back as a part of a line.
 
     Raises:
@@ -276,42 +346,65 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes], *parts: Any) -> bytes:
+def _fault_of(attempt: Attempt) -> dict[str, object] | None:
+    """Return what an attempt's line says was wrong; None if nothing was."""
+    if attempt.reason is None:
+        return None
+    fault: dict[str, object] = {"reason": attempt.reason, "detail": attempt.detail}
+    if attempt.status_code:
+        fault["status_code"] = attempt.status_code
+    if attempt.retry:
+        fault["retry"] = True
+    return fault
+
+
+def call_body(
+    attempt: Attempt,
+    nth: int,
+    parts: RequestParts,
+    intern: Intern,
+) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
         attempt: what became of a request.
         nth: how many equal requests of its turn were made before it.
-        intern: writes a text that calls share, and returns its digest.
-        parts: the request's settings and messages, as ``what_is_asked`` gives them.
+        parts: of the request.
+        intern: writes a text that calls share.
 
     Raises:
         ValueError: a tool's arguments hold what a line cannot.
     """
-    request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, (settings, messages), fault = request.site, parts, None
-    if attempt.reason:
-        facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
-        fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
-    values = {
-        "component": site and site.component,
-        "agent": site and site.agent,
-        "replicate": (site.replicate if site else 0) or None,
+    request = attempt.request
+    reply = attempt.reply
+    site = request.site or CallSite(component="")
+    settings = intern(parts.settings).decode()
+    origin = None
+    if request.origin is not None:
+        origin = (intern(request.origin.form).decode(), list(request.origin.spans))
+    values: Line = {
+        "component": site.component if request.site else None,
+        "agent": site.agent,
+        "replicate": site.replicate or None,
         "attempt": None if request.attempt == 1 else request.attempt,
         "first": attempt.first,
         "nth": nth or None,
-        "messages": messages,
-        "settings": intern(settings).decode(),
-        "origin": origin and (intern(origin.form).decode(), list(origin.spans)),
+        "messages": parts.messages,
+        "settings": settings,
+        "origin": origin,
         "reply": reply,
-        "fault": fault,
+        "fault": _fault_of(attempt),
         "cut": attempt.cut or None,
         "seconds": float(attempt.seconds),
     }
     if reply is not None and reply.tool_calls:
         # Pydantic would write a NaN in their arguments as null, without an error.
-        given = _adapter("call").dump_python(values, exclude_defaults=True, exclude_none=True)
-        line = member(given)
+        ready = _adapter("call").dump_python(
+            values,
+            exclude_defaults=True,
+            exclude_none=True,
+        )
+        line = checked_json(ready)
     else:
         line = write(_adapter("call"), values)
     return b"," + line[1:-1]
@@ -320,30 +413,50 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes], *parts
 def parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
     """Return the system message of settings, if they have one, and all else."""
     values = dict(read(_settings(), text))
-    return values.pop("system", None), values
+    system = values.pop("system", None)
+    return system, values
 
 
-def call_of(line: Mapping[str, Any], text: Callable[..., Any], *, forgotten: bool) -> RecordedCall:
+def call_of(
+    line: Mapping[str, Any],
+    journal: Journal,
+    *,
+    forgotten: bool,
+) -> RecordedCall:
     """Return the call of a line. Where its prompt's values came from is parsed when it is read.
 
     Args:
         line: as ``read_line`` gives it.
-        text: returns a text that calls share, by its digest, in a form.
+        journal: the tape's file, which has the texts that calls share.
         forgotten: whether it was made again.
 
     Raises:
         ValueError: its settings are not settings.
         TapeError: a text is missing.
     """
-    system, shared = text(line["settings"], parsed_settings)
-    first = () if system is None else (Message("system", system),)
-    site = {name: line[name] for name in _SITE if name in line}
-    asked: dict[str, Any] = {
-        "messages": (*first, *line["messages"]),
-        "site": CallSite(**site) if "component" in site else None,
-        "origin": Origin(text(line["origin"][0]), line["origin"][1]) if "origin" in line else None,
-    }
-    request = ChatRequest(attempt=line.get("attempt", 1), **asked, **shared)
+    system, settings = journal.text(line["settings"], parsed_settings)
+    messages = line["messages"]
+    if system is not None:
+        messages = (Message("system", system), *messages)
+    site = None
+    if "component" in line:
+        site = CallSite(
+            component=line["component"],
+            agent=line.get("agent"),
+            turn=line["turn"],
+            replicate=line.get("replicate", 0),
+        )
+    origin = None
+    if "origin" in line:
+        form, spans = line["origin"]
+        origin = Origin(journal.text(form, str), spans)
+    request = ChatRequest(
+        messages=messages,
+        site=site,
+        origin=origin,
+        attempt=line.get("attempt", 1),
+        **settings,
+    )
     fault = line.get("fault", {})
     attempt = Attempt(
         request=request,
@@ -368,13 +481,14 @@ def call_of(line: Mapping[str, Any], text: Callable[..., Any], *, forgotten: boo
 
 def reading_run(journal: Journal, run: int) -> AbstractContextManager[None]:
     """Return what raises TapeError for a run whose lines do not hold what they should."""
-    what = f"run {run} on the tape {journal.path} is damaged (`llmsim-lab tape repair` may help)"
-    return checked(what)
+    return checked(
+        f"run {run} on the tape {journal.path} is damaged (`llmsim-lab tape repair` may help)"
+    )
 
 
-def _own_parts(raw: bytes) -> Mapping[str, Any]:
+def _small_parts(raw: bytes) -> Mapping[str, object]:
     """Return the parts of a manifest that stand in a run's line."""
-    parts: Mapping[str, Any] = read_line(raw)["manifest"]
+    parts: Mapping[str, object] = read_line(raw)["manifest"]
     return parts
 
 
@@ -389,7 +503,7 @@ class Manifest(Mapping[str, Any]):
         run: the run.
         described: where the line is that has the small parts.
         texts: the digests of the others, which are texts that runs share.
-        own: the small parts; None to read them when they are asked for.
+        small: the small parts; None to read them when they are asked for.
     """
 
     def __init__(
@@ -398,48 +512,45 @@ class Manifest(Mapping[str, Any]):
         run: int,
         described: Place,
         texts: Mapping[str, str],
-        own: Mapping[str, Any] | None,
+        small: Mapping[str, object] | None,
     ) -> None:
         self._journal = journal
         self._generation = journal.generation
         self._run = run
         self._described = described
         self._texts = texts
-        self._known = own
+        self._known = small
 
     @property
-    def _own(self) -> Mapping[str, Any]:
+    def _small(self) -> Mapping[str, object]:
         if self._known is not None:
             return self._known
+        # Its line is elsewhere by now.
         if self._journal.generation != self._generation:
-            what = f"{self._journal.path} was written anew since run {self._run} was read"
-            raise TapeError(f"{what}; call tape.run({self._run}) again")
+            raise TapeError(
+                f"{self._journal.path} was written anew since run {self._run} was read; "
+                f"call tape.run({self._run}) again"
+            )
         with reading_run(self._journal, self._run):
-            parts: Mapping[str, Any] = self._journal.line(self._described, _own_parts)
-            return parts
+            return self._journal.line(self._described, _small_parts)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._texts:
-            return self._own[name]
+            return self._small[name]
         with reading_run(self._journal, self._run):
             return self._journal.text(self._texts[name], loads)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._texts or name in self._own
+        return name in self._texts or name in self._small
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._own, **self._texts})
+        return iter({**self._small, **self._texts})
 
     def __len__(self) -> int:
-        return len({**self._own, **self._texts})
+        return len({**self._small, **self._texts})
 
     def __repr__(self) -> str:
         return f"<Manifest: {', '.join(self)}>"
-
-    @property
-    def found_out(self) -> dict[tuple[str, str], Any]:
-        """What was found out about texts: by what, and the text's digest."""
-        return self._journal.found_out
 
     def digest(self, name: str) -> str | None:
         """Return what names the text of a part; None of one that stands in the run's own lines."""
@@ -447,7 +558,31 @@ class Manifest(Mapping[str, Any]):
 
     def weight(self, name: str) -> int:
         """Return about how much memory a part takes that is a shared text; 0 of another."""
-        return self._journal.weight(self._texts[name]) if name in self._texts else 0
+        if name not in self._texts:
+            return 0
+        return self._journal.weight(self._texts[name])
+
+    def derived(
+        self,
+        fact: str,
+        name: str,
+        derive: Callable[[], T],
+    ) -> T:
+        """Return what follows from a part; from a text that runs share, it is derived only once.
+
+        Args:
+            fact: what follows, in a few words that tell it from all else.
+            name: the part's.
+            derive: finds it out.
+        """
+        digest = self.digest(name)
+        if digest is None:
+            return derive()
+        known = self._journal.derived
+        if (fact, digest) not in known:
+            known[fact, digest] = derive()
+        value: T = known[fact, digest]
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -481,13 +616,16 @@ class RunInfo:
 
     def has_same(self, part: str, other: RunInfo) -> bool:
         """Return True if a part of the manifest is the same text as another's, without reading."""
-        manifests = self.manifest, other.manifest
-        digests = [it.digest(part) for it in manifests if isinstance(it, Manifest)]
-        return len(digests) == 2 and digests[0] is not None and digests[0] == digests[1]
+        if not isinstance(self.manifest, Manifest) or not isinstance(other.manifest, Manifest):
+            return False
+        digest = self.manifest.digest(part)
+        return digest is not None and digest == other.manifest.digest(part)
 
     def weight(self, part: str) -> int:
         """Return about how much memory a part of the manifest takes that runs share, bytes."""
-        return self.manifest.weight(part) if isinstance(self.manifest, Manifest) else 0
+        if not isinstance(self.manifest, Manifest):
+            return 0
+        return self.manifest.weight(part)
 
     @property
     def model(self) -> str:
@@ -497,63 +635,77 @@ class RunInfo:
     def _text_in(self, part: str, name: str) -> str:
         """Return what a part of the manifest calls by a name, as text; empty if nothing."""
 
-        def read() -> str:
+        def text() -> str:
             return str(as_mapping(self.manifest.get(part)).get(name) or "")
 
-        return self._found_out(f"{name} of {part}", part, read)
+        return self._derived(f"{name} of {part}", part, text)
 
-    def _found_out(self, what: str, part: str, read: Callable[[], T]) -> T:
-        """Return what is read in a part of the manifest; of a text that runs share, only once.
-
-        Args:
-            what: is found out.
-            part: the part's name.
-            read: finds it out.
-        """
+    def _derived(
+        self,
+        fact: str,
+        part: str,
+        derive: Callable[[], T],
+    ) -> T:
+        """Return what follows from a part of the manifest, as ``Manifest.derived`` does."""
         if not isinstance(self.manifest, Manifest):
-            return read()
-        digest = self.manifest.digest(part)
-        if digest is None:
-            return read()
-        known = self.manifest.found_out
-        if (what, digest) not in known:
-            known[what, digest] = read()
-        found: T = known[what, digest]
-        return found
+            return derive()
+        return self.manifest.derived(fact, part, derive)
 
     @cached_property
     def faults(self) -> list[str]:
         """What is wrong with the manifest, in words: parts missing, digests that do not fit."""
-        found: list[str] = []
+        faults: list[str] = []
         for name, hint in _hints().items():
             if name in self.manifest:
-                found += self._faults_in(name)
+                faults += self._faults_in(name)
             elif get_origin(hint) is not NotRequired:
-                found.append(f"{name}: Field required")
-        return [f"its manifest: {what}" for what in found]
+                faults.append(f"{name}: Field required")
+        return [f"its manifest: {fault}" for fault in faults]
 
     def _faults_in(self, name: str) -> list[str]:
         """Return what is wrong with a part of the manifest."""
 
-        def read() -> list[str]:
+        def faults() -> list[str]:
             return _faults_of(name, self.manifest[name])
 
-        return self._found_out(f"faults of {name}", name, read)
+        return self._derived(f"faults of {name}", name, faults)
 
 
-def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
-    """Return the members of a run's line; large parts of its manifest are shared texts."""
-    parts = {name: dumps(plain(value)) for name, value in manifest.items()}
-    shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
-    own = {name: plain(value) for name, value in manifest.items() if name not in shared}
-    return members(**facts, manifest=own, texts=shared)
+def run_body(
+    manifest: Mapping[str, object],
+    intern: Intern,
+    **facts: object,
+) -> bytes:
+    """Return the members of a run's line; large parts of its manifest are shared texts.
+
+    Args:
+        manifest: what defines the run.
+        intern: writes a text that runs share.
+        facts: the line's other members, which come first.
+    """
+    values = {name: plain(value) for name, value in manifest.items()}
+    # All of them before the first is written: one may hold what JSON cannot.
+    parts = {name: dumps(value) for name, value in values.items()}
+    small: dict[str, object] = {}
+    texts: dict[str, str] = {}
+    for name, text in parts.items():
+        if len(text) > _BIG:
+            texts[name] = intern(text).decode()
+        else:
+            small[name] = values[name]
+    return members(
+        **facts,
+        manifest=small,
+        texts=texts,
+    )
 
 
-_more = with_config(ConfigDict(extra="allow", strict=True))
+_open = with_config(ConfigDict(extra="allow", strict=True))
+"""Of a part that may hold more: later versions write what this one does not know."""
 
 
-@_more
-class _PROMPT(TypedDict):
+@_open
+class _Prompt(TypedDict):
     name: str
     text: str
     digest: str
@@ -561,46 +713,49 @@ class _PROMPT(TypedDict):
     system: NotRequired[str]
 
 
-@_more
-class _BEFORE(TypedDict):
+@_open
+class _Before(TypedDict):
     # What turns up to one were asked with, where a run was resumed with other settings.
     last_turn: int
     llm: dict[str, Any] | None
     seats: NotRequired[dict[str, dict[str, Any]]]
 
 
-@_more
-class _MANIFEST(TypedDict):
+@_open
+class _Manifest(TypedDict):
     kind: str
     package: str
     config: InstanceOf[dict[str, Any]]  # not gone through, since it may be large
-    prompts: dict[str, _PROMPT]
+    prompts: dict[str, _Prompt]
     given: InstanceOf[list[Any]]
     llm: InstanceOf[dict[str, Any]] | None
     seats: NotRequired[dict[str, dict[str, Any]]]
-    settings_before: NotRequired[list[_BEFORE]]
+    settings_before: NotRequired[list[_Before]]
     model: InstanceOf[dict[str, Any]] | None
 
 
-_hints = cache(lambda: get_type_hints(_MANIFEST, include_extras=True))
+_hints = cache(lambda: get_type_hints(_Manifest, include_extras=True))
 
 
 @cache
 def _part_adapter(name: str) -> TypeAdapter[Any]:
     """Return what checks a part of a manifest."""
     hint = _hints()[name]
-    part = get_args(hint)[0] if get_origin(hint) is NotRequired else hint
-    return TypeAdapter(part, config=ConfigDict(strict=True))
+    if get_origin(hint) is NotRequired:
+        [hint] = get_args(hint)
+    return TypeAdapter(hint, config=ConfigDict(strict=True))
 
 
-def _faults_of(name: str, part: Any) -> list[str]:
+def _faults_of(name: str, part: object) -> list[str]:
     """Return what is wrong with a part of a manifest, in words."""
 
-    def say(fault: Any) -> str:
-        return f"{name}{'.' if fault['loc'] else ': '}{fault_text(fault)}"
+    def in_words(fault: ErrorDetails) -> str:
+        if fault["loc"]:
+            return f"{name}.{fault_text(fault)}"
+        return f"{name}: {fault_text(fault)}"
 
     try:
         _part_adapter(name).validate_python(part)
     except ValidationError as error:
-        return each_fault(error, say)
+        return each_fault(error, in_words)
     return []

@@ -96,11 +96,16 @@ class PromptsRead:
         held.of_kind[kind] = text
         held.every.insert(place, text)
 
-        tokens = reply.prompt_tokens if reply is not None else None
-        cached = reply.cached_tokens if reply is not None else None
+        tokens = None
+        cached = None
+        if reply is not None:
+            tokens = reply.prompt_tokens
+            cached = reply.cached_tokens
+        # Without the server's count, four bytes count as a token.
         if tokens is None or not 0 <= tokens <= _MOST_TOKENS:
             tokens = sum(map(estimate_tokens, text))
             cached = None
+        # Of the texts the share, since a server counts the tokens of the whole prompt only.
         anew = tokens * after_latest / max(size, 1)
         at_best = tokens * after_all / max(size, 1)
         is_counted = cached is not None and 0 <= cached <= tokens
@@ -135,8 +140,9 @@ class PromptsRead:
             return ""
         read_pct = f"{100 * self.share:.0f} %"
         best_pct = f"{100 * self.share_at_best:.0f} %"
-        would_do = "no less" if best_pct == read_pct else best_pct
-        words = f"{read_pct} of the prompts' tokens were read anew; {would_do} would do"
+        if best_pct == read_pct:
+            best_pct = "no less"
+        words = f"{read_pct} of the prompts' tokens were read anew; {best_pct} would do"
         if self.counted == 0:
             return f"{words} (computed from the texts: the server does not tell)"
         if self.counted < self.requests:
@@ -151,14 +157,15 @@ def prompts_read(attempts: Iterable[Attempt]) -> PromptsRead:
     Args:
         attempts: of one run, second ones too. Those of a tape are taken in its order, each once.
     """
-    given = list(attempts)
-    if all(attempt.number is not None for attempt in given):
-        by_number = {attempt.number or 0: attempt for attempt in given}
-        given = [by_number[number] for number in sorted(by_number)]
-    found = PromptsRead()
-    for attempt in given:
-        found.add(attempt)
-    return found
+    ordered = list(attempts)
+    # Players ask at once, so the order in which a turn names its calls is not that of the server.
+    if all(attempt.number is not None for attempt in ordered):
+        by_number = {attempt.number or 0: attempt for attempt in ordered}
+        ordered = [by_number[number] for number in sorted(by_number)]
+    total = PromptsRead()
+    for attempt in ordered:
+        total.add(attempt)
+    return total
 
 
 def shared_start(a: Text, b: Text) -> int:
@@ -176,7 +183,8 @@ def shared_start(a: Text, b: Text) -> int:
 
 def _common_prefix(a: str, b: str) -> int:
     """Return the length of two texts' common start: by halves, since a loop of Python is slow."""
-    low, high = 0, min(len(a), len(b))
+    low = 0
+    high = min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
         if a[low:middle] == b[low:middle]:

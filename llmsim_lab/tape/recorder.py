@@ -15,26 +15,42 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from typing_extensions import TypedDict, Unpack
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip, counted, now
 from llmsim_lab.errors import LabError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.tape.lines import RecordedCall, call_body, member, members, run_body, what_is_asked
-from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
+from llmsim_lab.tape.lines import (
+    RecordedCall,
+    RequestParts,
+    call_body,
+    checked_json,
+    members,
+    parts_of,
+    run_body,
+)
+from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
-Place = tuple[Any, int]
-"""What is asked, and which of equal ones it is."""
+Identity: TypeAlias = tuple[object, ...]
+"""What is asked: equal ones have the same."""
 
 
-class _Key(NamedTuple):
+class Place(NamedTuple):
+    """Of a request, or of something from outside: what is asked, and which of equal ones it is."""
+
+    identity: Identity
+    nth: int
+
+
+class Key(NamedTuple):
     """Where what becomes of a request is kept, and the parts of its line."""
 
     place: Place
-    settings: str
-    messages: tuple[Message, ...]
+    parts: RequestParts
 
 
 @dataclass(slots=True)
@@ -44,12 +60,12 @@ class Entry:
     Attributes:
         request: the request with the turn that is being played.
         known: what became of it, where that is recorded; None if it is to be made.
-        key: where the recorder will keep what becomes of it.
+        key: where the recorder will keep what becomes of it; None of one that keeps nothing.
     """
 
     request: ChatRequest
     known: Attempt | None = None
-    key: Any = None
+    key: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +87,24 @@ class Outside:
     seconds: float = 0.0
 
 
-class Recorder(Protocol):
-    """Records and answers the calls of the turn that is being played.
+class Outcome(TypedDict, total=False):
+    """What became of something from outside.
 
-    There are four: ``LiveRecorder`` and ``ReplayRecorder`` have a tape, ``Unrecorded`` has none,
-    and ``Rehearsal`` is for a turn that is only looked at.
+    Attributes:
+        result: what came, as JSON.
+        once: True if it must never be done again.
+        stopped: True if it was broken off.
+        seconds: until then, if the code that wanted it waited no longer.
     """
+
+    result: object
+    once: bool
+    stopped: bool
+    seconds: float
+
+
+class Recorder(Protocol):
+    """Records and answers the calls of the turn that is being played."""
 
     @property
     def tape(self) -> Tape | None:
@@ -108,7 +136,7 @@ class Recorder(Protocol):
         """
         ...
 
-    def find_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: object) -> Outside:
         """Return what is recorded of something from outside.
 
         Raises:
@@ -116,7 +144,14 @@ class Recorder(Protocol):
         """
         ...
 
-    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+    def outside(
+        self,
+        what: str,
+        key: object,
+        *,
+        nth: int = 0,
+        **outcome: Unpack[Outcome],
+    ) -> None:
         """Record what came from outside.
 
         Raises:
@@ -130,57 +165,67 @@ class Known:
 
     So repeats are samples of their own. They are counted in the order in which they are asked,
     whatever the order of the answers, and a second attempt has its first one's count.
+
+    Args:
+        calls: of the turn.
+        outside: lines of what came from outside in it.
+        outcomes: what came from outside before, in a run on no tape, which is kept there.
     """
 
     def __init__(
         self,
         calls: Iterable[RecordedCall] = (),
         outside: Iterable[Mapping[str, Any]] = (),
-        answers: dict[Place, Any] | None = None,
+        outcomes: dict[Place, Outside] | None = None,
     ) -> None:
-        self._asked: dict[Any, Iterator[int]] = {}
-        self.answers: dict[Place, Any] = {} if answers is None else answers
+        self.attempts: dict[Place, Attempt] = {}
+        self._outcomes: dict[Place, Outside] = {} if outcomes is None else outcomes
+        self._asked: dict[Identity, Iterator[int]] = {}
+        """Counts equal ones."""
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
         for call in calls:
-            self.keep((what_is_asked(call.attempt.request)[0], call.nth), call.attempt)
+            # Rule 3: which of equal ones it was stands in its line; in the order of the lines,
+            # five equal questions that were answered in reverse would come back swapped.
+            identity = parts_of(call.attempt.request).identity
+            self.keep(Place(identity, call.nth), call.attempt)
         for line in outside:
             self.keep_outside(line)
 
-    def next(self, asked: Any, first: Attempt | None = None) -> tuple[Place, Any]:
-        """Return the place of what is asked now, and what became of it; None if it is not known.
+    def place_of(self, identity: Identity, first: Attempt | None = None) -> Place:
+        """Return the place of what is asked now, which is counted.
 
         Args:
-            asked: what is asked.
+            identity: what is asked.
             first: the call's first attempt, if this is its second.
         """
         if first is not None:
-            place = asked, self._nth.get(first.number, 0)
-        else:
-            # Each is one step, also where agents ask in threads.
-            place = asked, next(self._asked.setdefault(asked, count()))
-        return place, self.answers.get(place)
+            return Place(identity, self._nth.get(first.number, 0))
+        # ``setdefault`` and ``next`` are one step each, also where agents ask in threads.
+        return Place(identity, next(self._asked.setdefault(identity, count())))
 
     def keep(self, place: Place, attempt: Attempt) -> None:
-        """Note what became of a request."""
-        self.answers[place] = attempt
-        self._nth[attempt.number] = place[1]
+        """Record what became of a request."""
+        self.attempts[place] = attempt
+        self._nth[attempt.number] = place.nth
 
-    def find_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: object) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
-        place, known = self.next((what, dumps(plain(key))))
-        return known or Outside(place[1])
+        place = self.place_of((what, dumps(plain(key))))
+        return self._outcomes.get(place) or Outside(place.nth)
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
-        """Note what a line says of something from outside; a later one of the same counts."""
-        found = Outside(
-            line.get("nth", 0),
+        """Record what a line says of something from outside; a later one of the same counts."""
+        nth = line.get("nth", 0)
+        place = Place((line["what"], dumps(line["key"])), nth)
+        self._outcomes[place] = Outside(
+            nth,
             is_done=True,
             result=line.get("result"),
+            # Begun, and nothing came of it: the process was killed in between.
             stopped=line.get("stopped", "result" not in line),
             seconds=line.get("seconds", 0.0),
         )
-        self.answers[(line["what"], dumps(line["key"])), found.nth] = found
 
 
 class Unrecorded:
@@ -204,12 +249,19 @@ class Unrecorded:
     def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Keep nothing."""
 
-    def find_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: object) -> Outside:
         """Return what is remembered of this, or that it is to be done."""
         memory = self._memory or Known()
         return memory.find_outside(what, key)
 
-    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+    def outside(
+        self,
+        what: str,
+        key: object,
+        *,
+        nth: int = 0,
+        **outcome: Unpack[Outcome],
+    ) -> None:
         """Remember what may not be done twice."""
         if self._memory is not None and outcome.get("once"):
             self._memory.keep_outside(plain({"what": what, "key": key, "nth": nth, **outcome}))
@@ -233,11 +285,18 @@ class Rehearsal:
         """Raise NotRehearsed: nothing was asked."""
         raise NotRehearsed("a rehearsal keeps no answers")
 
-    def find_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: object) -> Outside:
         """Raise NotRehearsed: something would be done outside."""
         raise NotRehearsed(f"a rehearsal does nothing outside ({what})")
 
-    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+    def outside(
+        self,
+        what: str,
+        key: object,
+        *,
+        nth: int = 0,
+        **outcome: Unpack[Outcome],
+    ) -> None:
         """Raise NotRehearsed: nothing was done."""
         raise NotRehearsed(f"a rehearsal does nothing outside ({what})")
 
@@ -254,24 +313,33 @@ class _AtTurn:
     is_replay = False
 
     def __init__(self, tape: Tape, run: int) -> None:
-        self.tape, self.run = tape, run
-        self._turn, self._known = 0, Known()
+        self.tape = tape
+        self.run = run
+        self._turn = 0
+        self._known = Known()
 
     def _read_turn(self, run: int, turn: int) -> list[RecordedCall]:
-        """Note what the tape has of a turn that a run played itself; returns its calls."""
+        """Take in what the tape has of a turn that a run played itself; returns its calls."""
         calls = self.tape.calls(run, turn=turn)
-        self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
+        self._turn = turn
+        self._known = Known(calls, self.tape.outside(run, turn))
         return calls
 
     def _at_turn(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
-        site, turn = request.site, self._turn
-        if site is not None and site.turn == turn:
+        site = request.site
+        turn = self._turn
+        if site is None:
+            return replace(request, site=CallSite(component="call", turn=turn))
+        if site.turn == turn:
             return request
         # Its sources name turns relative to the one that it was made for.
-        origin = request.origin if site is None or site.turn is None else None
-        site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
-        return replace(request, site=site, origin=origin)
+        origin = request.origin if site.turn is None else None
+        return replace(
+            request,
+            site=replace(site, turn=turn),
+            origin=origin,
+        )
 
 
 class LiveRecorder(_AtTurn):
@@ -290,14 +358,18 @@ class LiveRecorder(_AtTurn):
 
     def __init__(self, tape: Tape, run: int) -> None:
         super().__init__(tape, run)
-        self._journal = journal = tape.journal
+        journal = tape.journal
+        self._journal = journal
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
         self.gone = ""
         with journal.lock:  # another thread may want the same run
-            if (other := journal.recorders.get(run)) is not None and not other.gone:
-                what = f"run {run} on {tape.path} is recorded by another simulation of this process"
-                raise TapeError(f"{what}; continue with that one, or close() it first")
+            other = journal.recorders.get(run)
+            if other is not None and not other.gone:
+                raise TapeError(
+                    f"run {run} on {tape.path} is recorded by another simulation of this process; "
+                    "continue with that one, or close() it first"
+                )
             self.restart_turn()  # what had failed when the run stopped is asked again
             journal.recorders[run] = self
 
@@ -310,17 +382,17 @@ class LiveRecorder(_AtTurn):
         """
         with self.tape.writing():
             if self.gone:
-                raise self._error(self.gone)
+                raise TapeError(
+                    f"run {self.run} on {self.tape.path} {self.gone}; "
+                    f"resume({str(self.tape.path)!r}, {self.run}) continues what is there"
+                )
             yield
 
-    def _held(self) -> AbstractContextManager[Any]:
+    def _held(self) -> AbstractContextManager[object]:
         """Return what makes lines possible: the journal's lock and no more while a run plays."""
-        return self._journal.lock if self._journal.writers and not self.gone else self.writing()
-
-    def _error(self, what: str) -> TapeError:
-        path = str(self.tape.path)
-        way_out = f"resume({path!r}, {self.run}) continues what is there"
-        return TapeError(f"run {self.run} on {path} {what}; {way_out}")
+        if self._journal.writers and not self.gone:
+            return self._journal.lock
+        return self.writing()
 
     def begin_turn(self, turn: int) -> None:
         """Begin a turn, again if it was interrupted.
@@ -332,19 +404,22 @@ class LiveRecorder(_AtTurn):
         if self._is_under_way:
             self.restart_turn()
         self._is_under_way = True
-        self._check_next(turn)
+        self._check_is_next(turn)
 
-    def _check_next(self, turn: int) -> None:
+    def _check_is_next(self, turn: int) -> None:
         if turn in self._journal.index.turns[self.run]:
-            what = f"has turn {turn} already, written just before an interruption"
-            raise self._error(f"{what}: nothing is lost; close() this simulation")
+            raise TapeError(
+                f"run {self.run} on {self.tape.path} has turn {turn} already, written just before "
+                "an interruption: nothing is lost; close() this simulation; "
+                f"resume({str(self.tape.path)!r}, {self.run}) continues what is there"
+            )
 
     def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
         """Return what the unfinished turn has recorded of a request, or that it is to be made."""
         request = self._at_turn(request)
-        asked, settings, messages = what_is_asked(request)
-        place, known = self._known.next(asked, first)
-        return Entry(request, known, _Key(place, settings, messages))
+        parts = parts_of(request)
+        place = self._known.place_of(parts.identity, first)
+        return Entry(request, self._known.attempts.get(place), Key(place, parts))
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Write an answered or failed request to the tape; it gets its number there.
@@ -352,23 +427,41 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
-        key: _Key = entry.key
+        assert entry.key is not None  # as ``find`` made it
+        place, parts = entry.key
         journal = self._journal
         site = attempt.request.site
         turn = site.turn if site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
-                body = call_body(attempt, key.place[1], journal.intern, key.settings, key.messages)
+                body = call_body(
+                    attempt,
+                    place.nth,
+                    parts,
+                    journal.intern,
+                )
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
-            attempt.number = journal.append(self.run, "call", body, turn=turn)
-            self._known.keep(key.place, attempt)
+            attempt.number = journal.append(
+                self.run,
+                "call",
+                body,
+                turn=turn,
+            )
+            self._known.keep(place, attempt)
 
-    def find_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: object) -> Outside:
         """Return what the unfinished turn has recorded of this, or that it is to be done."""
         return self._known.find_outside(what, key)
 
-    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+    def outside(
+        self,
+        what: str,
+        key: object,
+        *,
+        nth: int = 0,
+        **outcome: Unpack[Outcome],
+    ) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
 
         Of what must never be done twice, first ``once=True`` alone, and then what became of it: if
@@ -378,18 +471,25 @@ class LiveRecorder(_AtTurn):
             what: what kind of thing.
             key: which one, as JSON.
             nth: which of equal ones, as ``find_outside`` said.
-            outcome: ``result``, as JSON; ``once`` if it must never be done again; ``stopped`` if it
-                was broken off, with the ``seconds`` until then if its caller waited no longer.
+            outcome: what became of it, see ``Outcome``.
 
         Raises:
             TapeError: it holds what JSON cannot; the disk is full or fails.
         """
+        line: dict[str, object] = {"what": what, "key": key}
+        if nth:
+            line["nth"] = nth
         try:
-            body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
+            body = checked_json({**line, **outcome})
         except ValueError as error:
             raise TapeError(f"what {what} gave cannot be kept: {error}") from error
         with self._journal.lock, self._held():
-            self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
+            self._journal.append(
+                self.run,
+                "outside",
+                b"," + body[1:-1],
+                turn=self._turn,
+            )
             self._known.keep_outside(loads(body))  # as a replay will have it
 
     def restart_turn(self, error: BaseException | None = None) -> None:
@@ -408,20 +508,29 @@ class LiveRecorder(_AtTurn):
 
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
-        answers = self._known.answers
-        attempts = {place: it for place, it in answers.items() if isinstance(it, Attempt)}
+        attempts = self._known.attempts
         failed: set[int | None] = set()
         for attempt in attempts.values():
             if _failed_for_good(attempt, failure):
                 failed.add(attempt.number)
-                if attempt.reason != "cancelled":  # else the first one's answer still counts
+                # Of a call that was cancelled in its second attempt, the first one's answer counts.
+                if attempt.reason != "cancelled":
                     failed.add(attempt.first)
-        forgotten = {place: it.number for place, it in attempts.items() if it.number in failed}
-        if forgotten:
-            for place in forgotten:
-                del answers[place]
-            numbers = members(calls=sorted(forgotten.values()))
-            self._journal.append(self.run, "forget", numbers, turn=self._turn)
+        forgotten: dict[Place, int] = {}
+        for place, attempt in attempts.items():
+            if attempt.number is not None and attempt.number in failed:
+                forgotten[place] = attempt.number
+        if not forgotten:
+            return
+        for place in forgotten:
+            del attempts[place]
+        body = members(calls=sorted(forgotten.values()))
+        self._journal.append(
+            self.run,
+            "forget",
+            body,
+            turn=self._turn,
+        )
 
     def commit_turn(self, turn: int, body: bytes) -> None:
         """Write a whole turn.
@@ -434,8 +543,14 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the tape is another file by now.
         """
         with self._journal.lock, self._held():
-            self._journal.append(self.run, "turn", body, turn=turn)
-        self._turn, self._known = turn + 1, Known()
+            self._journal.append(
+                self.run,
+                "turn",
+                body,
+                turn=turn,
+            )
+        self._turn = turn + 1
+        self._known = Known()
         self._is_under_way = False
 
     def replace_turn(self, turn: int, body: bytes) -> None:
@@ -445,20 +560,32 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the tape has a later turn.
         """
         with self.writing():
-            self._check_next(turn + 1)
-            self._journal.append(self.run, "turn", body, turn=turn)
+            self._check_is_next(turn + 1)
+            self._journal.append(
+                self.run,
+                "turn",
+                body,
+                turn=turn,
+            )
 
-    def describe(self, more: Mapping[str, Any]) -> None:
+    def describe(self, more: Mapping[str, object]) -> None:
         """Write the run's manifest again, with what was not known at its start."""
         manifest = {**self.tape.run(self.run).manifest, **more}
         with self._journal.lock, self._held():
-            self._journal.append(self.run, "set", run_body(manifest, self._journal.intern))
+            self._journal.append(
+                self.run,
+                "set",
+                run_body(manifest, self._journal.intern),
+            )
 
     def end(self, outcome: str | None) -> None:
         """Record how the run ended; None if it continues, by this process."""
-        kind, body = "set", members(process=os.getpid())
-        if outcome is not None:
-            kind, body = "end", members(ended=now(), outcome=outcome)
+        if outcome is None:
+            kind = "set"
+            body = members(process=os.getpid())
+        else:
+            kind = "end"
+            body = members(ended=now(), outcome=outcome)
         with self._journal.lock, self._held():
             self._journal.append(self.run, kind, body)
 
@@ -483,8 +610,12 @@ def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool
         return True
     # Invalid answers only. Its agent may have used a default; then the turn failed for another
     # reason, and the default has to stay.
+    if failure is None:
+        return False
+    if failure.component is None:
+        return True
     site = last.request.site
-    return failure is not None and failure.component in (None, site and site.component)
+    return site is not None and site.component == failure.component
 
 
 class ReplayRecorder(_AtTurn):
@@ -499,7 +630,7 @@ class ReplayRecorder(_AtTurn):
 
     def __init__(self, tape: Tape, run: int) -> None:
         super().__init__(tape, run)
-        self._by_number = dict[int, Attempt]()
+        self._by_number: dict[int, Attempt] = {}
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
@@ -514,7 +645,8 @@ class ReplayRecorder(_AtTurn):
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
         request = self._at_turn(request)
-        _, known = self._known.next(what_is_asked(request)[0], first)
+        place = self._known.place_of(parts_of(request).identity, first)
+        known = self._known.attempts.get(place)
         if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
         return Entry(request, known)
@@ -522,21 +654,30 @@ class ReplayRecorder(_AtTurn):
     def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Keep nothing: it is on the tape."""
 
-    def find_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: object) -> Outside:
         """Return what came from outside.
 
         Raises:
             TapeMiss: it is not on the tape.
         """
-        found = self._known.find_outside(what, key)
-        if not found.is_done:
-            named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
-            wanted = f"{named}, asked {counted(found.nth + 1, 'time')}"
-            missing = f"run {self.run} has nothing recorded for {wanted}"
-            raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
-        return found
+        outcome = self._known.find_outside(what, key)
+        if not outcome.is_done:
+            name = clip(f"{what} {dumps(plain(key))}", 200)
+            times = counted(outcome.nth + 1, "time")
+            raise TapeMiss(
+                f"run {self.run} has nothing recorded for {name} in turn {self._turn}, "
+                f"asked {times}; a replay does nothing outside: fork the run to continue"
+            )
+        return outcome
 
-    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+    def outside(
+        self,
+        what: str,
+        key: object,
+        *,
+        nth: int = 0,
+        **outcome: Unpack[Outcome],
+    ) -> None:
         """Keep nothing: it is on the tape."""
 
     def attempt(self, number: int) -> Attempt:

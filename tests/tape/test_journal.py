@@ -75,13 +75,13 @@ def test_a_text_is_written_once_and_read_by_its_digest(journal: Journal) -> None
     before = journal.path.read_bytes()
     assert journal.intern('{"a":"\u2028é"}') == digest
     reader = another(journal)
-    assert reader.text(digest.decode()) == '{"a":"\u2028é"}'
+    assert reader.text(digest.decode(), str) == '{"a":"\u2028é"}'
     assert journal.path.read_bytes() == before
     with pytest.raises(TapeError, match="the text 0123456789abcdef is not on the tape"):
-        reader.text("0123456789abcdef")
+        reader.text("0123456789abcdef", str)
     journal.path.write_bytes(before.replace(b'{"a":"', b'{"b":"'))
     with pytest.raises(TapeError, match=r"is not on the tape .*, or was changed"):
-        another(journal).text(digest.decode())
+        another(journal).text(digest.decode(), str)
 
 
 def test_a_line_has_at_most_32_mib_and_two_million_values(journal: Journal) -> None:

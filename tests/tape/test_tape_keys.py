@@ -16,7 +16,7 @@ from llmsim_lab import Ask, Run
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.tape import lines
-from llmsim_lab.tape.lines import what_is_asked
+from llmsim_lab.tape.lines import parts_of
 from llmsim_lab.tape.recorder import Entry, LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
@@ -116,7 +116,7 @@ def test_options_and_arguments_of_tools_are_compared_as_text() -> None:
         return replace(REQUEST, options={"top_k": value})
 
     for request in (called, optional):
-        assert len({what_is_asked(request(value))[0] for value in (1, 1, 1.0, True)}) == 3
+        assert len({parts_of(request(value)).identity for value in (1, 1, 1.0, True)}) == 3
 
 
 def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
@@ -124,7 +124,7 @@ def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
 ) -> None:
     monkeypatch.setattr(lines, "_MAX_KNOWN", 3)
     seeds = [replace(REQUEST, options={"seed": seed}) for seed in range(99)]
-    assert len({what_is_asked(request)[0] for request in seeds}) == 99
+    assert len({parts_of(request).identity for request in seeds}) == 99
 
 
 # --- repeats -----------------------------------------------------------------------------------

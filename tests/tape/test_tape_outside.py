@@ -24,7 +24,7 @@ def recorder(tmp_path: Path) -> LiveRecorder:
 def resumed(recorder: LiveRecorder) -> LiveRecorder:
     """Return what records the run after its process was killed, read from the file anew."""
     recorder.close()
-    recorder.tape.journal._forget()
+    recorder.tape.journal.read_anew()
     again = LiveRecorder(recorder.tape, recorder.run)
     again.begin_turn(1)
     return again

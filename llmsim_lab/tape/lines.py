@@ -183,8 +183,7 @@ def read_line(raw: bytes) -> Line:
     kind = kind_in(raw)
     if kind not in _KINDS:
         raise ValueError("it is not a line of a tape")
-    line: Line = read(_adapter(kind), raw)
-    return line
+    return read(_adapter(kind), raw)
 
 
 # --- what many requests share --------------------------------------------------------------------
@@ -412,7 +411,7 @@ def call_body(
 
 def parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
     """Return the system message of settings, if they have one, and all else."""
-    values = dict(read(_settings(), text))
+    values = read(_settings(), text)
     system = values.pop("system", None)
     return system, values
 

@@ -87,7 +87,7 @@ class Outside:
     seconds: float = 0.0
 
 
-class Outcome(TypedDict, total=False):
+class OutsideResult(TypedDict, total=False):
     """What became of something from outside.
 
     Attributes:
@@ -150,7 +150,7 @@ class Recorder(Protocol):
         key: object,
         *,
         nth: int = 0,
-        **outcome: Unpack[Outcome],
+        **outcome: Unpack[OutsideResult],
     ) -> None:
         """Record what came from outside.
 
@@ -260,7 +260,7 @@ class Unrecorded:
         key: object,
         *,
         nth: int = 0,
-        **outcome: Unpack[Outcome],
+        **outcome: Unpack[OutsideResult],
     ) -> None:
         """Remember what may not be done twice."""
         if self._memory is not None and outcome.get("once"):
@@ -295,7 +295,7 @@ class Rehearsal:
         key: object,
         *,
         nth: int = 0,
-        **outcome: Unpack[Outcome],
+        **outcome: Unpack[OutsideResult],
     ) -> None:
         """Raise NotRehearsed: nothing was done."""
         raise NotRehearsed(f"a rehearsal does nothing outside ({what})")
@@ -460,7 +460,7 @@ class LiveRecorder(_AtTurn):
         key: object,
         *,
         nth: int = 0,
-        **outcome: Unpack[Outcome],
+        **outcome: Unpack[OutsideResult],
     ) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
 
@@ -471,7 +471,7 @@ class LiveRecorder(_AtTurn):
             what: what kind of thing.
             key: which one, as JSON.
             nth: which of equal ones, as ``find_outside`` said.
-            outcome: what became of it, see ``Outcome``.
+            outcome: what became of it, see ``OutsideResult``.
 
         Raises:
             TapeError: it holds what JSON cannot; the disk is full or fails.
@@ -676,7 +676,7 @@ class ReplayRecorder(_AtTurn):
         key: object,
         *,
         nth: int = 0,
-        **outcome: Unpack[Outcome],
+        **outcome: Unpack[OutsideResult],
     ) -> None:
         """Keep nothing: it is on the tape."""
 

@@ -356,6 +356,7 @@ class _Message:
             "Chat(engine=AgentEngineConfig(timeout_seconds=120)), or the total_timeout_s of the "
             "Chat's client"
         )
+        # Cancelled only some time after the deadline, at which the shared client ends the call.
         cancelled_s = limit_s + min(limit_s, _GRACE_S)
         with scoped(deadline=time.monotonic() + limit_s, late=late):
             try:

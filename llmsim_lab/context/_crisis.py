@@ -134,6 +134,7 @@ class CrisisSimulation(Run[CrisisState]):
     def ready(self) -> None:
         """Make what follows from the parameters: the modules, the prompts' builder, the reply."""
         self.modules = self.compose()
+        # Of a silenced module only the words go: ``modules`` has its rules and variables.
         speaking = self.modules.silenced(*self.silenced)
         self._builder = self.scenario.builder(speaking, stable_first=self.stable_first)
         self._reply = reply_model(self.scenario.briefing.response_format)
@@ -165,6 +166,7 @@ class CrisisSimulation(Run[CrisisState]):
         words = await self._answered(after, ask)
         for line in story_of(events, judgement.reasoning, updates, words):
             ask.note(text=line)
+        # The engine's row has what it asked for; the turn's columns count the rules' changes too.
         by_engine = [update for update in updates if update.source == ENGINE]
         ask.note(
             "world",
@@ -324,6 +326,7 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
+        # Their code decides what agents read: a replay with other code has to say so.
         return {**super().code_digests, **{module.name: module.digest for module in self.modules}}
 
 

@@ -146,6 +146,7 @@ def _definition_lines(definitions: Mapping[str, Variable]) -> list[str]:
     lines = []
     for name, variable in definitions.items():
         if variable.engine_may_set:
+            # Without a description nothing follows the full stop, which then goes too.
             line = f"- {name}: {limits_of(variable)}. {variable.description}"
             lines.append(line.removesuffix(". "))
     return lines or ["- none"]
@@ -171,6 +172,7 @@ def limits_of(variable: Variable) -> str:
     elif highest is not None:
         words += f", at most {value_text(highest)}"
     step = getattr(variable, "step", None)
+    # A step of 1 is said by "whole number" already.
     if step not in (None, 1):
         words += f", in steps of {value_text(step)}"
     return words
@@ -223,6 +225,7 @@ def engine_prompt(
         "events": "\n".join(event_lines) or "Nothing yet.",
         "actions": quoted(words, agents),
     }
+    # An edited prompt may leave slots out, and what no slot takes is an error.
     used = {name: value for name, value in slots.items() if name in prompt.slots}
     return prompt.render(**used).sourced(
         _SOURCES,
@@ -306,6 +309,7 @@ class SimulatorAgent:
                 agent_responses,
                 [event.model_dump() for event in events],
             )
+        # Only now, when nothing can fail any more.
         self.game_engine = world
         self._known = events
         self._pending = ()

@@ -164,6 +164,7 @@ class ComposedModules:
                 raise ConfigError(f"modules require each other in a circle: {circle}")
             for needed in by_name[name].requires:
                 add(needed, *above, name)
+            # Two modules may require one: it stands where it was needed first.
             ordered.setdefault(name, by_name[name])
 
         for name in by_name:

@@ -235,6 +235,7 @@ def inferred(name: str, value: object) -> Variable:
     Raises:
         ConfigError: it is not a number, a text or a flag.
     """
+    # First, since True is an int for Python.
     if isinstance(value, bool):
         return FlagVariable()
     if isinstance(value, int | float):

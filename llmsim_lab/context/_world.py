@@ -294,6 +294,7 @@ def apply_deterministic_updates(
     for module in composed_modules or ():
         state = game_engine.get_current_state()
         world = state["global_vars"]
+        # All are asked for before one is made: no agent's rule sees another's change.
         changes = {}
         for agent, values in state["agent_vars"].items():
             asked = module.call(

@@ -196,6 +196,7 @@ class Statechart:
         for move in self.transitions:
             if move.source != state or move.trigger != trigger:
                 continue
+            # A guard is asked last: it is a user's code, and may take its time.
             if agent is None or move.allows(agent, context):
                 targets.append(move.target)
         return list(dict.fromkeys(targets))

@@ -238,6 +238,7 @@ class Reasoner:
     async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
         """Return the model's answer, of the class that is asked for."""
         options = question.ordered(self.seed)
+        # What is asked for says where the reason stands, since a reasoner alone has no run.
         [rationale] = [place for place, kind in _BY_RATIONALE.items() if kind is reply]
         return await self.llm_client.call_with_retry(
             prompt=move_prompt(

@@ -80,6 +80,7 @@ class SocialSimulation(Run[SocialState]):
         """Make the chart; raise ConfigError if it has triggers that no turn fires."""
         self._reply: Any = next_state_type(self.config.rationale)
         self.statechart = Statechart.load(self.config.chart, guards=self.guards)
+        # A misspelt trigger would never fire, without a word.
         for move in self.statechart.transitions:
             triggers = triggers_in(move.source)
             if move.trigger not in triggers:
@@ -126,6 +127,7 @@ class SocialSimulation(Run[SocialState]):
             prompt,
             tag="reasoner",
             limits=lambda name: {"next_state": [*map(str, self._ordered(moves[name]))]},
+            # The first in the chart's order, however the options were shuffled.
             fallback=lambda name: self._reply(
                 rationale="no valid answer", next_state=moves[name].options[0]
             ),

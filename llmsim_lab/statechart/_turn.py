@@ -318,6 +318,7 @@ def make_moves(
     for name, move in moves.items():
         about = move.context
         target = chosen.get(name, move.options[0])
+        # Of a single option the chart decided, or the time that was up.
         decided_by: DecidedBy = "chart"
         if name in chosen:
             decided_by = "reasoner"

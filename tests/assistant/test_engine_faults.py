@@ -286,7 +286,18 @@ async def test_a_confirmed_call_that_cannot_be_made_now_still_waits() -> None:
 # Settings and the log
 
 
-@pytest.mark.parametrize("name", ["max_iterations", "include_history_messages", "timeout_seconds"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max_iterations",
+        "include_history_messages",
+        "temperature",
+        "timeout_seconds",
+        "max_tokens",
+        "max_calls",
+        "max_result_chars",
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         AgentEngineConfig(**{name: -1})

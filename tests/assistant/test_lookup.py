@@ -82,6 +82,8 @@ def test_an_agent_answers_with_what_it_looked_up() -> None:
     assert sorted(ran) == ["Ada", "Bo"]
     assert simulation.state.responses["Bo"] == "ACTIONS: Bo opens gate 1"
     deciding = [request for request in requests_of(client, "agent") if not request.tools]
+    asking = next(request for request in requests_of(client, "agent") if request.tools)
+    assert [message.role for message in asking.messages] == ["system", "user"]
     for request in deciding:
         assert "What you looked up:\n- level(): 10" in request.prompt
         found = request.provenance.spans[-1]

@@ -115,6 +115,17 @@ def test_reshares_carry_the_text_and_stay_in_the_same_cascade() -> None:
         assert item.root == source.id
 
 
+def test_a_post_that_nothing_led_to_is_about_one_of_its_authors_interests() -> None:
+    people = tuple(UserState(f"User {n}", AgentState.COMPOSING) for n in range(1, 9))
+    start = network(people=people, at=0)
+    simulation = played(make_social(users=8, state=start, players="rule"), 1)
+    made = simulation.state.new_posts
+    assert {post.topics for post in made} == {("tea",), ("chess",)}
+    assert [(post.id, post.root, post.kind) for post in made] == [
+        (number, number, "original") for number in range(99, 107)
+    ]
+
+
 def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() -> None:
     person = UserState("User 1", AgentState.SCROLLING, ticks=4)
     rest = UserState("User 2", AgentState.RESTING, ticks=1)

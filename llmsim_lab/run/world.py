@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, cast, get_args
 
 from pydantic import ValidationError
 from typing_extensions import TypeVar
@@ -109,31 +109,43 @@ class BaseWorld(Generic[StateT]):
         self.llm_client = run_client(llm_client)
         if state is None and self.llm_client is not None:  # else it comes from another run
             _tell_unused(self.config, self.llm_client)
-        seated, self._given_players = _seated(self, players)
-        self.given = bool(self._given_players)
-        self.players: Mapping[str, Any] = FrozenDict(seated)
+        seated = _seated(self, players)
+        self._given_players = seated.unrecorded
+        self.given = bool(seated.unrecorded)
+        self.players: Mapping[str, Any] = FrozenDict(seated.players)
         self.ready()
         start = checked_state(self, self.start() if state is None else state, "starts from")
         self.turns: list[Turn] = [Turn(number=0, state=start)]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:1] != "_" and is_parameter(type(self), name):
-            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
-            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
-        # A turn that remembers something outside the state would come out otherwise in a resume.
-        if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
-            if self._player is not scope().player:
-                raise ConfigError(
-                    f"{name} is set while a turn of {type(self).__name__} is played; wait until it "
-                    "has ended"
-                )
-            what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
-            way_out = f"make it a field of the state: return state.replace({name}=...)"
-            raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
+        if not name.startswith("_"):
+            self._check_settable(name, value)
         if name == "config":
-            own = [it for it in type(value).model_fields if is_parameter(type(self), it)]
-            self.__dict__.update({it: getattr(value, it) for it in own})
+            # Found before the class's Parameter, which looks into the configuration each time.
+            for field in type(value).model_fields:
+                if is_parameter(type(self), field):
+                    self.__dict__[field] = getattr(value, field)
         super().__setattr__(name, value)
+
+    def _check_settable(self, name: str, value: object) -> None:
+        """Raise ConfigError for an attribute that may not be set, or not now."""
+        cls = type(self)
+        if is_parameter(cls, name):
+            raise ConfigError(
+                f"{name} is a parameter, which a run keeps to its end; make another run: "
+                f"{cls.__name__}({name}={value!r:.40})"
+            )
+        if not self.__dict__.get("_stepping") or name in _SET_IN_A_TURN:
+            return
+        if self._player is not scope().player:
+            raise ConfigError(
+                f"{name} is set while a turn of {cls.__name__} is played; wait until it has ended"
+            )
+        # A turn that remembers something outside the state would come out otherwise in a resume.
+        raise ConfigError(
+            f"{cls.__name__}.turn sets self.{name}, which is on no tape, so that a resumed run "
+            f"would lack it; make it a field of the state: return state.replace({name}=...)"
+        )
 
     @classmethod
     def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -153,11 +165,11 @@ class BaseWorld(Generic[StateT]):
         Raises:
             ConfigError: there is no player for it.
         """
-        asked = by or name
-        self._seats[asked] = None
-        if tag and asked not in self.players:
+        answerer = by or name
+        self._seats[answerer] = None
+        if tag and answerer not in self.players:
             self._seats[tag] = None
-        return self._player_for(asked, tag)
+        return self._player_for(answerer, tag)
 
     def _player_for(self, name: str, tag: str) -> Any:
         """Do what ``seat`` does for who answers; which seats are asked is not noted."""
@@ -168,20 +180,25 @@ class BaseWorld(Generic[StateT]):
             seat = tag
         else:
             seat = "*"
-        who = players.get(seat, "model")
-        if who == "rule":
+        player = players.get(seat, "model")
+        if player == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
-        if who != "model":
-            return self._session.seated(seat, who)
+        if player != "model":
+            return self._session.seated(seat, player)
         if self.llm_client is None:
-            cls = type(self).__name__
-            seats = f" (there are players for {', '.join(players)})" if players else ""
-            raise ConfigError(
-                f"no one answers for {name}{seats}{closest(name, players)}: give the run a model, "
-                f"{cls}(llm_client=connect('auto')), or other players: "
-                f"{cls}(players={{'*': 'random'}})"
-            )
+            raise self._no_one_for(name)
         return self.llm_client
+
+    def _no_one_for(self, name: str) -> ConfigError:
+        cls = type(self).__name__
+        seats = ""
+        if self.players:
+            known = ", ".join(self.players)
+            seats = f" (there are players for {known}){closest(name, self.players)}"
+        return ConfigError(
+            f"no one answers for {name}{seats}: give the run a model, "
+            f"{cls}(llm_client=connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
+        )
 
     def prompt(self, source: str | Prompt) -> Prompt:
         """Return a prompt for a text that code builds, or the one that a fork put in its place.
@@ -239,15 +256,16 @@ class BaseWorld(Generic[StateT]):
             ConfigError: there is no such name, or a value is not one for it.
         """
         for name, value in values.items():
-            first = name.partition(".")[0]
+            field = name.partition(".")[0]
+            if field in self.state_type.model_fields:
+                continue
             is_value = name in values_in(cast("State", state))
-            of_every_run = first in WorldConfig.model_fields and not is_value
-            of_this_world = is_parameter(type(self), first)
-            if first not in self.state_type.model_fields and (of_every_run or of_this_world):
+            of_every_run = field in WorldConfig.model_fields and not is_value
+            if of_every_run or is_parameter(type(self), field):
                 cls = type(self).__name__
                 raise ConfigError(
                     f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
-                    f"run, {cls}({first}={value!r:.40}), or llmsim-lab run ... --set {name}=..., "
+                    f"run, {cls}({field}={value!r:.40}), or llmsim-lab run ... --set {name}=..., "
                     "or let start() copy it into the state"
                 )
         return cast("StateT", changed_at(cast("State", state), values))
@@ -261,10 +279,11 @@ class BaseWorld(Generic[StateT]):
         try:
             return cast("StateT", self.state_type())
         except ValidationError as error:
-            its = self.state_type.__name__
-            what = f"{type(self).__name__} does not know its first state: {faults(error)}"
-            way_out = f"give each field of {its} a default, or define def start(self) -> {its}"
-            raise ConfigError(f"{what}; {way_out}") from error
+            state_name = self.state_type.__name__
+            raise ConfigError(
+                f"{type(self).__name__} does not know its first state: {faults(error)}; give each "
+                f"field of {state_name} a default, or define def start(self) -> {state_name}"
+            ) from error
 
     def _as_read(self, state: StateT) -> StateT:
         """Return a state as players and prompts read it; a world may hide some of it."""
@@ -351,7 +370,10 @@ class BaseWorld(Generic[StateT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        return plain_series(name for turn in self.turns for name in own_numbers(turn.columns()))
+        names: dict[str, None] = {}  # in the order in which they first came
+        for turn in self.turns:
+            names |= dict.fromkeys(own_numbers(turn.columns()))
+        return plain_series(names)
 
     @property
     def last_planned(self) -> int:
@@ -382,70 +404,120 @@ def _configured(
     players: Mapping[str, object],
 ) -> WorldConfig:
     """Return the configuration that parameters make, or a given one with them."""
-    # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
-    words = {name: who for name, who in players.items() if isinstance(who, str)}
-    words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
-    for name, word in words.items():
-        if word not in get_args(PlayerWord):
-            said = f"players={word!r}" if name == "*" else f"players={{{name!r}: {word!r}}}"
-            known = get_args(PlayerWord)
-            raise ConfigError(
-                f"{cls.__name__}: {said} is not a player{closest(word, known)}; a word is one of "
-                f"{', '.join(known)}"
-            )
+    _check_parameters(cls, parameters)
+    words = _words_for_players(cls, players)
     values: dict[str, Any] = dict(parameters)
-    fields = cls.config_type.model_fields
-    unknown = [name for name in values if name not in {*fields, *cls.config_type.gone}]
-    if unknown:
-        own = [name for name in fields if name not in WorldConfig.model_fields]
-        raise ConfigError(
-            f"{cls.__name__} has no parameter {unknown[0]!r}{closest(unknown[0], fields)}; it "
-            f"takes {', '.join([*own, *WorldConfig.model_fields])}, and state, players, tape and "
-            "llm_client"
-        )
     if config is not None:
         if not isinstance(config, cls.config_type):
-            what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
-            form = f"{cls.__name__}(seed=1, players={{'*': ...}})"
-            raise ConfigError(f"{what}; give parameters by keyword: {form}")
-        if not values and not words:
+            raise ConfigError(
+                f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters by "
+                f"keyword: {cls.__name__}(seed=1, players={{'*': ...}})"
+            )
+        if not parameters and not words:
             return config
-        values = {name: getattr(config, name) for name in cls.config_type.model_fields} | values
+        known = {name: getattr(config, name) for name in cls.config_type.model_fields}
+        values = {**known, **parameters}
     if words:
         values["players"] = {**values.get("players", {}), **words}
     return cls.config_type(**values)
 
 
-def _seated(run: BaseWorld, players: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return who answers for whom, and the seats of those that a tape cannot hold."""
+def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> dict[str, str]:
+    """Return what a configuration, as a file, can say of players; ``_seated`` has the rest.
+
+    Raises:
+        ConfigError: a word is not one of them.
+    """
+    words: dict[str, str] = {}
+    for name, player in players.items():
+        if isinstance(player, Person):
+            words[name] = "person"
+        elif isinstance(player, str):
+            if player not in get_args(PlayerWord):
+                argument = f"{player!r}" if name == "*" else f"{{{name!r}: {player!r}}}"
+                raise ConfigError(
+                    f"{cls.__name__}: players={argument} is not a "
+                    f"player{closest(player, get_args(PlayerWord))}; a word is one of "
+                    f"{', '.join(get_args(PlayerWord))}"
+                )
+            words[name] = player
+    return words
+
+
+def _check_parameters(cls: type[BaseWorld], parameters: Mapping[str, object]) -> None:
+    """Raise ConfigError for a parameter that the world does not have."""
+    fields = cls.config_type.model_fields
+    for name in parameters:
+        if name not in fields and name not in cls.config_type.gone:
+            own = [field for field in fields if field not in WorldConfig.model_fields]
+            raise ConfigError(
+                f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
+                f"{', '.join([*own, *WorldConfig.model_fields])}, and state, players, tape and "
+                "llm_client"
+            )
+
+
+class _Seated(NamedTuple):
+    """Who answers for whom.
+
+    Attributes:
+        players: by their seats.
+        unrecorded: the seats of those that a tape cannot hold.
+    """
+
+    players: dict[str, Any]
+    unrecorded: list[str]
+
+
+def _seated(run: BaseWorld, players: Mapping[str, Any]) -> _Seated:
+    """Return who answers for whom, as the configuration and ``players`` say."""
     seated: dict[str, Any] = {}
-    given: list[str] = []
-    for name, who in {**run.config.players, **players}.items():
-        who = Person() if who == "person" else who
-        if hasattr(who, "chat") and not isinstance(who, Person | type):
-            who = LLMClient(run.llm_client.config if run.llm_client else LLMConfig(), who)
-        seated[name] = human_client(who) if isinstance(who, Person) else who
-        is_client = hasattr(seated[name], "call_with_retry") and not isinstance(who, type)
-        if is_client:
-            run_client(seated[name], f"players[{name!r}]")
-        answers = isinstance(who, str) or callable(who) or is_client
-        if not answers or isinstance(who, type):
-            known = "'model', 'rule', 'random', a function of the question, a Person() or a client"
-            raise ConfigError(f"players[{name!r}] is {who!r:.60}; a player is {known}")
-        backend = getattr(seated[name], "backend", None)
-        # A person's answers are all on the tape.
-        if not (isinstance(who, str) or isinstance(backend, Person)):
-            given.append(name)
+    unrecorded: list[str] = []
+    for name, player in {**run.config.players, **players}.items():
+        seated[name] = _as_player(run, name, player)
+        is_person = isinstance(getattr(seated[name], "backend", None), Person)
+        if not isinstance(player, str) and not is_person:  # whose answers are all on the tape
+            unrecorded.append(name)
     if "rule" in seated.values() and getattr(run, "rule", None) is None:
-        way_out = "define def rule(self, question) -> YourReply(...) in it, or let chance answer"
-        raise ConfigError(f"{type(run).__name__} has no rule; {way_out}: 'random'")
-    return seated, given
+        raise ConfigError(
+            f"{type(run).__name__} has no rule; define def rule(self, question) -> YourReply(...) "
+            "in it, or let chance answer: 'random'"
+        )
+    return _Seated(seated, unrecorded)
+
+
+def _as_player(run: BaseWorld, name: str, player: Any) -> Any:
+    """Return a player as it is asked: a word, a function, or a client.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if player == "person":
+        player = Person()
+    if isinstance(player, Person):
+        return human_client(player)
+    if isinstance(player, str):
+        return player
+    if not isinstance(player, type):
+        if hasattr(player, "chat"):  # a backend
+            config = run.llm_client.config if run.llm_client else LLMConfig()
+            player = LLMClient(config, player)
+        if hasattr(player, "call_with_retry"):
+            run_client(player, f"players[{name!r}]")
+            return player
+        if callable(player):
+            return player
+    raise ConfigError(
+        f"players[{name!r}] is {player!r:.60}; a player is 'model', 'rule', 'random', a function "
+        "of the question, a Person() or a client"
+    )
 
 
 def _tell_unused(config: WorldConfig, client: LLMClient) -> None:
     """Warn of settings that a configuration says and the client that was given does not have."""
-    said = config.llm.model_fields_set if "llm" in config.model_fields_set else set[str]()
-    values = {name: getattr(config.llm, name) for name in said}
+    if "llm" not in config.model_fields_set:
+        return
+    values = {name: getattr(config.llm, name) for name in config.llm.model_fields_set}
     changed = changed_settings(client.config.model_copy(update=values), client.config)
     if changed:
         words = (
@@ -472,14 +544,19 @@ def own_state(run: BaseWorld[StateT], state: object, verb: str = "turn returned"
     Raises:
         ConfigError: it is not.
     """
-    name, wanted = type(run).__name__, run.state_type.__name__
     if isinstance(state, run.state_type):
         return cast("StateT", state)
-    way_out = f"it must be a {wanted}: return state.replace(...)"
+    world = type(run).__name__
+    wanted = run.state_type.__name__
     if type(state).__name__ == wanted:  # as after a second run of its notebook cell
-        way_out = f"{wanted} was defined again since {name} was made. Define {name} again as well"
-        way_out += " (run its cell, or import it again), and make a new run of it"
-    raise ConfigError(f"{name} {verb} {state!r:.60}; {way_out}")
+        raise ConfigError(
+            f"{world} {verb} {state!r:.60}; {wanted} was defined again since {world} was made. "
+            f"Define {world} again as well (run its cell, or import it again), and make a new run "
+            "of it"
+        )
+    raise ConfigError(
+        f"{world} {verb} {state!r:.60}; it must be a {wanted}: return state.replace(...)"
+    )
 
 
 def is_parameter(cls: type[BaseWorld], name: str) -> bool:
@@ -490,13 +567,16 @@ def is_parameter(cls: type[BaseWorld], name: str) -> bool:
 def _check_world(cls: type[BaseWorld]) -> None:
     """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
     if not inspect.iscoroutinefunction(cls.turn):
-        what = f"{cls.__name__}.turn is a plain function, which cannot wait for answers"
-        raise ConfigError(f"{what}; write async def turn(self, state, ask)")
+        raise ConfigError(
+            f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
+            "def turn(self, state, ask)"
+        )
     state = cls.state_type
     if not (isinstance(state, type) and issubclass(state, State)) or state is State:
-        named = getattr(state, "__name__", state)
-        way_out = f"derive class Pot(State), and name it: class {cls.__name__}(Run[Pot])"
-        raise ConfigError(f"{cls.__name__} has the state {named}; {way_out}")
+        raise ConfigError(
+            f"{cls.__name__} has the state {getattr(state, '__name__', state)}; derive class "
+            f"Pot(State), and name it: class {cls.__name__}(Run[Pot])"
+        )
 
 
 def define(cls: type[BaseWorld], base: type[BaseWorld]) -> None:
@@ -509,8 +589,10 @@ def define(cls: type[BaseWorld], base: type[BaseWorld]) -> None:
     Raises:
         ConfigError: a parameter, the turn or the state cannot be one.
     """
-    if "state_type" not in cls.__dict__ and (named := state_type_of(cls, base)) is not None:
-        cls.state_type = named
+    if "state_type" not in cls.__dict__:
+        named_state = state_type_of(cls, base)
+        if named_state is not None:
+            cls.state_type = named_state
     if "config_type" not in cls.__dict__:
         cls.config_type = config_type_of(cls, base)
     # With its parameter left open it is a base of worlds, which knows no state yet.

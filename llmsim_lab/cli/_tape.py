@@ -198,7 +198,7 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for name, times in texts.items():
         say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
     rows = [whole(row) for row in tape.frame_rows(info.id).values()]
-    series = run_on_tape(tape, info, info.turns).series
+    series = run_on_tape(tape, info, first=info.turns).series
     known = {item.column for item in series}
     more = (name for row in rows for name in own_numbers(row) if name not in known)
     shown = [*series, *plain_series(more)]
@@ -216,7 +216,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     """
     # Of a turn that is not there none is read, so that the run's class is known all the same.
     near = min(max(at, 0), info.turns)
-    run = run_on_tape(tape, info, near, near)
+    run = run_on_tape(tape, info, first=near, last=near)
     turn = next((turn for turn in run.turns if turn.number == at), None)
     # A fork's first turns are its parent's.
     owner = tape.player(info.id, at)

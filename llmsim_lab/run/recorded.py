@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from typing_extensions import TypeVar
@@ -54,7 +54,7 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import class_of_manifest, code_digests, is_shipped
-from llmsim_lab.run._session import RecordedClient, Recording, Replaying, Session, load_turns
+from llmsim_lab.run._session import RecordedClient, Recording, Replaying, load_turns
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.playing import PlayedWorld, play_turns
 from llmsim_lab.run.world import StateT, define
@@ -69,7 +69,8 @@ _version = cache(version)  # which reads a file, and a study has a thousand runs
 RunT = TypeVar("RunT", bound="Run")
 
 Tapes = Tape | str | Path
-Given = Mapping[str, Any]
+"""A tape, or its file."""
+Arguments = Mapping[str, Any]
 """What a constructor takes by keyword."""
 
 
@@ -109,7 +110,7 @@ class Run(PlayedWorld[StateT]):
         ConfigError: a parameter is unknown or wrong.
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         define(cls, Run)
 
@@ -172,22 +173,18 @@ class Run(PlayedWorld[StateT]):
         """
         latest = self.turn_number
         at = latest if turn is None else whole_number("turn", turn, least=0, most=latest)
-        from_outside = listed(intervene, at)
-        prompts = list(prompt) if isinstance(prompt, Iterable) else [prompt]
-        if not all(isinstance(item, Prompt) for item in prompts):
-            way_out = f"run.prompts[...].edit('...'), of {', '.join(self.prompts)}"
-            what = f"prompt={prompt!r:.60} is not an edited prompt"
-            raise ConfigError(f"{what}; edit one of the run's: {way_out}")
+        changes = listed(intervene, at)
+        prompts = _listed_prompts(prompt, self.prompts)
         client = live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
-            before = self.llm_client.config
+            settings = self.llm_client.config
             if self.tape is not None:  # those of that turn, which a resume may have changed since
                 manifest = self.tape.run(self.run_id).manifest
-                before = recorded_settings(manifest, max(1, at)).get("", before)
-            tell_settings(before, llm_client.config, "the fork")
+                settings = recorded_settings(manifest, max(1, at)).get("", settings)
+            tell_settings(settings, llm_client.config, "the fork")
         new = unrecorded_fork(self, at, client, prompts)
-        for values in from_outside:
-            new.intervene(**values)
+        for change in changes:
+            new.intervene(**change)
         # After the rest, which is wrong with a model as well.
         if client is None and self.llm_client is not None and self.config.needs_model:
             raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
@@ -199,7 +196,11 @@ class Run(PlayedWorld[StateT]):
         return record(new, tape, verb="fork", parent=self.run_id, fork_turn=at)
 
     def counterfactual(
-        self, players: object, *, llm_client: LLMClient | None = None, tape: Tapes | None = None
+        self,
+        players: object,
+        *,
+        llm_client: LLMClient | None = None,
+        tape: Tapes | None = None,
     ) -> Self:
         """Return this run from its first state on, not yet played, with other players in it.
 
@@ -215,18 +216,28 @@ class Run(PlayedWorld[StateT]):
             ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
             the same shocks: ``by_rule.run()``.
         """
-        others = by_name(players)
+        replaced = by_name(players)
+        # One alone is for all: nobody of this run's stays then.
         kept = self.players if isinstance(players, Mapping) else {}
-        said = self.config.players.items()
-        words = {it: word for it, word in said if it in kept and it not in others}
+        words = {
+            name: word
+            for name, word in self.config.players.items()
+            if name in kept and name not in replaced
+        }
         config = self.config.model_copy(update={"players": words})
-        given = {**_others_given(self), "players": {**kept, **others}}
-        done = [item for turn in self.turns[1:] for item in turn.interventions]
-        planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
+        changes: list[StateChange] = []
+        for turn in self.turns[1:]:
+            changes += turn.interventions
+        changes += [change for change in self.planned if change.turn > self.turn_number]
         if llm_client is not None and self.llm_client is not None:
             tell_settings(self.llm_client.config, llm_client.config, "the counterfactual")
-        given |= {"llm_client": live_client(self, llm_client), "prompts": self.prompts}
-        new = _made(type(self), config, self.turns[:1], planned, given)
+        arguments = {
+            **_own_arguments(self),
+            "players": {**kept, **replaced},
+            "llm_client": live_client(self, llm_client),
+            "prompts": self.prompts,
+        }
+        new = _made(type(self), config, self.turns[:1], changes, arguments)
         return new if tape is None else record(new, tape)
 
     def _rehearse(self, player: Callable[[Question], object], *, within_s: float) -> None:
@@ -270,17 +281,24 @@ class Run(PlayedWorld[StateT]):
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
         last = whole_number("turns", wanted, least=0, most=info.turns)
-        simulation = recorded_run(tape, info, None, given, cls, up_to=info.fork_turn or 0)
-        session: Session = simulation._session
         # A fork's turns up to there are its parent's, which another run played: not again.
-        known = simulation.turns
-        simulation.turns, session.shared = known[: last + 1], known[last + 1 :]
+        simulation = recorded_run(
+            tape,
+            info,
+            cls,
+            arguments=given,
+            replay_from=info.fork_turn or 0,
+        )
+        shared = simulation.turns
+        simulation.turns = shared[: last + 1]
+        simulation._session.shared = shared[last + 1 :]
         try:
             # Whatever ``done`` says: the recorded run may have been stepped on by hand.
             run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
         except TapeError as error:
-            if changed := _code_changes(info, simulation):
-                raise type(error)(f"{error}. Note that {changed}") from error
+            changes = _code_changes(info, simulation)
+            if changes:
+                raise type(error)(f"{error}. Note that {changes}") from error
             raise
         return simulation
 
@@ -294,7 +312,7 @@ class Run(PlayedWorld[StateT]):
             given: as for ``replay``.
         """
         tape = _reading(tape)
-        return recorded_run(tape, tape.run(run), None, given, cls)
+        return recorded_run(tape, tape.run(run), cls, arguments=given)
 
     @classmethod
     def resume(
@@ -324,11 +342,24 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape)
         info = tape.run(run)
-        simulation = recorded_run(tape, info, llm_client, given, cls, live=True)
-        if changed := _code_changes(info, simulation):
-            reason = f"{changed}, so the turns to come are played by other code than those before"
-            way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
-            _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
+        simulation = recorded_run(
+            tape,
+            info,
+            cls,
+            llm_client=llm_client,
+            arguments=given,
+            is_live=True,
+        )
+        changes = _code_changes(info, simulation)
+        if changes:
+            _warn(
+                "CODE_CHANGED",
+                run=info.id,
+                reason=(
+                    f"{changes}, so the turns to come are played by other code than those before"
+                ),
+                way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
+            )
         simulation._session = Recording(tape, info.id)
         _tell_resumed(tape, info, simulation)
         return simulation
@@ -359,11 +390,19 @@ class Run(PlayedWorld[StateT]):
         info = tape.run(run)
         if to is not None:
             tape = tape.copy([info.id], to)
-        simulation = recorded_run(tape, info, llm_client, given, cls, live=True).counterfactual({})
+        recorded = recorded_run(
+            tape,
+            info,
+            cls,
+            llm_client=llm_client,
+            arguments=given,
+            is_live=True,
+        )
+        simulation = recorded.counterfactual({})
         tell_recorded(recorded_settings(info.manifest), simulation, "the rerun")
         if simulation.config.replicate is not None:
             # Else a server that keeps to its seeds would give the same answers: not a sample.
-            used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
+            used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
         return record(simulation, tape, verb="rerun", parent=info.id)
 
@@ -400,7 +439,7 @@ class Run(PlayedWorld[StateT]):
         tape = self.tape
         if tape is None:
             manifest = new_manifest(self)
-            attempts = [*chain.from_iterable(call.history for call in self.calls)]
+            attempts = [attempt for call in self.calls for attempt in call.history]
         else:
             manifest = plain(tape.run(self.run_id).manifest)
             attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]
@@ -414,8 +453,10 @@ class Run(PlayedWorld[StateT]):
         self._session.close()
 
     def __repr__(self) -> str:
-        lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        return f"<{type(self).__name__} {self.config.name!r}: turn {self.turn_number}{lost}>"
+        described = f"{type(self).__name__} {self.config.name!r}: turn {self.turn_number}"
+        if self.unrecorded:
+            return f"<{described}, NOT RECORDED: {self.unrecorded}>"
+        return f"<{described}>"
 
 
 def record(
@@ -439,10 +480,16 @@ def record(
         fork_turn: the last turn that a fork shares with it.
     """
     # Before anything is written: what raises here leaves no run on the tape.
-    first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
+    first = tape_turn(run, run.turns[-1])
+    manifest = new_manifest(run, known)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(
-        manifest, name=run.name, first=first, verb=verb, parent=parent, fork_turn=fork_turn
+        manifest,
+        name=run.name,
+        first=first,
+        verb=verb,
+        parent=parent,
+        fork_turn=fork_turn,
     )
     run._session = Recording(tape, number)
     return run
@@ -451,7 +498,7 @@ def record(
 def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[str, Any]:
     """Return what defines a run; which model answers is added when it is first asked."""
     known = known or {}
-    return {
+    manifest: dict[str, Any] = {
         "kind": run.kind,
         "package": _version("llmsim-lab"),
         "python": platform.python_version(),
@@ -460,30 +507,40 @@ def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[st
         "config": config_as_json(run.config),
         "prompts": entries_of(run.prompts),
         "code": known.get("code") or run.code_digests,
-        "given": ["players"] if run.given else [],
-        **({"given_players": run._given_players} if run.given else {}),
-        **settings_entries(run),
-        "model": None,
-        **known,
+        "given": [],
     }
+    if run.given:
+        manifest["given"] = ["players"]
+        manifest["given_players"] = run._given_players
+    manifest |= settings_entries(run)
+    manifest["model"] = None
+    return {**manifest, **known}
 
 
-def about(run: Run, number: int, **more: Any) -> RunInfo:
+def about(run: Run, number: int, **other_fields: Any) -> RunInfo:
     """Return what a tape would say of a run, if it were on one.
 
     Args:
         run: the run.
         number: of the run.
-        more: other fields of it.
+        other_fields: which differ from those of a run that comes from no other.
     """
-    facts: dict[str, Any] = {"id": number, "name": run.name, "verb": "run", "started": ""}
-    facts |= {"turns": run.turn_number, "calls": sum(call.attempts for call in run.calls)}
-    return RunInfo(**{**facts, "manifest": new_manifest(run), **more})
+    fields: dict[str, Any] = {
+        "id": number,
+        "name": run.name,
+        "verb": "run",
+        "started": "",
+        "turns": run.turn_number,
+        "calls": sum(call.attempts for call in run.calls),
+        "manifest": new_manifest(run),
+    }
+    return RunInfo(**(fields | other_fields))
 
 
 def anew(run: Run, config: WorldConfig, client: LLMClient | None) -> Run:
     """Return a run that begins anew with another configuration, recorded on the same tape."""
-    new = type(run)(config, llm_client=client, prompts=run.prompts, **_others_given(run))
+    arguments = {**_own_arguments(run), "players": run.players}
+    new = type(run)(config, llm_client=client, prompts=run.prompts, **arguments)
     return _beside(run, new)
 
 
@@ -491,10 +548,14 @@ def unrecorded_fork(
     run: RunT, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()
 ) -> RunT:
     """Return a run that continues from one of a run's turns, on no tape; see ``Run.fork``."""
-    edited = with_edits(run.prompts, prompts)
-    given = {**_others_given(run), "llm_client": client, "prompts": edited}
-    planned = [item for item in run.planned if item.turn > at]
-    return _made(type(run), run.config, run.turns[: at + 1], planned, given)
+    arguments = {
+        **_own_arguments(run),
+        "players": run.players,
+        "llm_client": client,
+        "prompts": with_edits(run.prompts, prompts),
+    }
+    planned = [change for change in run.planned if change.turn > at]
+    return _made(type(run), run.config, run.turns[: at + 1], planned, arguments)
 
 
 def _beside(
@@ -515,9 +576,9 @@ def _beside(
     return new
 
 
-def _others_given(run: Run) -> dict[str, Any]:
-    """Return what a run like this one has to be given again, which no configuration holds."""
-    return {name: getattr(run, name) for name in [*own_arguments(type(run)), "players"]}
+def _own_arguments(run: Run) -> dict[str, Any]:
+    """Return what a run like this one is given by its class's own arguments, as a chat's tools."""
+    return {name: getattr(run, name) for name in own_arguments(type(run))}
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
@@ -558,7 +619,7 @@ def fork(
     """
     tape = existing_tape(tape) if to is None else _reading(tape)
     info = tape.run(run)
-    recorded = recorded_run(tape, info, llm_client, given, Run)
+    recorded = recorded_run(tape, info, Run, llm_client=llm_client, arguments=given)
     new = recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
     # Those of the turn that it continues, which a resume may have changed since.
     settings = recorded_settings(info.manifest, max(1, new.turn_number))
@@ -598,26 +659,29 @@ def read_into(reading: Reading, tape: Tape, infos: Sequence[RunInfo]) -> None:
     """
     allowance = tape.allowance()
     for info in infos:
-        first = -math.inf if info.fork_turn is None else info.fork_turn
-        source = run_on_tape(tape, info, first)
+        source = run_on_tape(tape, info, first=info.fork_turn)
         calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
         reading.add(info, source, changes=tape.changes(info.id, allowance), calls=calls)
 
 
-def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> Any:
+def run_on_tape(
+    tape: Tape, info: RunInfo, *, first: int | None = None, last: int | None = None
+) -> Any:
     """Return a recorded run; what every tape tells of it where its class is not known.
 
     Args:
         tape: the tape.
         info: the run.
-        turns: the first and the last turn to read, with their calls; all if not given.
+        first: the first turn to read, with its calls; the first of all if not given.
+        last: the last turn to read.
     """
+    turns = (-math.inf if first is None else first, math.inf if last is None else last)
     try:
-        run = recorded_run(tape, info, None, {}, Run, *turns)
+        run = recorded_run(tape, info, Run, turns=turns)
     except LabError:
         return RecordedRun(tape, info, *turns)
-    why = _unreadable(run)
-    return RecordedRun(tape, info, *turns, why=why) if why else run
+    fault = _unreadable(run)
+    return RecordedRun(tape, info, *turns, why=fault) if fault else run
 
 
 def _unreadable(run: Run) -> str:
@@ -638,70 +702,105 @@ def _unreadable(run: Run) -> str:
 def recorded_run(
     tape: Tape,
     info: RunInfo,
-    llm_client: LLMClient | None,
-    others: Given,
     kind: type[RunT],
-    *read: float,
-    live: bool = False,
-    up_to: float = math.inf,
+    *,
+    llm_client: LLMClient | None = None,
+    arguments: Arguments = MappingProxyType({}),
+    is_live: bool = False,
+    replay_from: int | None = None,
+    turns: tuple[float, float] = (-math.inf, math.inf),
 ) -> RunT:
     """Return a run with a recorded one's configuration, prompts, settings and turns.
 
-    A ``live`` one is on no tape yet; any other is only to be looked at, or, from the turn ``up_to``
-    on, to be played again.
+    Args:
+        tape: the tape.
+        info: the run.
+        kind: its class, or ``Run``, for the class that the tape names.
+        llm_client: the model; if none is given, one that stands for the recorded model.
+        arguments: what the run was given that no tape can hold.
+        is_live: whether live calls are to come; the run is on no tape yet then. Any other run is
+            only to be looked at, or to be played again.
+        replay_from: the last turn that is not to be played again; all are only looked at if not
+            given.
+        turns: the first and the last turn to read.
+
+    Raises:
+        TapeError: the tape is damaged, or its class is another one, or not known.
+        ConfigError: an argument is missing, or not one of the class's.
     """
     check_manifest(info, tape.path)
-    recorded = info.manifest["kind"]
+    cls = _class_of(info, kind)
+    own = {name: value for name, value in arguments.items() if value is not None}
+    _check_arguments(tape, info, cls, own)
+    lines = tape.turn_lines(info.id, *turns)
+    records = [line["record"] for line in lines.values()]
+    known = records
+    if replay_from is not None:
+        known = [record for record in records if record["turn"] <= replay_from]
+    past = load_turns(cls, tape, info.id, known)
+    if not past:
+        raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
+    own["llm_client"] = _client_for(info, llm_client, is_live=is_live)
+    own["prompts"] = prompts_of(info.manifest)
+    simulation = _made(cls, config_of(info, cls), past, planned_in(records), own)
+    if not is_live:
+        # Where no turn is played again there is none to compare, only a tape to name.
+        played_again = {} if replay_from is None else lines
+        simulation._session = Replaying(tape, info.id, played_again)
+    return simulation
+
+
+def _class_of(info: RunInfo, kind: type[RunT]) -> type[RunT]:
+    """Return the class of a recorded run, which is ``kind`` where that is not ``Run`` itself.
+
+    Raises:
+        TapeError: it is another one.
+    """
     cls: type[RunT] = kind
-    if kind is Run:  # which stands for the class that the tape names
+    if kind is Run:
         cls = class_of_manifest(info.id, info.manifest)
+    recorded = info.manifest["kind"]
     if cls.kind != recorded:
-        what = f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}"
-        way_out = f"where class or file was renamed, write kind = {recorded!r} in {cls.__name__}"
-        raise TapeError(f"{what}; {way_out}")
-    given = {name: it for name, it in others.items() if it is not None}
-    taken = ("players", *own_arguments(cls))
-    if "kind" in given:
-        world = getattr(given["kind"], "__name__", cls.__name__)
+        raise TapeError(
+            f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}; "
+            f"where class or file was renamed, write kind = {recorded!r} in {cls.__name__}"
+        )
+    return cls
+
+
+def _check_arguments(tape: Tape, info: RunInfo, cls: type[Run], arguments: Arguments) -> None:
+    """Raise ConfigError for what a recorded run cannot be given, or has to be given again."""
+    if "kind" in arguments:
+        world = getattr(arguments["kind"], "__name__", cls.__name__)
         raise ConfigError(
             f"kind= is gone: call it on the class, replay as {world}.replay({str(tape.path)!r})"
         )
-    if unknown := sorted(given.keys() - set(taken)):
+    known = ("players", *own_arguments(cls))
+    unknown = sorted(arguments.keys() - set(known))
+    if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(taken)}; for "
+            f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(known)}; for "
             f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
         )
-    if info.manifest["given"] and "players" not in given:
+    if info.manifest["given"] and "players" not in arguments:
         seats = info.manifest.get("given_players", ())
         again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."
         raise ConfigError(
             f"run {info.id} was given players of its own, which no tape can hold (functions, "
             f"clients); pass the same again: players={{{again}}}"
         )
-    lines = tape.turn_lines(info.id, *read)
-    records = [line["record"] for line in lines.values()]
-    turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
-    if not turns:
-        raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    given |= {"llm_client": _client_for(info, llm_client, live=live)}
-    given |= {"prompts": prompts_of(info.manifest)}
-    simulation = _made(cls, config_of(info, cls), turns, planned_in(records), given)
-    if not live:
-        # Where no turn is played again there is none to compare, only a tape to name.
-        simulation._session = Replaying(tape, info.id, lines if up_to < math.inf else {})
-    return simulation
 
 
-def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMClient | None:
+def _client_for(info: RunInfo, given: LLMClient | None, *, is_live: bool) -> LLMClient | None:
     """Return the given client, whose settings count.
 
     Where none is given, one that stands for the recorded model, unless live calls are to come.
     """
     client = run_client(given)
-    if client is not None or live:
+    if client is not None or is_live:
         return client
-    recorded = llm_config_of(info.manifest)
-    return RecordedClient(recorded) if recorded else None
+    settings = llm_config_of(info.manifest)
+    return RecordedClient(settings) if settings else None
 
 
 def _made(
@@ -709,15 +808,17 @@ def _made(
     config: WorldConfig,
     turns: Sequence[Turn],
     planned: Sequence[StateChange],
-    given: Given,
+    arguments: Arguments,
 ) -> RunT:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
-    made = cls(config.model_copy(update={"interventions": ()}), state=turns[-1].state, **given)
+    unplanned = config.model_copy(update={"interventions": ()})
+    run = cls(unplanned, state=turns[-1].state, **arguments)
     # With the interventions again, as a manifest has them; with the players that were given.
-    made.config = made.config.model_copy(update={"interventions": config.interventions})
-    made.turns, made.planned = list(turns), planned
-    return made
+    run.config = run.config.model_copy(update={"interventions": config.interventions})
+    run.turns = list(turns)
+    run.planned = planned
+    return run
 
 
 def own_arguments(cls: type[Run]) -> list[str]:
@@ -728,10 +829,12 @@ def own_arguments(cls: type[Run]) -> list[str]:
 
 def _code_changes(info: RunInfo, simulation: Run) -> str:
     """Return what of a run's own code is not as it was recorded; empty where nothing is."""
-    then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
+    then = as_mapping(info.manifest.get("code"))
+    now = simulation.code_digests
     changed = [name for name in now if then.get(name, now[name]) != now[name]]
-    what = f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
-    return what if changed else ""
+    if not changed:
+        return ""
+    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
 
 
 def _reading(tape: Tapes) -> Tape:
@@ -751,7 +854,23 @@ def existing_tape(tape: Tapes) -> Tape:
 def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:
     """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
     client = run_client(given) or run.llm_client
-    return None if client is not None and isinstance(client, RecordedClient) else client
+    return None if isinstance(client, RecordedClient) else client
+
+
+def _listed_prompts(prompts: Any, known: Mapping[str, Prompt]) -> list[Prompt]:
+    """Return several edited prompts as a list.
+
+    Args:
+        prompts: what was given.
+        known: the run's prompts, by their places.
+    """
+    listed = list(prompts) if isinstance(prompts, Iterable) else [prompts]
+    if not all(isinstance(prompt, Prompt) for prompt in listed):
+        raise ConfigError(
+            f"prompt={prompts!r:.60} is not an edited prompt; edit one of the run's: "
+            f"run.prompts[...].edit('...'), of {', '.join(known)}"
+        )
+    return listed
 
 
 def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
@@ -765,9 +884,10 @@ def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
         return [{"turn": turn, "set": intervene}] if intervene else []
     items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
     if not all(isinstance(item, Mapping) for item in items):
-        forms = "new values by name, {'coins.Ann': 5}, or a list of interventions, each a dict"
-        way_out = "intervene=[{'turn': 3, 'set': {...}}]"
-        raise ConfigError(f"intervene={items!r:.120} must be {forms}: {way_out}")
+        raise ConfigError(
+            f"intervene={items!r:.120} must be new values by name, {{'coins.Ann': 5}}, or a list "
+            "of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
+        )
     return items
 
 
@@ -780,7 +900,8 @@ def tell_settings(before: LLMConfig, after: LLMConfig, run: str, seat: str = "")
         run: what is played, in words, such as ``the fork``.
         seat: whose client it is; empty for the run's own model.
     """
-    if changed := changed_settings(before, after):
+    changed = changed_settings(before, after)
+    if changed:
         whose = f" for {seat}" if seat else ""
         words = f"{run} is played with the given client's settings{whose}: {changed}"
         _warn("SETTINGS_CHANGED", words=words, run=run, seat=seat or None, changed=changed)
@@ -804,13 +925,20 @@ def _tell_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
     recorded = recorded_settings(info.manifest)
     tell_recorded(recorded, run, f"run {info.id} of {tape.path}")
     turn = info.turns + 1
-    answered = tape.calls(info.id, turn=turn)
+    answers = len(tape.calls(info.id, turn=turn))
+    if answers and _asks_otherwise(recorded, run):
+        words = (
+            f"turn {turn} was begun with the recorded settings ({counted(answers, 'answer')}) and "
+            "is asked anew"
+        )
+        _warn("ASKED_ANEW", words=words, run=info.id, turn=turn, answers=answers)
+
+
+def _asks_otherwise(recorded: Mapping[str, LLMConfig], run: Run) -> bool:
+    """Return True where other settings than the recorded ones may change an answer."""
     clients = clients_of(run)
-    asks_otherwise = any(
-        seat in clients and changed_settings(settings, clients[seat].config, leave_out=PATIENCE)
-        for seat, settings in recorded.items()
-    )
-    if answered and asks_otherwise:
-        answers = counted(len(answered), "answer")
-        words = f"turn {turn} was begun with the recorded settings ({answers}) and is asked anew"
-        _warn("ASKED_ANEW", words=words, run=info.id, turn=turn, answers=len(answered))
+    for seat, settings in recorded.items():
+        # How long is waited changes no answer.
+        if seat in clients and changed_settings(settings, clients[seat].config, leave_out=PATIENCE):
+            return True
+    return False

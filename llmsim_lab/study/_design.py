@@ -342,7 +342,7 @@ class World:
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
             info = replace(info, manifest=manifest)
         given = {"players": self.level(arm, "players")}
-        run: AnyRun = recorded_run(tape, info, client, given, self.cls)
+        run: AnyRun = recorded_run(tape, info, self.cls, llm_client=client, arguments=given)
         run.llm_client = live_client(run, None)
         run._session, run.planned = Session(), run.planned if self.again else ()
         if self.again and (state := self.level(arm, "state")) is not None:

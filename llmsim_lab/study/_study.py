@@ -707,7 +707,7 @@ class Study:
                 f"{sorted({sample for _, sample in job.runs_on(tape)})}"
             )
         given = {"players": self._world.level(self._arms[job.arm], "players")}
-        return recorded_run(tape, info, None, given, self._world.cls)
+        return recorded_run(tape, info, self._world.cls, arguments=given)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.

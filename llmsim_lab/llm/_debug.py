@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import clip, logfmt
 from llmsim_lab.types import Attempt, ChatRequest
 
 logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this module
@@ -28,14 +27,20 @@ def log_request(request: ChatRequest, queued_s: float) -> None:
     """Log that a request is sent, after so long in the queue; a second one is a retry."""
     if not logger.isEnabledFor(logging.DEBUG):
         return
+    event = "LLM_REQUEST"
+    if request.attempt == 2:
+        event = "LLM_RETRY"
+    last = None
+    if request.messages:
+        last = clip(request.messages[-1].content, _SHOWN_CHARS)
     _log(
-        "LLM_REQUEST" if request.attempt == 1 else "LLM_RETRY",
+        event,
         request,
         model=request.model,
         messages=len(request.messages),
         chars=len(request.prompt),
         queued_s=round(queued_s, 3) or None,
-        last=clip(request.messages[-1].content, _SHOWN_CHARS) if request.messages else None,
+        last=last,
     )
 
 
@@ -43,7 +48,8 @@ def log_outcome(attempt: Attempt) -> None:
     """Log a reply, and what is wrong with it; or why there is none."""
     if not logger.isEnabledFor(logging.DEBUG):
         return
-    reply, request = attempt.reply, attempt.request
+    reply = attempt.reply
+    request = attempt.request
     if reply is not None:
         _log(
             "LLM_REPLY",
@@ -57,9 +63,11 @@ def log_outcome(attempt: Attempt) -> None:
             text=clip(reply.text, _SHOWN_CHARS),
         )
     if attempt.reason is not None:
-        is_complaint = attempt.reason == "invalid_response" and reply is not None
+        event = "LLM_FAULT"
+        if attempt.reason == "invalid_response" and reply is not None:
+            event = "LLM_COMPLAINT"
         _log(
-            "LLM_COMPLAINT" if is_complaint else "LLM_FAULT",
+            event,
             request,
             reason=attempt.reason,
             status_code=attempt.status_code,
@@ -70,23 +78,30 @@ def log_outcome(attempt: Attempt) -> None:
 
 def log_wait(request: ChatRequest, wait_s: float, reason: str) -> None:
     """Log the wait before a second request."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
     _log("LLM_WAIT", request, seconds=round(wait_s, 3), reason=reason)
 
 
 def log_recorded(attempt: Attempt) -> None:
     """Log that a tape answers."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
     _log("LLM_RECORDED", attempt.request, call=attempt.number, reason=attempt.reason)
 
 
-def _log(event: str, request: ChatRequest, **fields: Any) -> None:
-    site = request.site
-    log_event(
-        logger,
-        logging.DEBUG,
-        event,
-        component=site and site.component,
-        agent=site and site.agent,
-        turn=site and site.turn,
+def _log(event: str, request: ChatRequest, **fields: str | float | None) -> None:
+    """Log a line, with the place of its call; ``fields`` go to the end of it."""
+    component = agent = turn = None
+    if request.site is not None:
+        component = request.site.component
+        agent = request.site.agent
+        turn = request.site.turn
+    line = logfmt(
+        component=component,
+        agent=agent,
+        turn=turn,
         attempt=request.attempt,
         **fields,
     )
+    logger.debug("%s %s", event, line)

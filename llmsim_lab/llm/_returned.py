@@ -68,24 +68,40 @@ def returned_fault(fault: BackendError, who: str) -> BackendError:
         fault: what its ``chat`` raised.
         who: the backend's class.
     """
-    code, wait_s, reply = fault.status_code, fault.retry_after_s, fault.reply
-    is_known = fault.reason in get_args(FailureReason)
-    is_code = code is None or (isinstance(code, int) and 100 <= code <= 999)
-    is_wait = wait_s is None or (isinstance(wait_s, int | float) and 0 <= wait_s <= _MOST_SECONDS)
-    is_flag = type(fault.retry) is bool
-    is_message = type(fault.message) is str
-    if is_known and is_code and is_wait and is_flag and is_message and reply is None:
-        return fault
+    reason: FailureReason = "server_error"
+    if fault.reason in get_args(FailureReason):
+        reason = fault.reason
+    status_code = fault.status_code
+    if not (isinstance(status_code, int) and 100 <= status_code <= 999):
+        status_code = None
+    wait_s = fault.retry_after_s
+    if not (isinstance(wait_s, int | float) and 0 <= wait_s <= _MOST_SECONDS):
+        wait_s = None
+    reply = fault.reply
     if reply is not None:
         reply = returned_reply(reply, who)
-    return BackendError(
+    sound = BackendError(
         str(fault),
-        reason=fault.reason if is_known else "server_error",
-        status_code=code if is_code else None,
+        reason=reason,
+        status_code=status_code,
         retry=bool(fault.retry),
         rejected=fault.rejected,
-        retry_after_s=float(wait_s) if is_wait and wait_s is not None else None,
+        retry_after_s=None if wait_s is None else float(wait_s),
         reply=reply,
+    )
+    # The same one where nothing had to be converted: it may be of a class of its own.
+    return fault if _is_same(fault, sound) else sound
+
+
+def _is_same(fault: BackendError, sound: BackendError) -> bool:
+    """Return True if a fault has the sound one's values, of their types."""
+    return (
+        type(fault.message) is str
+        and type(fault.retry) is bool
+        and fault.reason == sound.reason
+        and fault.status_code == sound.status_code
+        and fault.retry_after_s == sound.retry_after_s
+        and fault.reply is sound.reply
     )
 
 
@@ -109,14 +125,19 @@ def returned_info(info: object, who: str) -> ModelInfo:
         return ModelInfo(
             name=whole_text(_text("name", info.name)),
             backend=whole_text(_text("backend", info.backend)),
-            digest=None if info.digest is None else whole_text(_text("digest", info.digest)),
-            version=None if info.version is None else whole_text(_text("version", info.version)),
+            digest=_text_if_any("digest", info.digest),
+            version=_text_if_any("version", info.version),
         )
     except ConfigError as error:
         raise BackendError(
             f"{who}.model_info returned a ModelInfo that no tape can hold: {error}",
             reason="server_error",
         ) from error
+
+
+def _text_if_any(name: str, value: object) -> str | None:
+    """Return a text that a tape can hold; None for None."""
+    return None if value is None else whole_text(_text(name, value))
 
 
 def _is_plain(reply: ChatReply) -> bool:
@@ -135,12 +156,22 @@ def _is_plain(reply: ChatReply) -> bool:
 
 
 def _text(name: str, value: object, *, unsaid: str | None = None) -> str:
-    """Return a field that is a text; what stands for None where that may be said."""
+    """Return a field that is a text.
+
+    Args:
+        name: the field's, for messages.
+        value: what it holds.
+        unsaid: what stands for None, where a backend need not know it.
+
+    Raises:
+        ConfigError: it is something else.
+    """
     if type(value) is str:
         return value
     if value is None and unsaid is not None:
         return unsaid
     if isinstance(value, str):
+        # Past the subclass: an enumeration's own ``str`` is its member's name.
         return str.__str__(value)
     _not_huge(name, value)
     raise ConfigError(f"{name}={brief(value)} must be a text (str)")
@@ -158,12 +189,15 @@ def _tokens(name: str, value: object) -> int | None:
 
 def _seconds(name: str, value: object) -> float:
     """Return a field that is a time."""
+    if value is None:
+        return 0.0
     _not_huge(name, value)
-    return 0.0 if value is None else real_number(name, value, least=0, most=_MOST_SECONDS)
+    return real_number(name, value, least=0, most=_MOST_SECONDS)
 
 
 def _not_huge(name: str, value: object) -> None:
-    # Such a number is neither a float nor, of more than 4,300 digits, a text.
+    """Raise ConfigError for a number that no message could show."""
+    # It is neither a float nor, of more than 4,300 digits, a text.
     if isinstance(value, int) and value.bit_length() > 64:
         raise ConfigError(f"{name} is a whole number of {value.bit_length():,} bits")
 
@@ -172,16 +206,18 @@ def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
     """Return the calls of tools that a reply asks for."""
     if calls is None or calls == ():
         return ()
-    if not isinstance(calls, list | tuple) or not all(isinstance(one, ToolCall) for one in calls):
+    if not isinstance(calls, list | tuple) or not all(isinstance(call, ToolCall) for call in calls):
         raise ConfigError(f"tool_calls={brief(calls)} must be a tuple of ToolCall")
-    return tuple(
-        ToolCall(
-            name=_text("tool_calls.name", one.name),
-            arguments=_arguments(one.arguments),
-            id=None if one.id is None else _text("tool_calls.id", one.id),
+    sound_calls = []
+    for call in calls:
+        number = None if call.id is None else _text("tool_calls.id", call.id)
+        sound_call = ToolCall(
+            name=_text("tool_calls.name", call.name),
+            arguments=_arguments(call.arguments),
+            id=number,
         )
-        for one in calls
-    )
+        sound_calls.append(sound_call)
+    return tuple(sound_calls)
 
 
 def _arguments(values: object) -> JSONObject:
@@ -194,6 +230,7 @@ def _arguments(values: object) -> JSONObject:
             f"than {MOST_LEVELS} deep"
         )
     try:
+        # Written and read, so that a tool gets in the run what it gets in a replay.
         arguments: JSONObject = loads(dumps(plain(values)))
     except (TypeError, ValueError) as error:
         raise ConfigError(
@@ -215,10 +252,12 @@ def _alternatives(pairs: object, who: str) -> tuple[tuple[str, float], ...]:
     """
     if pairs is None or pairs == ():
         return ()
-    known = [_alternative(pair) for pair in pairs] if isinstance(pairs, Sequence) else [None]
-    sound = [pair for pair in known if pair is not None]
+    alternatives: list[tuple[str, float] | None] = [None]
+    if isinstance(pairs, Sequence):
+        alternatives = [_alternative(pair) for pair in pairs]
+    sound = [alternative for alternative in alternatives if alternative is not None]
     total = math.fsum(math.exp(logarithm) for _, logarithm in sound)
-    if len(sound) < len(known) or total > _MOST_PROBABILITY:
+    if len(sound) < len(alternatives) or total > _MOST_PROBABILITY:
         raise BackendError(
             f"{who} sent {brief(pairs, 200)} where tokens and the logarithms of their "
             "probabilities should be",
@@ -226,8 +265,9 @@ def _alternatives(pairs: object, who: str) -> tuple[tuple[str, float], ...]:
             status_code=200,
             retry=True,
         )
+    # A server lists what a grammar forbids with minus infinity, which JSON cannot hold.
     possible = [(token, min(value, 0.0)) for token, value in sound if value > -math.inf]
-    return tuple(sorted(possible, key=lambda pair: -pair[1]))
+    return tuple(sorted(possible, key=lambda alternative: -alternative[1]))
 
 
 def _alternative(pair: object) -> tuple[str, float] | None:
@@ -235,11 +275,16 @@ def _alternative(pair: object) -> tuple[str, float] | None:
     if not isinstance(pair, Iterable) or isinstance(pair, str):
         return None
     parts = list(pair)
-    if len(parts) != 2 or not isinstance(parts[0], str) or isinstance(parts[1], bool):
+    if len(parts) != 2:
+        return None
+    token, value = parts
+    if not isinstance(token, str) or isinstance(value, bool):
         return None
     try:
-        logarithm = float(parts[1])
+        logarithm = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
     # A little above 0 is rounding; what is not a number compares False.
-    return (str.__str__(parts[0]), logarithm) if logarithm < 1e-3 else None
+    if not logarithm < 1e-3:
+        return None
+    return str.__str__(token), logarithm

@@ -16,24 +16,24 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
 
 
-def reply_of(said: Any) -> ChatReply:
+def reply_of(answer: object) -> ChatReply:
     """Return a reply whose text is a text, or the JSON of a mapping or pydantic model.
 
     Raises:
         ConfigError: it is something else.
     """
-    if isinstance(said, ChatReply):
-        return said
-    if isinstance(said, BaseModel):
-        said = said.model_dump_json()
-    elif isinstance(said, Mapping):
-        said = json.dumps(dict(said), ensure_ascii=False)
-    if not isinstance(said, str):
-        raise ConfigError(
-            "a reply must be a text, a mapping, a pydantic model or a ChatReply, not "
-            f"{clip(repr(said), 60)}"
-        )
-    return ChatReply(text=said)
+    if isinstance(answer, ChatReply):
+        return answer
+    if isinstance(answer, BaseModel):
+        return ChatReply(text=answer.model_dump_json())
+    if isinstance(answer, Mapping):
+        return ChatReply(text=json.dumps(dict(answer), ensure_ascii=False))
+    if isinstance(answer, str):
+        return ChatReply(text=answer)
+    raise ConfigError(
+        "a reply must be a text, a mapping, a pydantic model or a ChatReply, not "
+        f"{clip(repr(answer), 60)}"
+    )
 
 
 class ScriptedBackend(ChatBackend):
@@ -60,10 +60,14 @@ class ScriptedBackend(ChatBackend):
 
     def __init__(self, replies: Any, *, delay_s: float = 0.0, name: str = "scripted") -> None:
         self.requests: list[ChatRequest] = []
-        self._delay_s, self._name = delay_s, name
-        single = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
-        every = repeat(replies) if single or callable(replies) else replies
-        self._script: Iterator[Any] = iter(every)
+        self._delay_s = delay_s
+        self._name = name
+        is_one_reply = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
+        self._script: Iterator[Any]
+        if is_one_reply or callable(replies):
+            self._script = repeat(replies)
+        else:
+            self._script = iter(replies)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer with the next reply of the script.

@@ -7,7 +7,7 @@ from typing import Any
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import FailureReason
-from llmsim_lab.types import CallSite, LLMReasoningChain, Status
+from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
 
 FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
 """Failures of one call that need not stop a turn; any other means that no model is there."""
@@ -34,17 +34,28 @@ def chain_of(
         status: how the decision came about; by default the call's.
         fields: what else of the decision goes into the log line.
     """
-    call = decision.call
-    status = status or (call.status if call else "ok")
-    at: dict[str, Any] = {"component": site.component, "agent_id": site.agent, "turn": site.turn}
-    said: dict[str, Any] = {"reasoning": decision.reasoning, "confidence": decision.confidence}
-    log_event(logger, logging.DEBUG, "llm_reasoning_chain", **at, status=status, **fields, **said)
+    call: CallRecord | None = decision.call
+    if status is None:
+        status = call.status if call is not None else "ok"
+    log_event(
+        logger,
+        logging.DEBUG,
+        "llm_reasoning_chain",
+        component=site.component,
+        agent_id=site.agent,
+        turn=site.turn,
+        status=status,
+        **fields,
+        reasoning=decision.reasoning,
+        confidence=decision.confidence,
+    )
     return LLMReasoningChain(
         component=site.component,
         agent=site.agent or "",
         turn=site.turn or 0,
+        reasoning=decision.reasoning,
+        confidence=decision.confidence,
         status=status,
         call=call,
-        prompt_text="" if call else str(prompt),
-        **said,
+        prompt_text=str(prompt) if call is None else "",
     )

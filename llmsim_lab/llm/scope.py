@@ -88,11 +88,11 @@ class CallLog:
         # These words are what recorded seeds follow from: another blank, and no run repeats.
         return seed_from(f"[{self._sampled}, {_as_json(*place)}, {before}]")
 
-    def end(self, request: ChatRequest, call: CallRecord | None) -> None:
-        """Record the outcome of a call that began; None if nothing was answered."""
+    def end(self, request: ChatRequest, call: CallRecord) -> None:
+        """Record the outcome of a call that began; one without an attempt is not listed."""
         self._under_way.pop(id(request), None)
         # A call that ends after its turn is not part of it; ``close`` has raised an error for it.
-        if call is not None and not self.closed:
+        if call.history and not self.closed:
             self._calls.append(call)
 
     @property

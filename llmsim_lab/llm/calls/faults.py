@@ -33,8 +33,10 @@ T = TypeVar("T")
 
 logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this module
 
-_MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
-"""How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
+_MAX_WHOLE_REPLY_CHARS = 2_000
+"""How much of its own reply the model sees again."""
+_MAX_CUT_REPLY_CHARS = 400
+"""How much of one that was cut off: the rest would fill the window once more."""
 _MAX_COMPLAINT_CHARS = 500
 
 
@@ -57,17 +59,17 @@ def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that led to it, below the libraries in between."""
     while error is not None:
         yield error
-        if isinstance(error, BaseExceptionGroup):  # of the addresses that a name has
-            for one in error.exceptions:
-                yield from errors_behind(one)
+        if isinstance(error, BaseExceptionGroup):  # one for each address that a name has
+            for part in error.exceptions:
+                yield from errors_behind(part)
         error = error.__cause__ or error.__context__
 
 
 def is_refused(error: BaseException) -> bool:
     """Return True if nothing listens at the server's address, at least for the moment."""
-    return getattr(error, "reason", "connection_error") == "connection_error" and any(
-        isinstance(one, ConnectionRefusedError) for one in errors_behind(error)
-    )
+    if getattr(error, "reason", "connection_error") != "connection_error":
+        return False
+    return any(isinstance(cause, ConnectionRefusedError) for cause in errors_behind(error))
 
 
 FULL_QUEUE = "maximum pending requests"
@@ -80,8 +82,8 @@ def is_not_ready(error: BaseException) -> bool:
     It is away, or says that it loads its model (llama.cpp's) or that its queue is full (Ollama's).
     """
     if getattr(error, "status_code", None) == 503:
-        said = str(error).lower()
-        return "loading model" in said or FULL_QUEUE in said
+        message = str(error).lower()
+        return "loading model" in message or FULL_QUEUE in message
     return is_refused(error)
 
 
@@ -91,13 +93,19 @@ def retry_after_s(text: str | None) -> float | None:
     No model server sends the header's other form, a date.
     """
     text = (text or "").strip()
-    return float(text) if text.isascii() and text.isdecimal() else None
+    # Digits of other scripts are decimal too, and a proxy may send anything.
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    return None
 
 
 def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> LLMFailureException:
     """Log the one ERROR line of a failed call; return its exception."""
-    site = request.site
-    component = site.component if site else None
+    component = agent = turn = None
+    if request.site is not None:
+        component = request.site.component
+        agent = request.site.agent
+        turn = request.site.turn
     attempts = len(call.history)
     if isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
@@ -107,8 +115,8 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
         "LLM_FAILURE",
         words="",  # which the exception has
         component=component,
-        agent=site.agent if site else None,
-        turn=site.turn if site else None,
+        agent=agent,
+        turn=turn,
         reason=fault.reason,
         attempts=attempts,
         status_code=fault.status_code,
@@ -120,8 +128,8 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
         attempts,
         fault.status_code,
         component,
-        agent=site.agent if site else None,
-        turn=site.turn if site else None,
+        agent=agent,
+        turn=turn,
         detail=str(fault),
         rejected=fault.rejected,
         call=call,
@@ -193,7 +201,12 @@ def _invalid(reply: ChatReply, request: ChatRequest, error: InvalidReply) -> Bac
             "; LLMConfig(think=False) asks without thinking, and a model that thinks all the same "
             "needs a larger max_tokens"
         )
-    fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+    fault = BackendError(
+        detail,
+        reason="invalid_response",
+        retry=True,
+        rejected=error.rejected,
+    )
     fault.__cause__ = error  # the second request shows the model its words
     return fault
 
@@ -211,11 +224,12 @@ def text_limits_of(
     names = aliases_of(response_model)
     for field in response_model.model_fields:
         name = names.get(field, field)
-        said = schema.get("properties", {}).get(name, {})
-        # A text that may be null is one of two.
-        lengths = [kind.get("maxLength", 0) for kind in (said, *said.get("anyOf", ()))]
-        if max(lengths):
-            limits.append(TextLimit(field, name, max(lengths)))
+        part = schema.get("properties", {}).get(name, {})
+        # A text that may be null is one of two kinds, of which only one has a length.
+        kinds = (part, *part.get("anyOf", ()))
+        longest = max(kind.get("maxLength", 0) for kind in kinds)
+        if longest:
+            limits.append(TextLimit(field, name, longest))
     return tuple(limits)
 
 
@@ -260,8 +274,9 @@ def second_request(request: ChatRequest, failed: Attempt, fault: BackendError) -
 def lacks_form(failed: Attempt) -> bool:
     """Return True if a failed attempt was to be answered in a form, and has no JSON of it."""
     schema = failed.request.schema
-    text = failed.reply.text if failed.reply else ""
-    return schema is not None and not has_form(text, schema)
+    if schema is None:
+        return False
+    return failed.reply is None or not has_form(failed.reply.text, schema)
 
 
 def second_seed(seed: int) -> int:
@@ -282,11 +297,15 @@ def _is_cut(failed: Attempt, fault: BackendError) -> bool:
 
 
 def _repair_messages(
-    request: ChatRequest, failed: Attempt, fault: BackendError, complaint: str
+    request: ChatRequest,
+    failed: Attempt,
+    fault: BackendError,
+    complaint: str,
 ) -> tuple[Message, Message]:
     """Return the useful part of a reply, and a note for the model on what was wrong with it."""
     reply = failed.reply or ChatReply(text="…")
     is_cut = _is_cut(failed, fault)
+    # Its thinking is of no use to it, and may have been what filled the window.
     text = without_thinking(reply.text).strip()
     limit = _MAX_CUT_REPLY_CHARS if is_cut else _MAX_WHOLE_REPLY_CHARS
     if len(text) > limit:

@@ -46,9 +46,12 @@ class Queued:
 
     def send(self, context: CallContext[T]) -> Awaitable[Outcome[T]]:
         """Return what the backend answers, or its fault."""
+        first_piece_s = None
+        if self._backend.streams:
+            first_piece_s = context.config.first_wait_s
         sent = Sent(
             request=context.request,
-            first_piece_s=context.config.first_wait_s if self._backend.streams else None,
+            first_piece_s=first_piece_s,
             total_s=context.total_s,
             phase_of=self._backend.phase,
             watch=context.scope.watch,
@@ -75,7 +78,7 @@ class Queued:
                     sent.watch.began(request)
                 answer = await self._asking(context, sent, lane)
                 reply = returned_reply(answer, self._who)
-            except BaseException as error:
+            except BaseException as error:  # also a cancellation, by the caller or the lane
                 late = lane.end(sent, error=error)
                 if late is not None:
                     raise late from late.__cause__
@@ -98,7 +101,8 @@ class Queued:
         if context.seed is not None:
             copy.options = {**request.options, "seed": context.seed}
         if request.top_logprobs is not None:
-            copy.top_logprobs = min(request.top_logprobs, self._backend.max_top_logprobs) or None
+            possible = min(request.top_logprobs, self._backend.max_top_logprobs)
+            copy.top_logprobs = possible or None
         if self._backend.streams:
             streamed: Callable[..., Awaitable[ChatReply]] = self._backend.chat
             asking = streamed(copy, on_text=partial(lane.heard, sent))
@@ -123,12 +127,14 @@ class Queued:
 
     async def _in_time(self, context: CallContext[T], sent: Sent, deadline: float) -> Outcome[T]:
         """Send a request, and wait no longer than its caller does."""
-        send = self._in_turn if context.first is None else self._again
+        send = self._in_turn
+        if context.first is not None:
+            send = self._again
         try:
             async with asyncio.timeout(deadline - time.monotonic()) as limit:
                 return await send(context, sent)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired():  # a backend's own
                 raise
             # No retry, and the tape shows why.
             return Outcome(
@@ -140,9 +146,10 @@ class Queued:
         """Send a second request: after a wait, and until a server that is away is back."""
         if context.wait_s > 0:
             await asyncio.sleep(context.wait_s)
-        config = context.config
-        patience_s = config.wait_for_server_s if config.retry_wait_s[1] > 0 else 0.0
-        if not patience_s:
+        patience_s = context.config.wait_for_server_s
+        _, longest_wait_s = context.config.retry_wait_s
+        # Who wants no wait at all, as tests do, waits for no server either.
+        if not patience_s or not longest_wait_s:
             return await self._in_turn(context, sent)
         import tenacity  # here, since few runs need it and it takes long to import
 
@@ -150,8 +157,8 @@ class Queued:
             if self._limits.is_away:  # once, and not by each that waits
                 return
             self._limits.is_away = True
-            outcome = state.outcome and state.outcome.result()
-            detail = f"waiting up to {patience_s:g} s for it; {outcome and outcome.fault}"
+            fault = _last_outcome(state).fault
+            detail = f"waiting up to {patience_s:g} s for it; {fault}"
             log_event(logger, logging.WARNING, "server_away", detail=detail)
 
         knocking = tenacity.AsyncRetrying(
@@ -172,9 +179,13 @@ def _finds_server_away(outcome: Outcome[T]) -> bool:
     return outcome.fault is not None and is_not_ready(outcome.fault)
 
 
-def _last_outcome(state: tenacity.RetryCallState) -> object:
+def _last_outcome(state: tenacity.RetryCallState) -> Outcome[object]:
     """Return what the last of several tries came to."""
-    return state.outcome and state.outcome.result()
+    if state.outcome is None:
+        raise RuntimeError("tenacity asks what to do before the first try has ended")
+    outcome: Outcome[object] = state.outcome.result()
+    return outcome
 
 
+# Three times as fast as ``dataclasses.replace``, and each request is copied once.
 _fields = attrgetter(*ChatRequest.__slots__)

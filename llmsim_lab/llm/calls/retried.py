@@ -76,7 +76,7 @@ class Retried:
             # Also after a cancellation: what was answered before it belongs to the turn.
             call = CallRecord(history=attempts, status=status)
             if log is not None:
-                log.end(request, call if attempts else None)
+                log.end(request, call)
         if isinstance(fault, asyncio.CancelledError):
             try:
                 raise fault
@@ -103,18 +103,21 @@ def _seeded(context: CallContext[T], seed: int) -> CallContext[T]:
 
 def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str]) -> None:
     """Say once that the model answers where it is told the form, if that was the reason."""
-    is_whole = first.reply is not None and first.reply.done_reason == "stop"
     model = first.request.model
-    if model in advised or context.config.tell_form or not is_whole:
+    if model in advised or context.config.tell_form:
         return
-    if first.reason == "invalid_response" and lacks_form(first):
-        advised.add(model)
-        words = (
-            f"{model} answered in the form asked for only when it was told the form in words: its "
-            "server does not hold replies to a schema. With connect(..., tell_form=True) the first "
-            "attempt tells it, which saves a second one."
-        )
-        log_event(logger, logging.WARNING, "form_told", words=words, model=model, detail=words)
+    # A reply that was cut off has no JSON either, for another reason.
+    if first.reply is None or first.reply.done_reason != "stop":
+        return
+    if first.reason != "invalid_response" or not lacks_form(first):
+        return
+    advised.add(model)
+    words = (
+        f"{model} answered in the form asked for only when it was told the form in words: its "
+        "server does not hold replies to a schema. With connect(..., tell_form=True) the first "
+        "attempt tells it, which saves a second one."
+    )
+    log_event(logger, logging.WARNING, "form_told", words=words, model=model, detail=words)
 
 
 def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> CallContext[T]:

@@ -80,14 +80,24 @@ def log_wait(request: ChatRequest, wait_s: float, reason: str) -> None:
     """Log the wait before a second request."""
     if not logger.isEnabledFor(logging.DEBUG):
         return
-    _log("LLM_WAIT", request, seconds=round(wait_s, 3), reason=reason)
+    _log(
+        "LLM_WAIT",
+        request,
+        seconds=round(wait_s, 3),
+        reason=reason,
+    )
 
 
 def log_recorded(attempt: Attempt) -> None:
     """Log that a tape answers."""
     if not logger.isEnabledFor(logging.DEBUG):
         return
-    _log("LLM_RECORDED", attempt.request, call=attempt.number, reason=attempt.reason)
+    _log(
+        "LLM_RECORDED",
+        attempt.request,
+        call=attempt.number,
+        reason=attempt.reason,
+    )
 
 
 def _log(event: str, request: ChatRequest, **fields: str | float | None) -> None:

@@ -137,7 +137,12 @@ class Limits:
             if too_many:
                 self._cut(began, now)
             elif tokens is not None:
-                self._count(began, now, tokens, load_s)
+                self._count(
+                    began,
+                    now,
+                    tokens,
+                    load_s,
+                )
 
     def _cut(self, began: float, now: float) -> None:
         """Take a smaller number, since the server has turned a request down."""
@@ -149,7 +154,13 @@ class Limits:
         if fewer < self.at_once:
             self._keep(fewer)
 
-    def _count(self, began: float, now: float, tokens: int, load_s: float) -> None:
+    def _count(
+        self,
+        began: float,
+        now: float,
+        tokens: int,
+        load_s: float,
+    ) -> None:
         """Count an answer, and judge the number when there are enough."""
         self._total += 1
         if load_s > _LOADED_S:
@@ -390,7 +401,11 @@ class Lane:
         self._look_at(began + min(sent.silence_s, sent.total_s, _ASK_EVERY_S))
 
     def end(
-        self, sent: Sent, *, reply: ChatReply | None = None, error: BaseException | None = None
+        self,
+        sent: Sent,
+        *,
+        reply: ChatReply | None = None,
+        error: BaseException | None = None,
     ) -> Exception | None:
         """End a request's turn, and let others have theirs.
 
@@ -417,10 +432,20 @@ class Lane:
         if reply is not None:
             self._has_answered = True
             tokens = reply.reply_tokens or 1
-            self._limits.ended(began, now, tokens=tokens, load_s=reply.load_seconds)
+            self._limits.ended(
+                began,
+                now,
+                tokens=tokens,
+                load_s=reply.load_seconds,
+            )
         else:
             too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
-            self._limits.ended(began, now, tokens=None, too_many=too_many)
+            self._limits.ended(
+                began,
+                now,
+                tokens=None,
+                too_many=too_many,
+            )
         # The number may have become much smaller: each that ends then gives up its own place.
         change = max(-1, self._limits.at_once - self._size)
         self._size += change
@@ -475,7 +500,12 @@ class Lane:
             log_queued(request, self._limits.at_once)
         texts = (request.model, *[message.content for message in request.messages])
         is_next = self._loop.create_future()
-        queued = _Queued(self._round_of(sent), texts, next(self._numbers), is_next)
+        queued = _Queued(
+            self._round_of(sent),
+            texts,
+            next(self._numbers),
+            is_next,
+        )
         heapq.heappush(self._queue, queued)
         self._choose_soon()
         try:
@@ -512,7 +542,12 @@ class Lane:
             self._timer.cancel()
         # In an empty context: the timer outlives its request, whose context would keep the run.
         # Not at once: where the loop was held up, some of their replies have just come.
-        self._timer = self._loop.call_at(due, self._loop.call_soon, self._look, context=Context())
+        self._timer = self._loop.call_at(
+            due,
+            self._loop.call_soon,
+            self._look,
+            context=Context(),
+        )
 
     def _look(self) -> None:
         """End the requests that are late, and see to it that a silent server is asked."""
@@ -544,9 +579,9 @@ class Lane:
         for sent in silent:
             by_model.setdefault(sent.request.model, []).append(sent)
         for same in by_model.values():
-            one = same[-1]
+            latest = same[-1]
             try:
-                phase: object = one.phase_of(one.request)
+                phase: object = latest.phase_of(latest.request)
                 if inspect.isawaitable(phase):  # a backend of one's own may have a plain method
                     phase = await phase
             except Exception as error:  # noqa: BLE001 - raised where the replies are awaited

@@ -184,7 +184,12 @@ def _tokens(name: str, value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     _not_huge(name, value)
-    return whole_number(name, value, least=0, most=_MOST_TOKENS)
+    return whole_number(
+        name,
+        value,
+        least=0,
+        most=_MOST_TOKENS,
+    )
 
 
 def _seconds(name: str, value: object) -> float:
@@ -192,7 +197,12 @@ def _seconds(name: str, value: object) -> float:
     if value is None:
         return 0.0
     _not_huge(name, value)
-    return real_number(name, value, least=0, most=_MOST_SECONDS)
+    return real_number(
+        name,
+        value,
+        least=0,
+        most=_MOST_SECONDS,
+    )
 
 
 def _not_huge(name: str, value: object) -> None:

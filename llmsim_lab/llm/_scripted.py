@@ -58,7 +58,13 @@ class ScriptedBackend(ChatBackend):
     max_top_logprobs = 100
     """A ``ChatReply`` of the script may carry ``top_logprobs``."""
 
-    def __init__(self, replies: Any, *, delay_s: float = 0.0, name: str = "scripted") -> None:
+    def __init__(
+        self,
+        replies: Any,
+        *,
+        delay_s: float = 0.0,
+        name: str = "scripted",
+    ) -> None:
         self.requests: list[ChatRequest] = []
         self._delay_s = delay_s
         self._name = name

@@ -158,7 +158,9 @@ Ask = Callable[
 
 def numeric(options: Sequence[object]) -> bool:
     """Return True if all options are numbers."""
-    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in options)
+    return all(
+        isinstance(option, int | float) and not isinstance(option, bool) for option in options
+    )
 
 
 def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[OptionT, str]:
@@ -245,14 +247,14 @@ async def choice_by(
     *earlier, last = before
     conversations = []
     for question, _ in orders_of(options):
-        asked = replace(last, content=f"{last.content}\n\n{question}")
-        conversations.append([*earlier, asked])
+        message = replace(last, content=f"{last.content}\n\n{question}")
+        conversations.append([*earlier, message])
     # The first one alone: where there are no probabilities, the others need not be asked.
     answers = [await ask(conversations[0], MEASURED, WANTED)]
     first_reply, _ = answers[0]
     if first_reply.top_logprobs:
-        others = [ask(messages, MEASURED, WANTED) for messages in conversations[1:]]
-        answers += await gather_all(others)
+        remaining = [ask(messages, MEASURED, WANTED) for messages in conversations[1:]]
+        answers += await gather_all(remaining)
     if all(reply.top_logprobs for reply, _ in answers):
         return by_letters(options, answers)
     of_each_order = math.ceil(samples / len(conversations))

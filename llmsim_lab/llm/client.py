@@ -113,7 +113,12 @@ class LLMClient:
         """
         self.limits = limits
         self._advised = advised
-        self._calls = pipeline(self._adapted, type(self.backend).__name__, limits, advised)
+        self._calls = pipeline(
+            self._adapted,
+            type(self.backend).__name__,
+            limits,
+            advised,
+        )
 
     def _set(self, config: LLMConfig) -> None:
         """Take settings, for the requests from now on."""
@@ -172,7 +177,12 @@ class LLMClient:
             LLMFailureException: the call failed for good.
         """
         request = self.request_of(
-            prompt, response_model, choices, limits, site, rationale=rationale
+            prompt,
+            response_model,
+            choices,
+            limits,
+            site,
+            rationale=rationale,
         )
         text_limits = _text_limits_of(response_model, self._config.max_text_chars, rationale)
 
@@ -187,7 +197,12 @@ class LLMClient:
                 rationale=rationale,
             )
 
-        decision, call = await self._sent(request, read, total_timeout_s, text_limits)
+        decision, call = await self._sent(
+            request,
+            read,
+            total_timeout_s,
+            text_limits,
+        )
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision
@@ -367,7 +382,7 @@ class LLMClient:
         Raises:
             LLMFailureException: the backend cannot be reached, or lacks the model.
         """
-        who = type(self.backend).__name__
+        backend_name = type(self.backend).__name__
         longest_s: float | None = self.config.timeout_s
         if self._adapted.client_limits is not None:
             longest_s = None  # such a backend may have gigabytes to read first
@@ -377,8 +392,8 @@ class LLMClient:
                 if inspect.isawaitable(info):  # a backend of one's own may have a plain method
                     info = await info
             if info is None:
-                return ModelInfo(name=self.config.model, backend=who)
-            return returned_info(info, who)
+                return ModelInfo(name=self.config.model, backend=backend_name)
+            return returned_info(info, backend_name)
         except Exception as error:
             fault = fault_of(error, self.config.timeout_s)
             if fault is None:
@@ -435,7 +450,12 @@ class LLMClient:
                 named = to_json(allowed)
             except ValueError as error:
                 raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
-        schema = _schema_of(response_model, self._config.max_text_chars, rationale, named)
+        schema = _schema_of(
+            response_model,
+            self._config.max_text_chars,
+            rationale,
+            named,
+        )
         return self._new_request(
             self._with_form(messages, schema),
             site=site,
@@ -589,4 +609,12 @@ def _text_limits_of(
     response_model: type[BaseModel], max_text: int | None, rationale: Rationale
 ) -> tuple[TextLimit, ...]:
     """Return how long the texts of a reply may be, whatever else is allowed in it."""
-    return text_limits_of(response_model, _schema_of(response_model, max_text, rationale, b"{}"))
+    return text_limits_of(
+        response_model,
+        _schema_of(
+            response_model,
+            max_text,
+            rationale,
+            b"{}",
+        ),
+    )

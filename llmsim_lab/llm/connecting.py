@@ -83,28 +83,40 @@ def connect(
             f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
             f"'ollama:{shown}'"
         )
-    _check_address(kind, host=host, base_url=base_url, key=key, api_key=api_key)
+    _check_address(
+        kind,
+        host=host,
+        base_url=base_url,
+        key=key,
+        api_key=api_key,
+    )
     key = api_key if key is None else key
     try:
         if kind == "auto":
-            found = _auto(host, config, download=download)
+            answering = _auto(host, config, download=download)
         elif kind == "ollama":
             probe = look(host, key=key)
-            found = _ollama(name, host, key, probe, download=download)
+            answering = _ollama(
+                name,
+                host,
+                key,
+                probe,
+                download=download,
+            )
         elif kind == "openai":
-            found = _openai(name, base_url or host, key)
+            answering = _openai(name, base_url or host, key)
         else:
-            found = _embedded(name, config, download=download)
+            answering = _embedded(name, config, download=download)
     except BackendError as error:
         message = str(error)
         if kind == "ollama":
             message += ", or use connect('embedded')"
         raise ConfigError(message) from error
-    config = config.model_copy(update={"model": found.name})
+    config = config.model_copy(update={"model": answering.name})
     if not quiet:
         # Not by logging, which is off in most notebooks: which model answers matters there too.
-        sys.stderr.write(f"{found.chosen}\n")
-    return LLMClient(config, found.backend, chosen=found.chosen)
+        sys.stderr.write(f"{answering.chosen}\n")
+    return LLMClient(config, answering.backend, chosen=answering.chosen)
 
 
 _ADDRESSES = {
@@ -118,7 +130,7 @@ CONNECTED = ("ollama", "openai", "embedded")
 """Backends that a text names a model of."""
 
 
-class _Found(NamedTuple):
+class ChosenModel(NamedTuple):
     """The model that is taken.
 
     Attributes:
@@ -158,16 +170,26 @@ def _check_address(kind: str, **address: Key | None) -> None:
         raise ConfigError("key= and api_key= are one; give key= only")
 
 
-def _auto(host: str | None, config: LLMConfig, *, download: bool) -> _Found:
+def _auto(host: str | None, config: LLMConfig, *, download: bool) -> ChosenModel:
     """Return the model of an Ollama that answers, else an embedded one."""
     try:
         # Without a key: a server that nobody named is not sent one.
-        return _ollama("", host, None, look(host, timeout_s=_MAY_BE_THERE_S))
+        return _ollama(
+            "",
+            host,
+            None,
+            look(host, timeout_s=_MAY_BE_THERE_S),
+        )
     except BackendError as error:
         why = str(error)
     if runtime_installed() and (download or installed_models()):
         # Of why there is no Ollama without the ways out, which are not needed now.
-        return _embedded("", config, why.partition(";")[0], download=download)
+        return _embedded(
+            "",
+            config,
+            why.partition(";")[0],
+            download=download,
+        )
     raise ConfigError(
         f"no model was found: {why}. Three ways to get one: an Ollama server with a model "
         f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; an embedded model: {_GET}, "
@@ -182,7 +204,7 @@ def _ollama(
     probe: OllamaProbe,
     *,
     download: bool = False,
-) -> _Found:
+) -> ChosenModel:
     """Return a model of an Ollama server; without a name the one that is in use there."""
     why = ""
     if not name:
@@ -196,14 +218,14 @@ def _ollama(
             )
         sys.stderr.write(f"Ollama at {probe.host} fetches {name} …\n")
         run_sync(OllamaBackend(host=host, key=key).pull(name))
-    return _Found(
+    return ChosenModel(
         name=name,
         backend=OllamaBackend(name, host=host, key=key),
         chosen=f"Using {name} on Ollama {probe.version} at {probe.host}{why}.",
     )
 
 
-def _openai(name: str, base_url: str | None, key: Key | None) -> _Found:
+def _openai(name: str, base_url: str | None, key: Key | None) -> ChosenModel:
     """Return a model of a server that speaks OpenAI's protocol; without a name its only one."""
     backend = OpenAIBackend(name or None, base_url=base_url, api_key=key)
     names = run_aside(backend.names())
@@ -212,10 +234,16 @@ def _openai(name: str, base_url: str | None, key: Key | None) -> _Found:
     # A server may answer to names that it does not list; a misspelt one fails at the first call.
     if names and name not in names:
         chosen += f", which lists {listed(names)}"
-    return _Found(name, backend, f"{chosen}.")
+    return ChosenModel(name, backend, f"{chosen}.")
 
 
-def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) -> _Found:
+def _embedded(
+    name: str,
+    config: LLMConfig,
+    why: str = "",
+    *,
+    download: bool,
+) -> ChosenModel:
     """Return an embedded model; without a name one that suits this machine, or is here."""
     if not runtime_installed():
         raise ConfigError(f"the embedded model needs its runtime: {_GET}")
@@ -237,4 +265,4 @@ def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) ->
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
         )
-    return _Found(name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen)
+    return ChosenModel(name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen)

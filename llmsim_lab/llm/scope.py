@@ -45,7 +45,12 @@ class CallLog:
     """
 
     def __init__(
-        self, run: str, turn: int, purse: Purse | None, *, sampling: tuple[int, int] | None
+        self,
+        run: str,
+        turn: int,
+        purse: Purse | None,
+        *,
+        sampling: tuple[int, int] | None,
     ) -> None:
         self.run = run
         self.turn = turn
@@ -318,9 +323,15 @@ class Purse:
         calls = self.budget.calls
         tokens = self.budget.tokens
         if calls is not None and self.calls >= calls:
-            raise _spent(calls, "calls")
+            raise BudgetReached(
+                f"the budget of {calls:,} calls is spent; resume the run with another budget to "
+                "continue"
+            )
         if tokens is not None and self.tokens >= tokens:
-            raise _spent(tokens, "tokens")
+            raise BudgetReached(
+                f"the budget of {tokens:,} tokens is spent; resume the run with another budget to "
+                "continue"
+            )
 
     def begin(self) -> None:
         """Count a request that is about to be made.
@@ -340,10 +351,3 @@ class Purse:
         reply = attempt.reply
         if reply is not None:
             self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
-
-
-def _spent(limit: int, unit: str) -> BudgetReached:
-    """Return the error of a budget of so many calls or tokens that is spent."""
-    return BudgetReached(
-        f"the budget of {limit:,} {unit} is spent; resume the run with another budget to continue"
-    )

@@ -168,7 +168,12 @@ def parsed(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
         value = context.read(attempt.reply)
     except InvalidReply as error:
         fault = _invalid(attempt.reply, attempt.request, error)
-        attempt = replace(attempt, reason=fault.reason, detail=str(fault), retry=True)
+        attempt = replace(
+            attempt,
+            reason=fault.reason,
+            detail=str(fault),
+            retry=True,
+        )
         return Outcome(attempt, fault)
     return Outcome(attempt, None, value)
 
@@ -261,14 +266,28 @@ def second_request(request: ChatRequest, failed: Attempt, fault: BackendError) -
     complaint = ""
     if is_shown(fault):
         complaint = _complaint_of(fault)
-        messages = (*messages, *_repair_messages(request, failed, fault, complaint))
+        messages = (
+            *messages,
+            *_repair_messages(
+                request,
+                failed,
+                fault,
+                complaint,
+            ),
+        )
         if _is_cut(failed, fault):
             complaint = ""  # of what was not complete
     if fault.reason in ("generation_stopped", "context_overflow"):
         seed = options.get("seed")
         if isinstance(seed, int):
             options = {**options, "seed": second_seed(seed)}
-    return replace(request, attempt=2, messages=messages, options=options, complaint=complaint)
+    return replace(
+        request,
+        attempt=2,
+        messages=messages,
+        options=options,
+        complaint=complaint,
+    )
 
 
 def lacks_form(failed: Attempt) -> bool:

@@ -11,7 +11,12 @@ from llmsim_lab.llm.calls.stood_in import StoodIn
 from llmsim_lab.types import ChatBackend
 
 
-def pipeline(backend: ChatBackend, who: str, limits: Limits, advised: set[str] | None) -> Retried:
+def pipeline(
+    backend: ChatBackend,
+    who: str,
+    limits: Limits,
+    advised: set[str] | None,
+) -> Retried:
     """Return what a client's calls pass through.
 
     Args:

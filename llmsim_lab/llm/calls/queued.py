@@ -39,7 +39,12 @@ class Queued:
         limits: how many requests are under way at once.
     """
 
-    def __init__(self, backend: ChatBackend, who: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        backend: ChatBackend,
+        who: str,
+        limits: Limits,
+    ) -> None:
         self._backend = backend
         self._who = who
         self._limits = limits
@@ -92,7 +97,12 @@ class Queued:
         attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
         return Outcome(attempt, fault)
 
-    def _asking(self, context: CallContext[T], sent: Sent, lane: Lane) -> Awaitable[ChatReply]:
+    def _asking(
+        self,
+        context: CallContext[T],
+        sent: Sent,
+        lane: Lane,
+    ) -> Awaitable[ChatReply]:
         """Return the backend's work on a request, which has the call's seed."""
         request = context.request
         # What was asked for stays on the tape, without the seed, and with more alternatives than
@@ -125,7 +135,12 @@ class Queued:
             sound.__cause__ = fault.__cause__
         return sound
 
-    async def _in_time(self, context: CallContext[T], sent: Sent, deadline: float) -> Outcome[T]:
+    async def _in_time(
+        self,
+        context: CallContext[T],
+        sent: Sent,
+        deadline: float,
+    ) -> Outcome[T]:
         """Send a request, and wait no longer than its caller does."""
         send = self._in_turn
         if context.first is not None:
@@ -159,7 +174,12 @@ class Queued:
             self._limits.is_away = True
             fault = _last_outcome(state).fault
             detail = f"waiting up to {patience_s:g} s for it; {fault}"
-            log_event(logger, logging.WARNING, "server_away", detail=detail)
+            log_event(
+                logger,
+                logging.WARNING,
+                "server_away",
+                detail=detail,
+            )
 
         knocking = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_result(_finds_server_away),

@@ -117,7 +117,14 @@ def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str])
         "server does not hold replies to a schema. With connect(..., tell_form=True) the first "
         "attempt tells it, which saves a second one."
     )
-    log_event(logger, logging.WARNING, "form_told", words=words, model=model, detail=words)
+    log_event(
+        logger,
+        logging.WARNING,
+        "form_told",
+        words=words,
+        model=model,
+        detail=words,
+    )
 
 
 def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> CallContext[T]:
@@ -130,4 +137,9 @@ def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> Ca
     wait_s = _CHANCE.uniform(*context.config.retry_wait_s)
     wait_s = max(wait_s, min(fault.retry_after_s or 0.0, context.request.timeout_s))
     log_wait(request, wait_s, fault.reason)
-    return context._replace(request=request, seed=seed, first=failed, wait_s=wait_s)
+    return context._replace(
+        request=request,
+        seed=seed,
+        first=failed,
+        wait_s=wait_s,
+    )

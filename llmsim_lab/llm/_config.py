@@ -93,6 +93,7 @@ class LLMConfig(Settings):
     @classmethod
     def _keep_alive_is_a_time(cls, value: object) -> object:
         is_time = value is None
+        # True is a number for Python; a file that says ``keep_alive: true`` means something else.
         if isinstance(value, int | float) and not isinstance(value, bool):
             is_time = value <= _LONGEST_KEEP_S
         elif isinstance(value, str):
@@ -120,6 +121,7 @@ class LLMConfig(Settings):
     def _one_wait_is_both(cls, wait: object) -> object:
         wait = plain_number(wait)
         if isinstance(wait, int | float) and not isinstance(wait, bool):
+            # As one writes it in a notebook: ``retry_wait_s=0``.
             return (wait, wait)
         return wait
 
@@ -136,6 +138,7 @@ class LLMConfig(Settings):
                 f"max_tokens={self.max_tokens} leaves no room for a prompt in "
                 f"num_ctx={self.num_ctx}; lower the one or raise the other"
             )
+        # Two places for one setting, of which one would win without a word.
         clash = _RESERVED & self.options.keys()
         if clash:
             raise ValueError(
@@ -147,6 +150,7 @@ class LLMConfig(Settings):
     @property
     def first_wait_s(self) -> float:
         """The longest silence before the first piece of a reply, seconds."""
+        # Said by the user, and so taken as it is, even where it is shorter.
         if self.first_piece_s != _FIRST_PIECE_S:
             return self.first_piece_s
         # Recordings and code with a longer timeout_s are from before there was such a setting.

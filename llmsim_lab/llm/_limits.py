@@ -104,6 +104,8 @@ class Limits:
         if self._is_fixed:
             return
         with self._lock:
+            # While nothing is in flight the server has nothing to do: that time counts for no
+            # number.
             if not self._in_flight:
                 self._since = now
             self._in_flight += 1
@@ -131,6 +133,7 @@ class Limits:
         if self._is_fixed:
             return
         with self._lock:
+            # The time in which something is in flight, not the sum over requests, which overlap.
             self._busy_s += now - self._since
             self._since = now
             self._in_flight -= 1
@@ -163,8 +166,10 @@ class Limits:
     ) -> None:
         """Count an answer, and judge the number when there are enough."""
         self._total += 1
+        # Whatever was sent before the model was loaded waited for that, and says nothing of speed.
         if load_s > _LOADED_S:
             self._loaded_at = max(self._loaded_at, began + load_s)
+        # A server that does not tell loads its model, if at all, before its first answer.
         elif self._total == 1 and not load_s:
             self._loaded_at = now
         if began < self._loaded_at:
@@ -181,6 +186,7 @@ class Limits:
         enough = number * (2 if number in self.tokens_per_s else 1)
         self.at_once = number
         self._wanted = max(_FEWEST, wanted or enough)
+        # Those that were sent under another number go on beside the new ones.
         self._peak = self._in_flight
         self._answers = 0
         self._tokens = 0
@@ -190,6 +196,7 @@ class Limits:
         """Take a number as the best one, until it is time to try another."""
         self._best = number
         self._may_be_fewer = False
+        # Ever more seldom, as answers add up: to try a number that is worse costs time.
         self._try(number, wanted=max(4 * number, self._total // _PAUSE))
 
     def _keep_or_try_fewer(self, number: int) -> None:
@@ -215,6 +222,7 @@ class Limits:
                 self._try(number, wanted=self._wanted)
             return
         before = rates.get(number, 0.0)
+        # A script answers in no time at all.
         rate = self._tokens / max(self._busy_s, 1e-9)
         rates[number] = rate
         if number < best:
@@ -293,6 +301,7 @@ class Sent:
 
     def lateness(self, *, is_total: bool) -> BackendError:
         """Return the fault of a request whose time is over, in all or without a sign of life."""
+        # Each message names the setting that was reached: from the time alone no user can tell.
         if self.first_piece_s is None or self.is_writing:
             if is_total:
                 message = (
@@ -425,6 +434,8 @@ class Lane:
         self._since = now
         began = now if sent.began is None else sent.began
         sent.seconds = now - began
+        # These alone have a limit in all. To look at each of sixty in flight would cost more than
+        # the rest of a call.
         for other in self._limited:
             # A server that answers one after another has not looked at it before.
             if other.began is not None and other.began >= began and not other.is_writing:
@@ -452,6 +463,7 @@ class Lane:
         self._free += 1 + change
         if self._queue:
             self._choose_soon()
+        # The usual case: neither late nor is its server gone.
         if sent.fault is None:
             return None
         # As ``asyncio.timeout`` does it, which takes long where nothing is late.
@@ -475,6 +487,8 @@ class Lane:
 
         That saves two steps of the loop, which cost as much as the rest of a call.
         """
+        # With something in flight its answer may lead to others, which this one has to be compared
+        # with.
         if self._free < 1 or self._queue or self._in_time:
             return False
         if self._others > 0:
@@ -529,6 +543,7 @@ class Lane:
         self._is_choosing = False
         while self._queue and self._free > 0:
             queued = heapq.heappop(self._queue)
+            # Its caller may have given up while it waited.
             if not queued.is_next.cancelled():
                 self._round = max(self._round, queued.round)
                 self._free -= 1
@@ -555,6 +570,7 @@ class Lane:
         now = self._loop.time()
         for sent in list(self._in_time):  # which changes as they are ended
             began = sent.began or now
+            # Whichever comes first decides what the message advises.
             over_at = sent.at_work_by + sent.total_s
             silent_at = max(began, self._since) + sent.silence_s
             due = min(over_at, silent_at)
@@ -600,6 +616,7 @@ class Lane:
 
     def _end(self, sent: Sent, fault: Exception) -> None:
         """End a request, unless it has ended meanwhile."""
+        # Cancelled as ``asyncio.timeout`` does it; ``end`` makes the fault of it.
         task = self._in_time.pop(sent, None)
         if task is not None:
             sent.fault = fault

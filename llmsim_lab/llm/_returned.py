@@ -17,7 +17,9 @@ from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.types import ChatReply, ModelInfo, ToolCall
 
+# Above it readers of JSON such as jq and JavaScript round.
 _MOST_TOKENS = 2**53
+# As a tape's lines have it at most: thirty years.
 _MOST_SECONDS = 1e9
 
 _MOST_PROBABILITY = 1.05
@@ -146,6 +148,7 @@ def _is_plain(reply: ChatReply) -> bool:
         if tokens is not None and not (type(tokens) is int and 0 <= tokens <= _MOST_TOKENS):
             return False
     return (
+        # By the types themselves: True is an int, and numpy's float64 a float.
         type(reply.text) is type(reply.thinking) is type(reply.done_reason) is str
         and type(reply.seconds) is type(reply.load_seconds) is float
         and 0.0 <= reply.seconds <= _MOST_SECONDS
@@ -181,6 +184,7 @@ def _tokens(name: str, value: object) -> int | None:
     """Return a field that counts tokens."""
     if value is None:
         return None
+    # As numpy or a server's JSON has it: 12.0.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     _not_huge(name, value)

@@ -52,6 +52,7 @@ DRAWN: Mapping[str, float] = {
 }
 """Options of a request for a sample from the same probabilities."""
 
+# A capital or a small letter, but "a"; then nothing more, or what ends a label: ``B)``, ``B.``.
 _LABEL_FIRST = re.compile(r"[\W_]*([A-Zb-z])(?:[\W_]*$|[:.)\n])")
 
 
@@ -115,6 +116,7 @@ class Choice(Generic[OptionT]):
     def draw(self, rng: random.Random) -> OptionT:
         """Return an option drawn with its probability; uses one number of the generator."""
         options, weights = zip(*self.probabilities.items(), strict=True)
+        # Whatever comes out, what is drawn later stays as it was.
         drawn: OptionT = rng.choices(options, weights)[0]
         return drawn
 
@@ -145,6 +147,7 @@ class Choice(Generic[OptionT]):
 
 def measures(request: ChatRequest) -> bool:
     """Return True if a request is one of those that a choice is made of."""
+    # Both kinds: for probabilities, and for a sample where there are none.
     return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
 
 
@@ -257,6 +260,7 @@ async def choice_by(
         answers += await gather_all(remaining)
     if all(reply.top_logprobs for reply, _ in answers):
         return by_letters(options, answers)
+    # Rounded up, so that each option stands as often at each letter.
     of_each_order = math.ceil(samples / len(conversations))
     work: list[Coroutine[Any, Any, ReplyAndCall]] = []
     for messages in conversations:
@@ -307,6 +311,7 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) 
         masses.append(math.fsum(shares.values()))
         # A letter that is not listed is at most as likely as the last one listed, and as what is
         # left.
+        # Several may be missing from the list; they share what is left.
         absent = sum(share == 0 for share in shares.values())
         room = max(0.0, 1 - sum(listed)) / max(1, absent)
         least = max(_LEAST, min([room, *listed]))

@@ -58,7 +58,7 @@ from llmsim_lab.types import (
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
-JsonObject = Mapping[str, Any]
+JSONMapping = Mapping[str, Any]
 """A schema, a tool's declaration, or options: values of JSON by name."""
 
 
@@ -88,12 +88,14 @@ class LLMClient:
                 "from a model's name"
             )
         if backend is None:
+            # Here, since its HTTP client takes long to import, and other backends do without.
             from llmsim_lab.llm.ollama import OllamaBackend
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
         self.chosen = chosen
         self._adapted = as_backend(backend)
+        # Not at import, which does nothing else; who asks a model has a client.
         log_as_asked()
         # A person is shown the fields in any case.
         advised = set[str]() if self._adapted.is_model else None
@@ -124,7 +126,7 @@ class LLMClient:
         """Take settings, for the requests from now on."""
         self._config = config
         # Shared by all requests, and a tape writes them once: it knows the object again.
-        self._options: JsonObject = frozen({})
+        self._options: JSONMapping = frozen({})
         if self._adapted.is_model:
             self._options = frozen(config.sampling)
 
@@ -211,9 +213,9 @@ class LLMClient:
         self,
         messages: Sequence[Message],
         *,
-        tools: Sequence[JsonObject] = (),
-        schema: JsonObject | None = None,
-        options: JsonObject | None = None,
+        tools: Sequence[JSONMapping] = (),
+        schema: JSONMapping | None = None,
+        options: JSONMapping | None = None,
         check: Callable[[ChatReply], str | None] | None = None,
         site: CallSite | None = None,
     ) -> tuple[ChatReply, CallRecord]:
@@ -290,12 +292,13 @@ class LLMClient:
         before, origin = self._messages_of(prompt, site)
 
         async def ask(
-            messages: Sequence[Message], settings: JsonObject, top: int | None
+            messages: Sequence[Message], settings: JSONMapping, top: int | None
         ) -> tuple[ChatReply, CallRecord]:
             request = self._new_request(
                 tuple(messages),
                 site=site,
                 options=self._options_with(settings),
+                # A thought would come first, and the first token has to be the letter.
                 think=False,
                 top_logprobs=top,
                 origin=origin,
@@ -312,11 +315,11 @@ class LLMClient:
                 seed=self.config.seed if seed is None else seed,
             )
 
-    def _options_with(self, options: JsonObject | None) -> JsonObject:
+    def _options_with(self, options: JSONMapping | None) -> JSONMapping:
         """Return sampling options that go before the configured ones."""
         if not options:
             return self._options
-        with_others: JsonObject = _fixed("options", {**self._options, **options})
+        with_others: JSONMapping = _fixed("options", {**self._options, **options})
         return with_others
 
     def _new_request(
@@ -324,9 +327,9 @@ class LLMClient:
         messages: tuple[Message, ...],
         *,
         site: CallSite | None,
-        options: JsonObject,
-        schema: JsonObject | None = None,
-        tools: tuple[JsonObject, ...] = (),
+        options: JSONMapping,
+        schema: JSONMapping | None = None,
+        tools: tuple[JSONMapping, ...] = (),
         think: bool | str | None = None,
         top_logprobs: int | None = None,
         origin: Origin | None = None,
@@ -480,7 +483,7 @@ class LLMClient:
         return (_system_message(prompt.system), user), origin
 
     def _with_form(
-        self, messages: Sequence[Message], schema: JsonObject | None
+        self, messages: Sequence[Message], schema: JSONMapping | None
     ) -> tuple[Message, ...]:
         """Return the messages, with the form of the reply where the first attempt tells it."""
         if schema is None or not self._config.tell_form:
@@ -503,6 +506,7 @@ def checked_client(
     Raises:
         ConfigError: it is a class or lacks some of it; else its first call would fail.
     """
+    # By what it can do, not by its class: a client around another is a client.
     lacking = [name for name in needs if not hasattr(client, name)]
     if isinstance(client, type) or needs[0] in lacking:
         right = "auto"
@@ -541,6 +545,7 @@ def _fixed(name: str, value: object) -> Any:
         ConfigError: JSON cannot hold it.
     """
     try:
+        # By way of its text equal values become one object, which a tape writes once.
         return _from_text(dumps(plain(value)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}={value!r:.120} must be values of JSON: {error}") from error
@@ -577,7 +582,7 @@ def _schema_of(
     max_text: int | None,
     rationale: Rationale,
     allowed: bytes,
-) -> JsonObject:
+) -> JSONMapping:
     """Return the schema a model is held to; shared by all its requests, not to be changed.
 
     Args:
@@ -593,6 +598,7 @@ def _schema_of(
     fields: dict[str, Any] = schema.get("properties", {})
     aliases = aliases_of(response_model)
     for field, limits in json.loads(allowed).items():
+        # Limits name a field as its class does, a schema as models do.
         alias = aliases.get(field, field)
         if alias not in fields:
             raise ConfigError(
@@ -600,7 +606,7 @@ def _schema_of(
                 f"fields are {', '.join(fields)}"
             )
         fields[alias] = narrowed(fields[alias], schema, limits)
-    shared: JsonObject = frozen(schema)
+    shared: JSONMapping = frozen(schema)
     return shared
 
 

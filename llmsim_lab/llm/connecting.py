@@ -151,8 +151,8 @@ def _check_address(kind: str, **address: Key | None) -> None:
         kind: of model: ``auto``, ``ollama``, ``openai`` or ``embedded``.
         address: what was given, by the names that ``connect`` has for it.
     """
-    given = {name: value for name, value in address.items() if value is not None}
-    for name in given:
+    present = {name: value for name, value in address.items() if value is not None}
+    for name in present:
         if name not in _ADDRESSES[kind]:
             raise ConfigError(
                 f"{name}= does not go with {kind!r}: host= is Ollama's address; base_url= goes "
@@ -160,13 +160,13 @@ def _check_address(kind: str, **address: Key | None) -> None:
                 "goes with 'ollama', 'ollama:NAME' and 'openai:NAME', so that it goes to no other "
                 "server"
             )
-    if "host" in given and "base_url" in given:
-        host = without_password(str(given["host"]))
-        base_url = without_password(str(given["base_url"]))
+    if "host" in present and "base_url" in present:
+        host = without_password(str(present["host"]))
+        base_url = without_password(str(present["base_url"]))
         raise ConfigError(
             f"host={host!r} and base_url={base_url!r} are two addresses; give base_url= only"
         )
-    if "key" in given and "api_key" in given:
+    if "key" in present and "api_key" in present:
         raise ConfigError("key= and api_key= are one; give key= only")
 
 
@@ -181,17 +181,18 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> ChosenModel
             look(host, timeout_s=_MAY_BE_THERE_S),
         )
     except BackendError as error:
-        why = str(error)
+        # Said where the embedded model is taken instead: users who have an Ollama wonder.
+        reason = str(error)
     if runtime_installed() and (download or installed_models()):
         # Of why there is no Ollama without the ways out, which are not needed now.
         return _embedded(
             "",
             config,
-            why.partition(";")[0],
+            reason.partition(";")[0],
             download=download,
         )
     raise ConfigError(
-        f"no model was found: {why}. Three ways to get one: an Ollama server with a model "
+        f"no model was found: {reason}. Three ways to get one: an Ollama server with a model "
         f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; an embedded model: {_GET}, "
         f"then 'llmsim-lab model get'; or name a model, as {_SPECS}"
     )
@@ -206,10 +207,11 @@ def _ollama(
     download: bool = False,
 ) -> ChosenModel:
     """Return a model of an Ollama server; without a name the one that is in use there."""
-    why = ""
+    reason = ""
     if not name:
         name = probe.chosen()
-        why = f": {probe.why}"
+        reason = f": {probe.why}"
+    # As Ollama completes it: ``llama3.2`` is ``llama3.2:latest``.
     elif full_name(name) not in map(full_name, probe.models):
         if not download:
             raise ConfigError(
@@ -221,13 +223,14 @@ def _ollama(
     return ChosenModel(
         name=name,
         backend=OllamaBackend(name, host=host, key=key),
-        chosen=f"Using {name} on Ollama {probe.version} at {probe.host}{why}.",
+        chosen=f"Using {name} on Ollama {probe.version} at {probe.host}{reason}.",
     )
 
 
 def _openai(name: str, base_url: str | None, key: Key | None) -> ChosenModel:
     """Return a model of a server that speaks OpenAI's protocol; without a name its only one."""
     backend = OpenAIBackend(name or None, base_url=base_url, api_key=key)
+    # On another loop: a notebook's own is busy with the cell that asks.
     names = run_aside(backend.names())
     name = name or only_one(names, backend.base_url)
     chosen = f"Using {name} on the server at {backend.base_url}"
@@ -240,7 +243,7 @@ def _openai(name: str, base_url: str | None, key: Key | None) -> ChosenModel:
 def _embedded(
     name: str,
     config: LLMConfig,
-    why: str = "",
+    reason: str = "",
     *,
     download: bool,
 ) -> ChosenModel:
@@ -253,10 +256,10 @@ def _embedded(
         if name not in installed and installed and not download:
             note = f"{name} would suit this machine but is not here"
             name = installed[0]
-        why = "; ".join(reason for reason in (why, note) if reason)
+        reason = "; ".join(text for text in (reason, note) if text)
     chosen = f"Using the embedded model {name}"
-    if why:
-        chosen += f": {why}"
+    if reason:
+        chosen += f": {reason}"
     chosen += "."
     if not is_file(name):
         if download:

@@ -60,6 +60,7 @@ class CallLog:
         """What the sampling seeds of the turn have in common; empty where there are none."""
         if sampling is not None:
             self._sampled = _as_json(*sampling, turn)
+        # How many calls each place has made, and by identity those that have not ended.
         self._drawn: dict[tuple[object, ...], int] = {}
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
@@ -81,6 +82,7 @@ class CallLog:
                 "in await asyncio.gather(...)"
             )
         # By identity: two equal questions are two calls.
+        # Kept alive here: else another request might get the same identity.
         self._under_way[id(request)] = request
         if not self._sampled or "seed" in request.options:
             return None
@@ -175,6 +177,7 @@ scope = _scope.get
 @contextmanager
 def scoped(**changes: Any) -> Iterator[None]:
     """Change values of ``Scope`` for calls made inside, also by tasks started there."""
+    # Set back by its token: scopes lie in one another, and tasks copy the one they start in.
     token = _scope.set(replace(_scope.get(), **changes))
     try:
         yield
@@ -242,6 +245,7 @@ class InFlight:
         """Record a piece of the reply; only of backends that stream, and not of every reply."""
         entry = self._waiting.get(id(request))
         if entry is not None:  # its request may have ended meanwhile
+            # The end of it alone: a lab shows it again several times a second.
             entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
             entry.doing = ""
 
@@ -342,6 +346,7 @@ class Purse:
         try:
             self.check()
         except BudgetReached as refusal:
+            # Kept, since an agent's own ``except`` may take it for a call that failed.
             self.refusal = refusal
             raise
         self.calls += 1
@@ -350,4 +355,5 @@ class Purse:
         """Count what a request used."""
         reply = attempt.reply
         if reply is not None:
+            # What a server does not report is not limited, as ``Budget`` says.
             self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)

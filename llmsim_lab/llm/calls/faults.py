@@ -57,6 +57,7 @@ def fault_of(error: Exception, timeout_s: float) -> BackendError | None:
 
 def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that led to it, below the libraries in between."""
+    # A library's own exception stands around that of the socket.
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):  # one for each address that a name has
@@ -107,6 +108,7 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
         agent = request.site.agent
         turn = request.site.turn
     attempts = len(call.history)
+    # A stand-in may look at what was answered, and at what it cost.
     if isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
     log_event(
@@ -242,6 +244,7 @@ def cut_texts(reply: BaseModel, limits: Sequence[TextLimit]) -> tuple[str, ...]:
     """Return the fields of a reply whose text has reached the schema's longest length."""
     cut = []
     texts = reply.__dict__  # of the model itself it takes long, and every reply is asked
+    # As long as allowed is as good as cut: no server says which text it ended.
     for field, name, longest in limits:
         text = texts[field]
         # One less, since a blank at the end may have been stripped.

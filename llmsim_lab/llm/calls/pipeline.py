@@ -26,6 +26,7 @@ def pipeline(
         advised: the models that were said to need the form of a reply in words; None
             where that is not said.
     """
+    # From the bottom up, since each takes the one below it.
     queued = Queued(backend, who, limits)
     budgeted = Budgeted(queued)
     recorded = Recorded(budgeted)

@@ -47,8 +47,10 @@ class Recorded:
                 watch.recorded()
             return await _known_outcome(context, entry.known)
         request = entry.request
+        # A request that was made by hand gets the number of the turn that is played.
         if request is not context.request:
             context = context._replace(request=request)
+        # Its own clock: one that is cancelled in the queue has been waited for, too.
         began = time.monotonic()
         if watch is not None:
             watch.asked(request)
@@ -77,6 +79,7 @@ class Recorded:
         if context.first is not None:
             attempt.first = context.first.number
         log_outcome(attempt)
+        # Before anyone acts on it: what a run has seen is on its tape, whatever happens next.
         recorder.keep(entry, attempt)
         return outcome
 
@@ -84,6 +87,7 @@ class Recorded:
 async def _known_outcome(context: CallContext[T], known: Attempt) -> Outcome[T]:
     """Return what an attempt of the tape comes to."""
     log_recorded(known)
+    # The same path as when it was made: also an invalid reply is read, and asked for again.
     if known.reason != "cancelled":
         return parsed(context, Outcome(attempt=known))
     try:

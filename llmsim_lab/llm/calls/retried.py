@@ -54,6 +54,7 @@ class Retried:
             if seed is not None:
                 context = _seeded(context, seed)
         attempts: tuple[Attempt, ...] = ()
+        # Until it is known better: the call is booked however it ends.
         status: Status = "failed"
         try:
             outcome = await self._below.send(context)

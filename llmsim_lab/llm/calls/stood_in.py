@@ -40,8 +40,10 @@ class StoodIn:
     ) -> Outcome[T]:
         """Return what was read in the first valid reply of the stand-in, or in the last."""
         request = context.request
+        # Without probabilities a choice is made of samples, which a plan has to count.
         if not self._backend.max_top_logprobs:
             request = replace(request, top_logprobs=None)
+        # What is drawn by chance breaks a class's own rules now and then.
         for _ in range(_MOST_REPLIES):
             attempt = Attempt(request=request, reply=stand_in(request), seconds=0.0)
             outcome = parsed(context, Outcome(attempt=attempt))

@@ -57,18 +57,13 @@ class Part:
     def continued_by(self, run: int, start: float) -> Part:
         """Return the part of a run that continues this one."""
         jump = self
+        # Myers: where the last two jumps are as far as each other, the next one is both together.
         near = self.jump
         far = near.jump if near is not None else None
         if near is not None and far is not None:
             is_even = self.depth - near.depth == near.depth - far.depth
             jump = far if is_even else self
-        return Part(
-            run,
-            start,
-            self,
-            jump,
-            self.depth + 1,
-        )
+        return Part(run=run, start=start, before=self, jump=jump, depth=self.depth + 1)
 
 
 class Stretch(NamedTuple):

@@ -235,6 +235,7 @@ class Index:
                 place,
                 written_sum,
             )
+        # A faulty line counts too: what follows it has to have the right place and number.
         self.head = self.head or raw
         self.lines += 1
         self.end += len(raw)
@@ -269,6 +270,7 @@ class Index:
             )
         self.sums[run] = check_sum or 0
         if kind == b"call":
+            # Numbers rise, so that none names two calls, and a line that was moved shows.
             if number < self.next_call:
                 return fault or f"call {number} comes after one of a higher number"
             self.next_call = number + 1
@@ -363,14 +365,15 @@ def journal_at(path: Path, *, make: bool) -> Journal:
                 _make(place)
             journal = Journal(place)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise TapeError(f"no tape can be opened at {path.absolute()}: {reason}") from error
-        known = _open.get(place)
+            raise TapeError(
+                f"no tape can be opened at {path.absolute()}: {error.strerror or error}"
+            ) from error
+        shared = _open.get(place)
         # What is packed is not written to, so need not be shared.
-        if known is not None and not known.is_packed:
+        if shared is not None and not shared.is_packed:
             with suppress(TapeError):  # another file is there by now
-                known.refresh()
-                return known
+                shared.refresh()
+                return shared
         _open[place] = journal
         journal.refresh()
         return journal
@@ -631,7 +634,7 @@ class Journal:
             if self.writers and not is_first:
                 self._check_own(file)
             index = Index() if was_unsure else self.index
-            self._unsure = True
+            self._unsure = True  # a Ctrl-C may leave half of what follows in the index
             file.seek(index.end)
             if index.end == 0:
                 self._check_head(file.readline(256))
@@ -713,14 +716,15 @@ class Journal:
             TapeError: it is not there, or is not the one of its digest.
             ValueError: from ``form``, if it has not that form.
         """
-        known: T | None = self._texts.get((digest, form))
-        if known is not None:
-            return known
+        kept: T | None = self._texts.get((digest, form))
+        if kept is not None:
+            return kept
         value = b""
         place = self.index.texts.get(digest.encode())
         if place is not None:
             [raw] = self.read([place])
             value = raw[_TEXT_LEN:-_SUM_LEN]
+        # Compared each time it is read: it may have been changed in place since.
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
         return self._keep((digest, form), value, form(value.decode()))
@@ -732,9 +736,9 @@ class Journal:
             TapeError: the file is another one by now.
             ValueError: from ``form``, if it has not that form.
         """
-        known: T | None = self._texts.get((place, form))
-        if known is not None:
-            return known
+        kept: T | None = self._texts.get((place, form))
+        if kept is not None:
+            return kept
         [raw] = self.read([place])
         return self._keep((place, form), raw, form(raw))
 
@@ -1009,6 +1013,7 @@ class Journal:
         """
         in_place = path is None
         target = self.path if path is None else path
+        # Whole, under another name, before it takes the place of anything.
         aside = target.with_name(f".{secrets.token_hex(8)}.new")
         if in_place and len(self.writers) > 1:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
@@ -1046,6 +1051,7 @@ class Journal:
                 continue
             if up_to is not None and (kind == b"end" or (turn or 0) > up_to):
                 continue
+            # All that looks like a digest: one too many does no harm, one too few would.
             named = {*_DIGEST.findall(raw)} & texts.keys()
             yield from self.read(sorted(texts.pop(digest) for digest in named))
             line = raw[:-_SUM_LEN]

@@ -126,7 +126,7 @@ class Tape(AbstractContextManager["Tape"]):
         part: Part | None = self._family.part(run)
         while part is not None:
             players.append((part.run, last))
-            if part.before is not None:
+            if part.before is not None:  # a fork's first turn is played by the run before it
                 last = min(last, int(part.start))
             part = part.before
         return players[::-1]
@@ -194,7 +194,7 @@ class Tape(AbstractContextManager["Tape"]):
             turn: one turn's only.
             forgotten: also those of calls that failed for good and were made again.
         """
-        self.journal.refresh()
+        self.journal.refresh()  # another process may have recorded some
         index = self.journal.index
         by_turn = index.calls.get(whole_number("run", run), {})
         numbers: Sequence[int]
@@ -215,6 +215,7 @@ class Tape(AbstractContextManager["Tape"]):
         for number, raw in zip(numbers, self.journal.read(places), strict=True):
             with checked(f"call {number} on the tape {self.path} is damaged"):
                 line = read_line(raw)
+                # The file may have been changed in place since it was opened.
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
                 call = call_of(line, self.journal, forgotten=number in index.forgotten)
@@ -299,10 +300,14 @@ class Tape(AbstractContextManager["Tape"]):
         frame_a = self._numbers_of(run_a)
         frame_b = self._numbers_of(run_b)
         a, b = frame_a.align(frame_b, join="inner")
-        if a.empty:
-            missing = "column of numbers" if len(a.index) else "turn"
+        if a.empty and len(a.index):
             raise TapeError(
-                f"runs {run_a} and {run_b} cannot be compared: they share no {missing}; "
+                f"runs {run_a} and {run_b} cannot be compared: they share no column of numbers; "
+                f"run {run_a} has {_extent(frame_a)} and run {run_b} has {_extent(frame_b)}"
+            )
+        if a.empty:
+            raise TapeError(
+                f"runs {run_a} and {run_b} cannot be compared: they share no turn; "
                 f"run {run_a} has {_extent(frame_a)} and run {run_b} has {_extent(frame_b)}"
             )
         parts = {"a": a, "b": b, "difference": b - a}
@@ -439,7 +444,7 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: the tape is read-only, or the parent is not on it.
         """
         if parent is not None:
-            self.run(parent)
+            self.run(parent)  # which raises if it is not on the tape
         journal = self.journal
         first_turn, first_body = first
         with self.writing(), journal.lock:  # other threads may begin runs too
@@ -454,6 +459,7 @@ class Tape(AbstractContextManager["Tape"]):
                 started=now(),
             )
             journal.append(run, "run", body)
+            # A run without a turn, as a kill between the two leaves it, is not listed.
             journal.append(
                 run,
                 "turn",
@@ -488,7 +494,7 @@ class Tape(AbstractContextManager["Tape"]):
         family: set[int] = set()
         for number in runs:
             run: int | None = number
-            while run is not None and run not in family:
+            while run is not None and run not in family:  # a parent's parents too
                 family.add(run)
                 run = self.run(run).parent
         damaged = family & self.damaged.keys()

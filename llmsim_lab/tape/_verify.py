@@ -166,6 +166,7 @@ def _check(
     if parent is not None and parent not in above.runs:
         raise ValueError(f"its parent, run {parent}, is not above it")
     fork_turn = line.get("fork_turn")
+    # Of the parent's own turns: those that it has from its parents come before them.
     if fork_turn is not None:
         parents_turns = above.turns.get(parent or 0, {})
         if fork_turn > next(reversed(parents_turns), -math.inf):

@@ -252,9 +252,9 @@ def _texts_of(request: ChatRequest, system: str | None) -> _SettingsTexts:
         system,
     )
     if stays:
-        known = _settings_texts.get(key)
-        if known is not None:
-            return known
+        kept = _settings_texts.get(key)
+        if kept is not None:
+            return kept
     values = settings_of(request)
     if system is not None:
         values["system"] = system
@@ -385,6 +385,7 @@ def call_body(
         "component": site.component if request.site else None,
         "agent": site.agent,
         "replicate": site.replicate or None,
+        # What is usual is left out: a tape has hundreds of thousands of these.
         "attempt": None if request.attempt == 1 else request.attempt,
         "first": attempt.first,
         "nth": nth or None,
@@ -577,10 +578,10 @@ class Manifest(Mapping[str, Any]):
         digest = self.digest(name)
         if digest is None:
             return derive()
-        known = self._journal.derived
-        if (fact, digest) not in known:
-            known[fact, digest] = derive()
-        value: T = known[fact, digest]
+        derived = self._journal.derived
+        if (fact, digest) not in derived:
+            derived[fact, digest] = derive()
+        value: T = derived[fact, digest]
         return value
 
 
@@ -688,6 +689,7 @@ def run_body(
     small: dict[str, object] = {}
     texts: dict[str, str] = {}
     for name, text in parts.items():
+        # A short one can be read in place.
         if len(text) > _BIG:
             texts[name] = intern(text).decode()
         else:

@@ -92,6 +92,7 @@ class PromptsRead:
         place = bisect_left(held.every, text)
         neighbours = held.every[max(0, place - 1) : place + 1]
         after_all = size - max([shared_start(text, one) for one in neighbours], default=0)
+        # A server may keep one text, one of each kind, or all of them.
         held.latest = text
         held.of_kind[kind] = text
         held.every.insert(place, text)

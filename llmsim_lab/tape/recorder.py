@@ -136,7 +136,7 @@ class Recorder(Protocol):
         """
         ...
 
-    def find_outside(self, what: str, key: object) -> Outside:
+    def find_outside(self, kind: str, key: object) -> Outside:
         """Return what is recorded of something from outside.
 
         Raises:
@@ -146,7 +146,7 @@ class Recorder(Protocol):
 
     def outside(
         self,
-        what: str,
+        kind: str,
         key: object,
         *,
         nth: int = 0,
@@ -209,9 +209,9 @@ class Known:
         self.attempts[place] = attempt
         self._nth[attempt.number] = place.nth
 
-    def find_outside(self, what: str, key: object) -> Outside:
+    def find_outside(self, kind: str, key: object) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
-        place = self.place_of((what, dumps(plain(key))))
+        place = self.place_of((kind, dumps(plain(key))))
         return self._outcomes.get(place) or Outside(place.nth)
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
@@ -249,14 +249,14 @@ class Unrecorded:
     def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Keep nothing."""
 
-    def find_outside(self, what: str, key: object) -> Outside:
+    def find_outside(self, kind: str, key: object) -> Outside:
         """Return what is remembered of this, or that it is to be done."""
-        memory = self._memory or Known()
-        return memory.find_outside(what, key)
+        memory = self._memory or Known()  # of plain code each is the first
+        return memory.find_outside(kind, key)
 
     def outside(
         self,
-        what: str,
+        kind: str,
         key: object,
         *,
         nth: int = 0,
@@ -264,7 +264,7 @@ class Unrecorded:
     ) -> None:
         """Remember what may not be done twice."""
         if self._memory is not None and outcome.get("once"):
-            self._memory.keep_outside(plain({"what": what, "key": key, "nth": nth, **outcome}))
+            self._memory.keep_outside(plain({"what": kind, "key": key, "nth": nth, **outcome}))
 
 
 class NotRehearsed(LabError):  # noqa: N818 - not a fault: a turn is only looked at
@@ -285,20 +285,20 @@ class Rehearsal:
         """Raise NotRehearsed: nothing was asked."""
         raise NotRehearsed("a rehearsal keeps no answers")
 
-    def find_outside(self, what: str, key: object) -> Outside:
+    def find_outside(self, kind: str, key: object) -> Outside:
         """Raise NotRehearsed: something would be done outside."""
-        raise NotRehearsed(f"a rehearsal does nothing outside ({what})")
+        raise NotRehearsed(f"a rehearsal does nothing outside ({kind})")
 
     def outside(
         self,
-        what: str,
+        kind: str,
         key: object,
         *,
         nth: int = 0,
         **outcome: Unpack[OutsideResult],
     ) -> None:
         """Raise NotRehearsed: nothing was done."""
-        raise NotRehearsed(f"a rehearsal does nothing outside ({what})")
+        raise NotRehearsed(f"a rehearsal does nothing outside ({kind})")
 
 
 class _AtTurn:
@@ -401,7 +401,7 @@ class LiveRecorder(_AtTurn):
             TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
                 run.
         """
-        if self._is_under_way:
+        if self._is_under_way:  # the last one was not committed: it is played once more
             self.restart_turn()
         self._is_under_way = True
         self._check_is_next(turn)
@@ -433,6 +433,7 @@ class LiveRecorder(_AtTurn):
         site = attempt.request.site
         turn = site.turn if site else None
         with journal.lock, self._held():  # agents may ask in threads
+            # Under the lock, since the texts that it names have to stand above it.
             try:
                 body = call_body(
                     attempt,
@@ -450,13 +451,13 @@ class LiveRecorder(_AtTurn):
             )
             self._known.keep(place, attempt)
 
-    def find_outside(self, what: str, key: object) -> Outside:
+    def find_outside(self, kind: str, key: object) -> Outside:
         """Return what the unfinished turn has recorded of this, or that it is to be done."""
-        return self._known.find_outside(what, key)
+        return self._known.find_outside(kind, key)
 
     def outside(
         self,
-        what: str,
+        kind: str,
         key: object,
         *,
         nth: int = 0,
@@ -468,7 +469,7 @@ class LiveRecorder(_AtTurn):
         it was cut off in between, it counts as done.
 
         Args:
-            what: what kind of thing.
+            kind: what kind of thing, such as ``clock``.
             key: which one, as JSON.
             nth: which of equal ones, as ``find_outside`` said.
             outcome: what became of it, see ``OutsideResult``.
@@ -476,13 +477,13 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: it holds what JSON cannot; the disk is full or fails.
         """
-        line: dict[str, object] = {"what": what, "key": key}
+        line: dict[str, object] = {"what": kind, "key": key}
         if nth:
             line["nth"] = nth
         try:
             body = checked_json({**line, **outcome})
         except ValueError as error:
-            raise TapeError(f"what {what} gave cannot be kept: {error}") from error
+            raise TapeError(f"what {kind} gave cannot be kept: {error}") from error
         with self._journal.lock, self._held():
             self._journal.append(
                 self.run,
@@ -549,6 +550,8 @@ class LiveRecorder(_AtTurn):
                 body,
                 turn=turn,
             )
+        # Last: until then a Ctrl-C leaves the turn under way, and ``begin_turn`` says that it is
+        # on the tape.
         self._turn = turn + 1
         self._known = Known()
         self._is_under_way = False
@@ -570,6 +573,7 @@ class LiveRecorder(_AtTurn):
 
     def describe(self, more: Mapping[str, object]) -> None:
         """Write the run's manifest again, with what was not known at its start."""
+        # All of it again: a reader needs the latest line only, and what is long is a shared text.
         manifest = {**self.tape.run(self.run).manifest, **more}
         with self._journal.lock, self._held():
             self._journal.append(
@@ -596,6 +600,7 @@ class LiveRecorder(_AtTurn):
 
 def _failure_in(error: BaseException | None) -> LLMFailureException | None:
     """Return the model failure that an error is, or comes from."""
+    # A world's own code may raise its error from a call's, or while it handles one.
     while error is not None and not isinstance(error, LLMFailureException):
         error = error.__cause__ or error.__context__
     return error
@@ -646,23 +651,23 @@ class ReplayRecorder(_AtTurn):
         """
         request = self._at_turn(request)
         place = self._known.place_of(parts_of(request).identity, first)
-        known = self._known.attempts.get(place)
-        if known is None:
+        recorded = self._known.attempts.get(place)
+        if recorded is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        return Entry(request, known)
+        return Entry(request, recorded)
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Keep nothing: it is on the tape."""
 
-    def find_outside(self, what: str, key: object) -> Outside:
+    def find_outside(self, kind: str, key: object) -> Outside:
         """Return what came from outside.
 
         Raises:
             TapeMiss: it is not on the tape.
         """
-        outcome = self._known.find_outside(what, key)
+        outcome = self._known.find_outside(kind, key)
         if not outcome.is_done:
-            name = clip(f"{what} {dumps(plain(key))}", 200)
+            name = clip(f"{kind} {dumps(plain(key))}", 200)
             times = counted(outcome.nth + 1, "time")
             raise TapeMiss(
                 f"run {self.run} has nothing recorded for {name} in turn {self._turn}, "
@@ -672,7 +677,7 @@ class ReplayRecorder(_AtTurn):
 
     def outside(
         self,
-        what: str,
+        kind: str,
         key: object,
         *,
         nth: int = 0,

@@ -22,14 +22,15 @@ def asks(text: str) -> bool:
 def described(tool_name: str, parameters: Mapping[str, object]) -> str:
     """Return what a call will do, in words: ``delete task 3``; long values are cut."""
     action = clip(in_words(tool_name), 200)
-    values = {_shown(in_words(key)): _shown(json_text(item)) for key, item in parameters.items()}
-    if not values:
+    if not parameters:
         return action
-    if len(values) == 1:
-        [(name, value)] = values.items()
-        if re.fullmatch(r"(?:.+ )?(?:id|number)", name):
-            return f"{action} {value}"
-    listed = ", ".join(f"{name}: {value}" for name, value in values.items())
+    names = [_shown(in_words(key)) for key in parameters]
+    values = [_shown(json_text(value)) for value in parameters.values()]
+    if len(names) == 1 and re.fullmatch(r"(?:.+ )?(?:id|number)", names[0]):
+        return f"{action} {values[0]}"
+    # Not by name: two keys may be one in words, and the user has to see both values.
+    pairs = zip(names, values, strict=True)
+    listed = ", ".join(f"{name}: {value}" for name, value in pairs)
     return f"{action} ({listed})"
 
 
@@ -41,7 +42,7 @@ def _shown(text: str) -> str:
 def for_user(text: str, tool_names: Iterable[str]) -> str:
     """Return a model's text as the user may see it: no thinking, tool names or control codes."""
     clean = printable(without_thinking(text), keep=_KEPT).strip()
-    # The longest first: of "add" and "add_task" the second must be found whole.
+    # The longest first: of "add" and "add-task" the second must be found whole.
     names = sorted(
         tool_names,
         key=len,

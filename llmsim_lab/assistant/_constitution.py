@@ -26,7 +26,8 @@ def load_constitution(path: str | Path | None = None) -> str:
         text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a mark of order
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
-    headings = [line.strip("#*: \t").lower() for line in text.splitlines() if line[:1] == "#"]
+    heading_lines = [line for line in text.splitlines() if line.startswith("#")]
+    headings = [line.strip("#*: \t").lower() for line in heading_lines]
     missing = [title for title in SECTIONS if title.lower() not in headings]
     if missing:
         needed = ", ".join(f"'## {title}'" for title in SECTIONS)

@@ -56,7 +56,9 @@ class Briefing(Settings):
 
 def event_line(event: Mapping[str, object]) -> str:
     """Return an event on one line, so that its words cannot pass for a section; empty for none."""
-    words = event.get("description") or humanise(str(event.get("type") or ""))
+    words = event.get("description")
+    if not words:
+        words = humanise(str(event.get("type") or ""))
     return " ".join(str(words).split())
 
 

@@ -327,7 +327,8 @@ class CrisisSimulation(Run[CrisisState]):
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
         # Their code decides what agents read: a replay with other code has to say so.
-        return {**super().code_digests, **{module.name: module.digest for module in self.modules}}
+        of_modules = {module.name: module.digest for module in self.modules}
+        return {**super().code_digests, **of_modules}
 
 
 def _from_outside(event: object) -> Happening:

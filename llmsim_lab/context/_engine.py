@@ -90,7 +90,12 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
         max_events: the most events in one turn.
     """
     text = {"type": "string", "maxLength": _MOST_CHARS}
-    event = _object({"type": {"type": "string", "maxLength": 60}, "description": text})
+    event = _object(
+        {
+            "type": {"type": "string", "maxLength": 60},
+            "description": text,
+        }
+    )
     changes_of_agent = _changes(engine.variables.agent_vars)
     updates = {
         "global_vars": _changes(engine.variables.global_vars),

@@ -238,7 +238,9 @@ class ModuleLoader:
     """The folder of the modules that come with the package."""
 
     def __init__(self, *folders: str | Path) -> None:
-        self.folders = tuple(Path(folder) for folder in folders) or (self.shipped,)
+        if not folders:
+            folders = (self.shipped,)
+        self.folders = tuple(Path(folder) for folder in folders)
         for folder in self.folders:
             if not folder.is_dir():
                 raise ConfigError(f"there is no module folder {folder}; name one that exists")

@@ -29,8 +29,9 @@ class AgentReply(Decision):
     @classmethod
     def read_by_others(cls) -> list[str]:
         """Return the fields that the others read: all but the assessment."""
+        public = [name for name, label in cls.labels.items() if label != PRIVATE]
         # A format that asks for an assessment only: then that is public.
-        return [name for name, label in cls.labels.items() if label != PRIVATE] or [*cls.labels]
+        return public or list(cls.labels)
 
     @property
     def public(self) -> str:
@@ -94,7 +95,9 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         if labelled:
             label = labelled[1].strip()
             description = labelled[2]
-        name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
+        name = re.sub(r"\W+", "_", label.lower()).strip("_")
+        if not name:
+            name = f"part_{place}"
         # A label such as "Copy" or "Public" would hide what every reply has.
         if name[0].isdigit() or hasattr(AgentReply, name):
             name = f"part_{name}"
@@ -103,7 +106,8 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         # A label with other characters than letters and digits is not an identifier, so the field
         # has a name made of it, and the class keeps the label.
         labels[name] = label
-        fields[name] = (Annotated[str, Field(description=description.strip() or label)], ...)
+        field = Field(description=description.strip() or label)
+        fields[name] = (Annotated[str, field], ...)
     model: type[AgentReply] = create_model(
         "AgentReply",
         __base__=AgentReply,

@@ -35,7 +35,8 @@ class ScenarioAgent(Settings):
     @property
     def text(self) -> str:
         """Role and objectives, as the agent's prompts have them."""
-        return "\n".join([self.role.strip(), *bullets("Objectives:", self.objectives)])
+        lines = [self.role.strip(), *bullets("Objectives:", self.objectives)]
+        return "\n".join(lines)
 
 
 class Happening(Settings):
@@ -126,7 +127,8 @@ class CrisisScenario(Settings):
         Raises:
             ConfigError: a value is impossible or missing, or of a variable that is not defined.
         """
-        modules = self.compose() if modules is None else modules
+        if modules is None:
+            modules = self.compose()
         agents = {name: agent.vars for name, agent in self.agents.items()}
         return GameEngine(
             self.global_vars,
@@ -145,10 +147,12 @@ class CrisisScenario(Settings):
             modules: what ``compose`` returned; composed anew if None.
             options: of ``AgentContextBuilder``, such as ``stable_first``.
         """
+        if modules is None:
+            modules = self.compose()
         return AgentContextBuilder(
             self.time_step_duration,
             self.simulator_awareness,
-            self.compose() if modules is None else modules,
+            modules,
             variables=self.variables,
             briefing=self.briefing,
             roles={name: agent.text for name, agent in self.agents.items()},

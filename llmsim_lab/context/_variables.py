@@ -98,9 +98,11 @@ class NumericVariable(BaseVariable):
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
         if self.max is not None and value > self.max:
             raise ValueError(f"{value:g} is above the greatest value, {self.max:g}")
-        # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
-        if self.step and abs(value / self.step - round(value / self.step)) >= 1e-9:
-            raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
+        if self.step:
+            # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
+            steps = value / self.step
+            if abs(steps - round(steps)) >= 1e-9:
+                raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
         return round(value) if self.whole else value  # 65, not 65.0, in prompts and frames
 
     def text(self, value: object) -> str:

@@ -109,7 +109,9 @@ class GameEngine:
         defined = (modules or ComposedModules()).variables_with(variables)
         of_world = _Start("global_vars", defined.global_vars, closed=closed)
         of_agents = _Start("agent_vars", defined.agent_vars, closed=closed)
-        self._values: dict[str | None, dict[str, Scalar]] = {None: of_world.values(global_vars)}
+        self._values: dict[str | None, dict[str, Scalar]] = {}
+        # The world's values stand under None, so that no agent's name can be theirs.
+        self._values[None] = of_world.values(global_vars)
         for agent, values in agent_vars.items():
             self._values[agent] = of_agents.values(values, agent)
         self.variables = Variables(global_vars=of_world.variables, agent_vars=of_agents.variables)

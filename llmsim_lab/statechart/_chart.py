@@ -174,7 +174,8 @@ class Statechart:
 
     def valid_triggers(self, state: AgentState) -> list[str]:
         """Return the triggers that some transition from a state answers to, in chart order."""
-        return list(dict.fromkeys(m.trigger for m in self.transitions if m.source == state))
+        triggers = [move.trigger for move in self.transitions if move.source == state]
+        return list(dict.fromkeys(triggers))
 
     def valid_targets(
         self,

@@ -94,7 +94,8 @@ class MoveQuestion:
         options = list(dict.fromkeys(self.options))
         ordered = random.Random(str(seed)).sample(options, len(options))
         about = getattr(self.context, "id", None)
-        start = int(draw(seed, self.turn, self.trigger, about, "options") * len(ordered))
+        share = draw(seed, self.turn, self.trigger, about, "options")
+        start = int(share * len(ordered))
         return [*ordered[start:], *ordered[:start]]
 
     def by_rule(self, seed: int | str) -> AgentState:

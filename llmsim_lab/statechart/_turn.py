@@ -164,7 +164,8 @@ def circulate(
         return tuple(young)
     appeal = _appeal(young, config, number)
     # Of equals the newer ones stay.
-    best = sorted(range(len(young)), key=lambda place: (appeal[place], place))[-config.max_posts :]
+    by_appeal = sorted(range(len(young)), key=lambda place: (appeal[place], place))
+    best = by_appeal[-config.max_posts :]
     # Back in the order of the feed, the oldest first.
     return tuple(young[place] for place in sorted(best))
 
@@ -396,8 +397,8 @@ def _drawn_topic(
     turn: int,
     seed: int,
 ) -> str:
-    place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
-    return agent.interests[place]
+    share = draw(seed, turn, agent.name, "topic")
+    return agent.interests[int(share * len(agent.interests))]
 
 
 def next_state(

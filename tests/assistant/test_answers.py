@@ -19,6 +19,7 @@ from llmsim_lab.assistant._answers import described, for_user
         ("delete_task", {"task_id": True}, "delete task true"),
         ("delete_series", {"name": "x\n\ty"}, 'delete series (name: "x\\n\\ty")'),
         ("delete_all", {"ol\u202ed\x1b": 1, "x": 2}, "delete all (old: 1, x: 2)"),
+        ("delete_all", {"max_age": 1, "maxAge": 2}, "delete all (max age: 1, max age: 2)"),
         ("purge", {}, "purge"),
         ("delete_tasks", {"ids": [1, 2]}, "delete tasks (ids: [1, 2])"),
     ],

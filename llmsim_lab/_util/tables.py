@@ -68,7 +68,9 @@ def plain_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd
     """
     import pandas as pd
 
-    values = {_text(name): _column([row.get(name) for row in rows]) for name in columns}
+    values: dict[str, pd.Series[Any]] = {}
+    for name in columns:
+        values[_text(name)] = _column([row.get(name) for row in rows])
     return pd.DataFrame(values, index=pd.RangeIndex(len(rows)))
 
 

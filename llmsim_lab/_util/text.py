@@ -31,7 +31,11 @@ DIGITS = 10
 _MOST_FAULTS = 20
 _MOST_ERROR = 300
 """Characters of another program's error in a message."""
-_LIBRARIES = (str(Path(os.__file__).parent), str(Path(__file__).parents[1]), "<frozen ")
+_LIBRARIES = (
+    str(Path(os.__file__).parent),
+    str(Path(__file__).parents[1]),
+    "<frozen ",
+)
 """How the names of files begin that are Python's or this package's."""
 
 _BARE = re.compile(r"[^\s\"=\\]+")

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from llmsim_lab.errors import BudgetReached, ConfigError
 
@@ -68,8 +68,26 @@ async def gather_all(work: Sequence[Coroutine[object, None, T]]) -> list[T]:
 LOOP_THREAD = "llmsim-lab"
 """The name of the thread that ``run_sync`` works on."""
 _starting = threading.Lock()
-_running: tuple[asyncio.AbstractEventLoop, threading.Thread, int] | None = None
-"""The private loop, its thread, and the process that has both."""
+
+
+class _Background(NamedTuple):
+    """The private loop, its thread, and the process that has both."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: threading.Thread
+    process_id: int
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs.
+
+        A forked process has the loop but not the thread that ran it; where that thread itself
+        forked, as a study's does that starts a pool, only the number tells.
+        """
+        return self.thread.is_alive() and self.process_id == os.getpid()
+
+
+_background: _Background | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
@@ -82,11 +100,9 @@ def background_loop() -> asyncio.AbstractEventLoop:
     Raises:
         RuntimeError: no thread can be started.
     """
-    global _running
+    global _background
     with _starting:
-        # A forked process has the loop but not the thread that ran it; where that thread itself
-        # forked, as a study's does that starts a pool, only the number tells.
-        if _running is None or not _running[1].is_alive() or _running[2] != os.getpid():
+        if _background is None or not _background.is_alive:
             loop = asyncio.new_event_loop()
             thread = threading.Thread(
                 target=_serve,
@@ -101,8 +117,8 @@ def background_loop() -> asyncio.AbstractEventLoop:
                 raise
             # A daemon thread that is still running while the interpreter ends may crash it.
             atexit.register(_stop, loop, thread)
-            _running = loop, thread, os.getpid()
-        return _running[0]
+            _background = _Background(loop, thread, os.getpid())
+        return _background.loop
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -390,8 +390,10 @@ class Mask:
     def known_length(self, text: str) -> int:
         """Return up to where a text can be judged, if more of it may follow."""
         lower = text.lower()
-        for start in range(max(0, len(lower) - len(self._forms[0])), len(lower)):
-            if lower[start] not in self._firsts:
+        # The longest form comes first; what begins before it would be whole by now.
+        longest = len(self._forms[0])
+        for start in range(max(0, len(lower) - longest), len(lower)):
+            if lower[start] not in self._firsts:  # which is quick to see
                 continue
             rest = lower[start:]
             if any(form.startswith(rest) for form in self._forms):
@@ -452,8 +454,11 @@ def _forms(secret: str) -> set[str]:
         json.dumps(secret, ensure_ascii=False)[1:-1],
     }
     # Errors and logs quote what they cannot read, h11's as bytes.
-    quoted = [repr(form)[1:-1] for form in forms] + [repr(form.encode())[2:-1] for form in forms]
-    return forms.union(quoted)
+    quoted: set[str] = set()
+    for form in forms:
+        quoted.add(repr(form)[1:-1])
+        quoted.add(repr(form.encode())[2:-1])
+    return forms | quoted
 
 
 def _forms_of_login(login: str) -> set[str]:

@@ -121,7 +121,10 @@ def member(values: Any, name: str, kind: type) -> Any:
         # A count that a server does not report is not 0.
         return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
-    if type(value) is not kind or (type(value) is int and not 0 <= value < 2**63):
+    is_of_kind = type(value) is kind
+    if kind is int and is_of_kind:
+        is_of_kind = 0 <= value < 2**63
+    if not is_of_kind:
         raise TypeError(f"{name} is {clip(repr(value), 60)}, not of type {kind.__name__}")
     return value
 
@@ -266,7 +269,8 @@ class _WrittenCall:
                     reason="invalid_response",
                     retry=True,
                 ) from None
-        return ToolCall(mask.text(self.name), arguments, self.id and mask.text(self.id))
+        call_id = mask.text(self.id) if self.id else self.id
+        return ToolCall(mask.text(self.name), arguments, call_id)
 
 
 def _words(text: object, mask: Mask | None = None) -> str:
@@ -575,6 +579,7 @@ class Server:
         size = f"{len(chat.prompt)} characters"
         if prompt_tokens is not None:
             size = f"{prompt_tokens} tokens"
+        # The server's own, and the one asked for of a server that takes one.
         windows = [error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")]
         window = min(filter(None, windows), default=None)
         of_window = f" of {window} tokens" if window else ""
@@ -919,7 +924,8 @@ def _connections_to(url: str) -> _Connections:
     proxy_url = None if proxy is None else proxy.url.get_secret_value()
     login: SecretStr | None = None
     # Certificates take long to load, and without redirects plain http stays plain http.
-    verify = any(address.lower().startswith("https:") for address in (url, proxy_url or ""))
+    addresses = [url.lower(), (proxy_url or "").lower()]
+    verify = any(address.startswith("https:") for address in addresses)
     try:
         if proxy is not None:
             login = proxy.login

@@ -86,7 +86,8 @@ def _is_close(value: object, values: Sequence[object]) -> bool:
     """Return True if a value is a number that is almost one of the values."""
     if not is_number(value):
         return False
-    return any(math.isclose(value, one, abs_tol=_CLOSE) for one in values if is_number(one))
+    numbers = filter(is_number, values)
+    return any(math.isclose(value, number, abs_tol=_CLOSE) for number in numbers)
 
 
 # --- a field with its limits ----------------------------------------------------------------------
@@ -382,8 +383,9 @@ def _is_range(limit: _Limit) -> bool:
                 f"limits={{{limit.name!r}: {_example(limit)}}}, or a list"
             )
         return True
-    # Two values of any other field are a list of what is allowed; no class has a list of times.
-    if not wrong_ends or any(isinstance(end, dt.date | dt.time | dt.timedelta) for end in ends):
+    # Two values of any other field are a list of what is allowed; two times are meant as a range.
+    has_times = any(isinstance(end, dt.date | dt.time | dt.timedelta) for end in ends)
+    if not wrong_ends or has_times:
         raise ConfigError(
             f"limits of {limit.name} for {limit.player} are {ends!r:.80}; only a field of numbers "
             f"has a range, and {limit.field.name} holds something else; list the values allowed: "
@@ -476,7 +478,9 @@ def _step_of(kinds: Sequence[Schema]) -> Number | None:
 def _has_multiple(step: Number, lowest: Number, highest: Number) -> bool:
     # As decimals, since 0.3 / 0.1 is below 3 in floats.
     width = Decimal(str(step))
-    return math.ceil(Decimal(str(lowest)) / width) <= math.floor(Decimal(str(highest)) / width)
+    first = math.ceil(Decimal(str(lowest)) / width)
+    last = math.floor(Decimal(str(highest)) / width)
+    return first <= last
 
 
 def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
@@ -526,7 +530,9 @@ def _read_values(limit: _Limit, values: Sequence[object]) -> tuple[object, ...]:
 def _all_plain_numbers(values: Sequence[Any]) -> bool:
     """Return True if all values are finite floats, or all Python's integers."""
     types = set(map(type, values))
-    return types == {int} or (types == {float} and all(map(math.isfinite, values)))
+    if types == {float}:
+        return all(map(math.isfinite, values))
+    return types == {int}
 
 
 @lru_cache(maxsize=1024)

@@ -30,7 +30,10 @@ _DESCRIBE = ("title", "description", "examples")
 """What describes a field, and stays where one of its alternatives is taken for it."""
 _AMBIGUOUS = re.compile(r"([+-]?(?!0)\d{1,3})[.,](\d{3})\s*%?")
 """A number with one separator and three digits behind it."""
-_YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+_YES_AND_NO = {
+    **dict.fromkeys(("yes", "y", "true"), True),
+    **dict.fromkeys(("no", "n", "false"), False),
+}
 
 
 def field_of(part: object, root: Schema) -> dict[str, Any]:
@@ -76,11 +79,17 @@ def typed_value(typed: str, field: Schema) -> JSON:
         if text_of(choice) == typed:
             named: JSON = choice
             return named
-    readings: list[JSON] = [_YES_AND_NO.get(typed.lower(), typed), typed or None]
-    read = json.loads if typed.startswith(("[", "{")) else _number
+    readings: list[JSON] = []
     with suppress(ValueError):
-        readings.insert(0, read(typed))
-    value = next((reading for reading in readings if not field_fault(reading, field)), readings[0])
+        is_json = typed.startswith(("[", "{"))
+        readings.append(json.loads(typed) if is_json else _number(typed))
+    readings.append(_YES_AND_NO.get(typed.lower(), typed))
+    readings.append(typed or None)
+    value = readings[0]
+    for reading in readings:
+        if not field_fault(reading, field):
+            value = reading
+            break
     close = _close(value, field)
     if value in close:
         return close[close.index(value)]  # as the schema writes it: 1.0 for a typed 1
@@ -149,7 +158,9 @@ def _takes_numbers(field: Schema) -> bool:
     """Return True if a field's value may be a number."""
     if field.get("anyOf"):
         return any(map(_takes_numbers, field["anyOf"]))
-    return field.get("type") in NUMBERS or any(numeric([one]) for one in field.get("enum", ()))
+    if field.get("type") in NUMBERS:
+        return True
+    return any(numeric([choice]) for choice in field.get("enum", ()))
 
 
 def _close(value: JSON, field: Schema) -> list[JSON]:
@@ -186,17 +197,19 @@ def field_fault(value: JSON, field: Schema) -> str:
         return "is missing"
     if _close(value, field):
         return ""
-    ambiguity = _ambiguity(value, field) if isinstance(value, str) else ""
-    if ambiguity:
-        return ambiguity
+    if isinstance(value, str):
+        ambiguity = _ambiguity(value, field)
+        if ambiguity:
+            return ambiguity
     fault = next(_validator_class()(field).iter_errors(value), None)
     if isinstance(value, list | dict) and fault:
         place = ".".join(map(str, fault.path))
         return f"at {place}: {fault.message}" if place else str(fault.message)
     if not fault and all_finite(value):
         return ""
-    shown = text_of(value) if isinstance(value, int | float) else f"{value!r:.40}"
-    return f"is {shown}; it must be {field_words(field)}"
+    if isinstance(value, int | float):
+        return f"is {text_of(value)}; it must be {field_words(field)}"
+    return f"is {value!r:.40}; it must be {field_words(field)}"
 
 
 def field_words(field: Schema) -> str:

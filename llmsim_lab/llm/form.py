@@ -290,7 +290,9 @@ class _Form:
     def _example_list(self, part: Schema, inside: tuple[Schema, ...]) -> list[JSON]:
         first = [self._example(item, inside) for item in part.get("prefixItems", ())]
         fewest = part.get("minItems", 0)
-        count = min(max(fewest, 1), part.get("maxItems", math.inf)) - len(first)
+        # One shows the form, where the schema does not want more.
+        length = min(max(fewest, 1), part.get("maxItems", math.inf))
+        count = length - len(first)
         if count <= 0:
             return first
         item = part.get("items", {})
@@ -350,7 +352,8 @@ def _entries(part: Schema) -> tuple[Schema, Schema | bool]:
     """Return the schemas of a mapping's names and of its values; False if it has none."""
     for pattern, values in part.get("patternProperties", {}).items():
         return {"type": "string", "pattern": pattern}, values
-    return {"type": "string", **part.get("propertyNames", {})}, part.get("additionalProperties", {})
+    names = {"type": "string", **part.get("propertyNames", {})}
+    return names, part.get("additionalProperties", {})
 
 
 def _scalar_words(kind: str, part: Schema) -> str:
@@ -397,11 +400,12 @@ def _example_number(part: Schema) -> float:
     is_whole = part["type"] == "integer"
     step = Fraction(str(part.get("multipleOf", int(is_whole))))
     # As fractions: 0.3 is a multiple of 0.1, which it is not as a float.
-    bounds = {
-        key: Fraction(str(part[key])) for key in _BOUNDS if key != "maxLength" and key in part
-    }
-    lowest = [bounds[key] for key in ("minimum", "exclusiveMinimum") if key in bounds]
-    highest = [bounds[key] for key in ("maximum", "exclusiveMaximum") if key in bounds]
+    bounds: dict[str, Fraction] = {}
+    for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+        if key in part:
+            bounds[key] = Fraction(str(part[key]))
+    lowest = [bound for key, bound in bounds.items() if key.lower().endswith("minimum")]
+    highest = [bound for key, bound in bounds.items() if key.lower().endswith("maximum")]
     if lowest and highest:
         middle = (max(lowest) + min(highest)) / 2
     elif lowest:

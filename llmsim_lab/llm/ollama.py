@@ -193,18 +193,27 @@ class OllamaBackend(ChatBackend):
         """Return what the server has; see the function ``look``."""
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
-            models = sorted((await client.list()).models, key=_pulled_at, reverse=True)
+            listing = await client.list()
+            models = sorted(listing.models, key=_pulled_at, reverse=True)
             names = [printable(model.model or "") for model in models]
+            processes = await client.ps()
+            loaded = [printable(model.model or "") for model in processes.models]
             # One that is loaded answers at once, and pushes no other user's out of memory.
-            loaded = [printable(model.model or "") for model in (await client.ps()).models]
             for name in dict.fromkeys([*loaded, *names]):
-                capabilities = (await client.show(name)).capabilities
-                if capabilities is not None and "completion" not in capabilities:
+                shown = await client.show(name)
+                # A model without a list of capabilities is expected to chat.
+                if shown.capabilities is not None and "completion" not in shown.capabilities:
                     continue
                 reason = "the model pulled last there"
                 if name in loaded:
                     reason = "it is loaded there"
-                return OllamaProbe(self.host, version, tuple(names), name, reason)
+                return OllamaProbe(
+                    host=self.host,
+                    version=version,
+                    models=tuple(names),
+                    model=name,
+                    why=reason,
+                )
         return OllamaProbe(self.host, version, tuple(names))
 
     @without_locals
@@ -229,7 +238,8 @@ class OllamaBackend(ChatBackend):
         if model not in self._trained:
             with suppress(BackendError):
                 async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
-                    details = (await client.show(model)).modelinfo or {}
+                    shown = await client.show(model)
+                    details = shown.modelinfo or {}
                     # The name before it is that of the model's architecture.
                     keys = (key for key in details if key.endswith(".context_length"))
                     self._trained[model] = member(details, next(keys, ""), int)
@@ -402,7 +412,8 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
         if numbers is None:
             raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
-    if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
+    release = int(numbers[1]), int(numbers[2])
+    if (0, 0) < release < OLDEST:
         raise BackendError(
             f"{server.name} is of version {version}; the oldest that can be used is "
             f"{'.'.join(map(str, OLDEST))}; older ones cut prompts silently; get one from "

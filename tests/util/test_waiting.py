@@ -138,7 +138,7 @@ def test_without_threads_a_run_is_played_where_it_is_called_and_async_code_is_se
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    monkeypatch.setattr(waiting, "_running", None)
+    monkeypatch.setattr(waiting, "_background", None)
     run = PublicGoods(players="random")
     assert len(run.run(2)) == 3
 

@@ -241,6 +241,12 @@ class World:
             )
         return arms
 
+    def name_without(self, arm: Arm, factor: str) -> str:
+        """Return what an arm would be called without a factor."""
+        factors = {name: levels for name, levels in self.factors.items() if name != factor}
+        labels = [arm.levels[name] for name in factors]
+        return _arm(factors, labels).name
+
     def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
         return {**self.fixed, **arm.values}.get(name)
@@ -496,6 +502,11 @@ class PromptEdits:
     def is_fixed(self, name: str) -> bool:
         """Return True where a prompt becomes one text, whatever it was."""
         return not callable(self._edit_of(name))
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether the edit names no prompt, so that there must be one kind of question."""
+        return not isinstance(self.level, Mapping)
 
     @property
     def missing(self) -> list[str]:

@@ -6,50 +6,74 @@ participants, Cummins (2025, arXiv:2509.13397).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import curve_figure
+from llmsim_lab.study._study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from llmsim_lab.study.estimates.effects import Compared
+    from llmsim_lab.study.estimates.joint import JointTest
 
-@dataclass(frozen=True, slots=True)
+_OWN_COLUMNS = ("estimate", "low", "high", "p", "n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Multiverse:
     """What became of a finding in each specification.
 
     Attributes:
         finding: what is compared, in words.
         frame: a row each, by its estimate: the choices made, by factor; ``estimate``, ``low``,
-            ``high``, ``p``, ``n``.
+            ``high``, ``p``, ``n``. A factor that has the name of one of those is called
+            ``factor NAME``.
+        choices: the columns of the choices.
         same_sign: the share of specifications whose estimate has the sign of the median one.
         holds: the share whose interval leaves out 0 on that side as well.
+        chance: what the same runs give for both shares if only chance decides, and the p-value of
+            the median estimate; None where the units are not pairs of runs, which it flips.
     """
 
     finding: str
     frame: pd.DataFrame
+    choices: list[str]
     same_sign: float
     holds: float
+    chance: JointTest | None = None
 
     def figure(self) -> Figure:
         """Draw the specification curve: estimates by size, and below what each was made with."""
         return curve_figure(self.frame.drop(columns=["p", "n"]), title=str(self))
 
     def __str__(self) -> str:
+        count = len(self.frame)
+        if not self.frame["estimate"].any():
+            return f"{self.finding}: exactly 0 in all {count} specifications"
+        if self.chance is None:
+            return (
+                f"{self.finding}: holds in {self.holds:.0%} of {count} specifications, has the "
+                f"same sign in {self.same_sign:.0%}; no joint test, which takes pairs of runs"
+            )
+        p = f"{self.chance.p:.3f}".replace("0.", ".", 1)
         return (
-            f"{self.finding}: holds in {self.holds:.0%} of {len(self.frame)} specifications, "
-            f"has the same sign in {self.same_sign:.0%}"
+            f"{self.finding}: holds in {self.holds:.0%} of {count} specifications (by chance alone "
+            f"{self.chance.holds:.0%}), has the same sign in {self.same_sign:.0%} (by chance alone "
+            f"{self.chance.same_sign:.0%}); joint p = {p} of the median "
+            f"({self.chance.flips:,} flips of whole runs)"
         )
 
     __repr__ = __str__
 
 
-def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
+def multiverse(study: Study, factor: str, *, outcome: str = "") -> Multiverse:
     """Return the effect of one factor in each combination of the study's other factors.
 
     Vary what a finding might hang on: wordings of the prompt, orders of options, personas,
@@ -59,38 +83,87 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     Args:
         study: a full factorial, played; of runs, or of situations asked again.
         factor: the one with two levels that the finding is about.
-        outcome: of the study; its first one if not given.
+        outcome: of the study, numbers; its first one if not given.
 
     Raises:
-        ConfigError: there is no such factor or outcome, or it has other than two levels.
+        ConfigError: there is no such factor or outcome, it has other than two levels, or texts are
+            compared.
     """
     outcome = outcome or next(iter(study.outcome), "")
     known_names("factor", factor, study.arms[study.reference])
     known_names("outcome", outcome, study.outcome)
-    levels = list(dict.fromkeys(its[factor] for its in study.arms.values()))
+    levels = list(dict.fromkeys(of_arm[factor] for of_arm in study.arms.values()))
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")
-    places = {tuple(its.items()): arm for arm, its in reversed(study.arms.items())}
-    pairs = {
-        arm: places[tuple({**its, factor: levels[0]}.items())]
-        for arm, its in study.arms.items()
-        if its[factor] == levels[1]
-    }
-    of_all = [it for it in study.effects(contrasts=list(pairs.items())) if it.outcome == outcome]
-    if not of_all:
+    pairs = _pairs(study.arms, factor, levels)
+    comparisons = study.compared(contrasts=list(pairs.items()), outcome=outcome)
+    if not comparisons:
         raise ConfigError("no run has ended yet, so there is nothing to compare; study.run() plays")
+    if any(one.parts.kind == "text distance" for one in comparisons):
+        raise ConfigError(
+            f"{outcome!r} is a text, whose distance has no sign; make a number of it: "
+            "outcome=lambda run: ..."
+        )
     rows = []
-    for arm, effect in zip(pairs, of_all, strict=True):
-        others = {name: level for name, level in study.arms[arm].items() if name != factor}
-        own = {name: getattr(effect, name) for name in ("low", "high", "p", "n")}
-        own = {"estimate": effect.value, **own}
-        rows.append({**others, **own})
+    for arm, comparison in zip(pairs, comparisons, strict=True):
+        choices = _choices(study.arms[arm], factor)
+        rows.append({**choices, **_numbers_of(comparison)})
     frame = frame_of(rows).sort_values("estimate", ignore_index=True)
-    up = frame["estimate"].median() >= 0
-    beyond = frame["low"] > 0 if up else frame["high"] < 0
+    is_up = frame["estimate"].median() >= 0
+    beyond = frame["low"] > 0 if is_up else frame["high"] < 0
     return Multiverse(
-        f"{levels[1]} \N{MINUS SIGN} {levels[0]}, {outcome}",
-        frame,
-        float(((frame["estimate"] > 0) == up).mean()),
-        float(beyond.mean()),
+        finding=f"{levels[1]} \N{MINUS SIGN} {levels[0]}, {outcome}",
+        frame=frame,
+        choices=list(_choices(study.arms[study.reference], factor)),
+        same_sign=float(((frame["estimate"] > 0) == is_up).mean()),
+        holds=float(beyond.mean()),
+        chance=_by_chance(comparisons),
     )
+
+
+def _pairs(arms: Mapping[str, Mapping[str, str]], factor: str, levels: list[str]) -> dict[str, str]:
+    """Return arms with the factor's second level, and the same with its first."""
+    first_by_choices = {}
+    for arm, of_arm in arms.items():
+        if of_arm[factor] == levels[0]:
+            first_by_choices[tuple(_choices(of_arm, factor).items())] = arm
+    pairs = {}
+    for arm, of_arm in arms.items():
+        if of_arm[factor] == levels[1]:
+            pairs[arm] = first_by_choices[tuple(_choices(of_arm, factor).items())]
+    return pairs
+
+
+def _choices(of_arm: Mapping[str, str], factor: str) -> dict[str, str]:
+    """Return an arm's levels of the other factors, by column."""
+    choices = {}
+    for name, level in of_arm.items():
+        if name != factor:
+            column = f"factor {name}" if name in _OWN_COLUMNS else name
+            choices[column] = level
+    return choices
+
+
+def _numbers_of(comparison: Compared) -> dict[str, float | None]:
+    low = high = None
+    if comparison.parts.interval is not None:
+        low, high = comparison.parts.interval
+    return {
+        "estimate": comparison.parts.value,
+        "low": low,
+        "high": high,
+        "p": comparison.parts.p,
+        "n": comparison.parts.n,
+    }
+
+
+def _by_chance(comparisons: list[Compared]) -> JointTest | None:
+    """Return what chance alone gives, where all specifications are of pairs of runs."""
+    from numpy import column_stack
+
+    from llmsim_lab.study.estimates.joint import joint_test
+
+    columns = [one.parts.pairs for one in comparisons if one.parts.pairs is not None]
+    if len(columns) < len(comparisons) or len(columns[0]) < 2:
+        return None
+    return joint_test(column_stack(columns), level=0.95)

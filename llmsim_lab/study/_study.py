@@ -26,7 +26,7 @@ from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from markupsafe import Markup
 
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+    from llmsim_lab.study.estimates.effects import Compared, StandIns
     from llmsim_lab.study.estimates.estimate import Effects, Estimate, Generality
     from llmsim_lab.study.estimates.power import Detectable, Sizes
 
@@ -112,6 +113,8 @@ _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "va
 _STATES = ("done", "running", "failed", "stopped", "left")
 _WATCH_S = 0.5
 _MOST_ARMS_TOLD = 6
+_MOST_TURNS_ON_TRIAL = 10
+"""In which a second kind of question may show that an edit must say which prompt it is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,20 @@ class StudyPlan:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+class KeptResults(NamedTuple):
+    """The one long table, and how far each run was when it was made."""
+
+    ended: Sequence[tuple[str, int]]
+    table: pd.DataFrame
+
+
+class Draws(NamedTuple):
+    """A table of results in which an arm's replicates are draws of it, and its reference."""
+
+    table: pd.DataFrame
+    reference: str
 
 
 class Study:
@@ -321,6 +338,7 @@ class Study:
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
+        self._kept_results: KeptResults | None = None
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
@@ -470,16 +488,21 @@ class Study:
         """Play turns by chance with each edited prompt, since what is wrong with one is seen there.
 
         Raises:
-            PromptError: one has no such name, or its edit gives no prompt.
+            ConfigError: one has no such name, its edit gives no prompt, or there are several
+                prompts, and it is not said which is edited.
         """
         end = next(iter(self._jobs.values())).end
         for arm in [arm for name, arm in self._arms.items() if name in arms]:
             for place, wording in enumerate(self._world.wordings(arm)):
                 run = self._trial(arm, place)
+                begun_at = run.turn_number
                 if (edits := run._prompts.edit) is None:
                     continue
                 try:
-                    while edits.missing and run.turn_number < end and not run.done(run.state):
+                    while run.turn_number < end and not run.done(run.state):
+                        is_short = run.turn_number - begun_at < _MOST_TURNS_ON_TRIAL
+                        if not (edits.missing or (edits.is_of_all and is_short)):
+                            break
                         await _by_chance(run).step()
                     edits.check()
                 except PromptError as error:
@@ -614,7 +637,12 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
-        return self._table(self.outcome, self._known)
+        ended = [(entry.status, entry.turns) for entry in self._entries.values()]
+        if self._kept_results is None or self._kept_results.ended != ended:
+            table = self._table(self.outcome, self._known)
+            self._kept_results = KeptResults(ended, table)
+        # A caller may change what it is given.
+        return self._kept_results.table.copy()
 
     def _table(
         self, outcomes: Mapping[str, Outcome], known: dict[Key, list[dict[str, Any]]]
@@ -794,6 +822,9 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         sesoi: float | Mapping[str, float] | None = None,
+        paired: bool = True,
+        typical: bool = False,
+        noise: bool = False,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -803,9 +834,15 @@ class Study:
                 cautious.
             level: of the intervals.
             sesoi: the smallest effect of interest, for an equivalence verdict; one, or by outcome.
+            paired: False where arms share nothing, such as groups of people: Welch's t over runs.
+            typical: the typical difference of runs with the same seed (Hodges and Lehmann), which
+                few extreme runs do not move, in place of the mean.
+            noise: add what chance alone gives here: each contrast again, between two draws of the
+                same arms. It takes ``samples`` of 2 or more, or ``vary={"replicate": [0, 1]}``,
+                whose levels are draws of one arm then.
 
         Raises:
-            ConfigError: there is no outcome, or no arm of a name.
+            ConfigError: there is no outcome, or no arm of a name; or the design has no such units.
         """
         from llmsim_lab.study.estimates import effects  # here, since it imports scipy
 
@@ -820,34 +857,133 @@ class Study:
                 real_number("sesoi", margin, least=0)
         if same := [one for one, other in contrasts or () if one == other]:
             raise ConfigError(f"contrasts: {same[0]!r} is compared with itself")
-        how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
-        how["generalises_to"] = self._generalises_to()
-        found = effects(self.results, formula, contrasts=contrasts, **how)
+        generalises_to = self.generalises_to
+        if generalises_to != "new runs" and (typical or not paired):
+            option = "typical=True" if typical else "paired=False"
+            raise ConfigError(
+                f"{option} compares runs, and this study's effects hold for {generalises_to}; "
+                "leave it out"
+            )
+        if typical and not paired:
+            raise ConfigError("typical=True takes pairs of runs; leave out paired=False")
+        draws = self._draws() if noise else Draws(self.results, self.reference)
+        found = effects(
+            draws.table,
+            formula,
+            contrasts=contrasts,
+            reference=draws.reference,
+            generalises_to=generalises_to,
+            level=level,
+            sesoi=sesoi,
+            paired=paired,
+            typical=typical,
+            noise=noise,
+            stand_ins=self._stand_ins(),
+        )
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
         if ended < whole:
             found.label = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
         return found
 
-    def _generalises_to(self) -> Generality:
-        """Return what a result of this design generalises to."""
+    def _draws(self) -> Draws:
+        """Return the results with two draws or more of each run: samples, or levels of replicate.
+
+        Raises:
+            ConfigError: each run was drawn once.
+        """
+        table = self.results
+        replicates = self._world.factors.get("replicate", {})
+        if len(replicates) < 2:
+            if self._samples > 1:
+                return Draws(table, self.reference)
+            raise ConfigError(self._price_of_noise())
+        if len(self._world.factors) == 1:
+            raise ConfigError(
+                "noise=True: only replicate is varied here, so effects() shows chance alone already"
+            )
+        names = {
+            name: self._world.name_without(arm, "replicate") for name, arm in self._arms.items()
+        }
+        column = "factor replicate"
+        drawn = table.assign(arm=table["arm"].map(names), replicate=table[column].astype(str))
+        return Draws(drawn.drop(columns=column), names[self.reference])
+
+    def _price_of_noise(self) -> str:
+        """Return what it takes to draw each run a second time."""
+        if self.unit_name == "situation":
+            option = "samples=2 or more"
+        else:
+            option = "vary={'replicate': [0, 1], ...}"
+        turns = Counter[str]()
+        for job in self._jobs.values():
+            turns[job.arm] += len(job.plays) * (job.end - job.at)
+        costs, _ = self._costs(turns, self)
+        calls = "" if math.isnan(costs.calls) else f", about {roughly(costs.calls):,} calls"
+        return (
+            "noise=True compares two draws of each run, and here each was drawn once; "
+            f"{option} draws them again: {counted(len(self._jobs), 'more run')}{calls}"
+        )
+
+    def _stand_ins(self) -> dict[str, StandIns]:
+        """Return how many answers stand in for invalid ones, by arm."""
+        from llmsim_lab.study.estimates.effects import StandIns
+
+        counts = Counter[str]()
+        answers = Counter[str]()
+        for entry in self._entries.values():
+            if entry.status != "done":
+                continue
+            for _, rows in self.contents(entry).values():
+                turns = [rows[max(rows)]] if self._world.again else list(rows.values())
+                counts[entry.arm] += sum(row.get("fallback") or 0 for row in turns)
+                answers[entry.arm] += sum(row.get("calls") or 0 for row in turns)
+        return {arm: StandIns(counts[arm], answers[arm]) for arm in answers}
+
+    def compared(self, *, contrasts: Sequence[tuple[str, str]], outcome: str) -> list[Compared]:
+        """Return what is found of contrasts in one outcome, for what reads more than estimates.
+
+        Args:
+            contrasts: pairs of arms.
+            outcome: its label.
+        """
+        from llmsim_lab.study.estimates.effects import compared
+
+        table = self.results
+        return compared(
+            table[table["outcome"] == outcome],
+            contrasts=contrasts,
+            generalises_to=self.generalises_to,
+        )
+
+    @property
+    def generalises_to(self) -> Generality:
+        """What a result of this design holds for."""
         runs = len({job.run for job in self._jobs.values()})
         if any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values()):
             return "new wordings and situations" if runs > 1 else "new wordings"
         return "new runs" if self._source is None or runs > 1 else "these situations"
 
     def by_turn(
-        self, column: str, arm: str = "", reference: str = "", *, level: float = 0.95
+        self,
+        column: str,
+        arm: str = "",
+        reference: str = "",
+        *,
+        level: float = 0.95,
+        paired: bool = True,
     ) -> pd.DataFrame:
         """Return by turn how an arm differs from another in a column, with a simultaneous band.
 
-        Columns: ``turn``, ``estimate``, ``low``, ``high``, ``n``. The band contains the whole true
-        curve with the given probability, not each turn by itself.
+        Columns: ``turn``, ``estimate``, ``low``, ``high``, ``n``, ``unit``. The band contains the
+        whole true curve with the given probability, not each turn by itself. Units are those of
+        ``effects``: pairs of runs, or wordings where an arm has several.
 
         Args:
             column: of the runs' frames.
             arm: the arm; the only other one if not given.
             reference: what it is compared with; the study's if not given.
             level: of the band.
+            paired: False where arms share nothing: the units are the runs of each arm.
         """
         from llmsim_lab.study.estimates.bands import by_turn
 
@@ -865,7 +1001,8 @@ class Study:
             arm or others[0],
             reference,
             level=level,
-            generalises_to=self._generalises_to(),
+            generalises_to=self.generalises_to,
+            paired=paired,
         )
 
     def _values_of(self, column: str) -> pd.DataFrame:
@@ -953,7 +1090,7 @@ class Study:
             claims.formula,
             contrasts=[(one, other) for one, other in claims.contrasts] or None,
             reference=self.reference,
-            generalises_to=self._generalises_to(),
+            generalises_to=self.generalises_to,
             level=claims.level,
             sesoi=claims.sesoi,
         )
@@ -1097,7 +1234,7 @@ class Study:
             found = compared(
                 table,
                 reference=self.reference,
-                generalises_to=pilot._generalises_to(),
+                generalises_to=pilot.generalises_to,
             )
         comparisons = (len(self.arms) - 1) * len(self.outcome)
         if comparisons == 0:

@@ -155,9 +155,8 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
     if len(levels) > 1 and study.counts["done"] == len(arms) * len(wide):
         for factor in (name for name, its in levels.items() if len(its) == 2):
             curve = multiverse(study, factor, outcome=outcome)
-            choices = [name for name in levels if name != factor]
-            own = [*_BAND[1:], *choices]
-            made["curves"].append([factor, str(curve), choices, _listed(curve.frame[own])])
+            own = [*_BAND[1:], *curve.choices]
+            made["curves"].append([factor, str(curve), curve.choices, _listed(curve.frame[own])])
     return made
 
 

@@ -255,13 +255,22 @@ def test_an_edit_that_fits_no_prompt_raises_before_anything_is_played(
     assert study.counts == {"left": 4}
 
 
-def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_fails() -> None:
-    edits = {"as it is": None, "new": kind, "late": {"another": kind}}
+def test_an_edit_that_fits_a_later_prompt_only_is_played() -> None:
+    edits = {"as it is": None, "late": {"another": kind}}
     study = played(study_of(TwoMinds, {"prompt": edits}, second="another"))
-    runs = dict(iter(study.runs.groupby("arm")["status"].first().items()))
-    assert runs == {"as it is": "done", "late": "done", "new": "failed"}
-    message = "there are several, another, wish, …; say which is edited: {'another': ...}"
-    assert message in study.runs["error"].iloc[2]
+    assert set(study.runs["status"]) == {"done"}
+
+
+@pytest.mark.parametrize("edit", [kind, "{{ name }}, be kind."])
+def test_an_edit_without_a_name_of_two_kinds_of_questions_is_refused_once_before_playing(
+    edit: Any,
+) -> None:
+    study = study_of(TwoMinds, {"prompt": {"as it is": None, "new": edit}}, second="another")
+    message = "arm 'new': prompt: there are several, another, wish, …; say which is edited: "
+    with pytest.raises(ConfigError, match=message):
+        played(study)
+    assert study.counts == {"left": 4}
+    assert asked(study) == []
 
 
 def test_an_edit_that_changes_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

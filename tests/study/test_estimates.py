@@ -17,9 +17,12 @@ from scipy import stats
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates import Estimate, effects
 from llmsim_lab.study.estimates.bands import by_turn, sup_t_band
+from llmsim_lab.study.estimates.effects import StandIns
 from llmsim_lab.study.estimates.estimate import Generality
 from llmsim_lab.study.estimates.family import holm, romano_wolf
+from llmsim_lab.study.estimates.joint import joint_test
 from llmsim_lab.study.estimates.parts import Spread
+from llmsim_lab.study.estimates.shares import smallest_share_difference
 from llmsim_lab.study.estimates.student import at_upper_limit, smallest_detectable
 
 REPO = Path(__file__).resolve().parents[2]
@@ -145,12 +148,10 @@ def test_differences_that_are_all_alike_have_no_interval() -> None:
     losses = [1.25, 1.5, 3.75]
     [zero] = effects(make_runs({"a": losses, "b": losses}))
     assert (zero.value, zero.low, zero.p) == (0, None, None)
-    assert (
-        zero.note == "all differences are exactly 0, so there is neither an interval nor a p-value"
-    )
+    assert zero.note == "all differences are exactly 0, so nothing shows how new ones would vary"
     [equal] = effects(make_runs({"a": [0.1, 0.2, 0.3], "b": [0.4, 0.5, 0.6]}))
     assert (equal.value, equal.low, equal.p) == (pytest.approx(0.3), None, None)
-    assert equal.note == "all differences are equal, so there is neither an interval nor a p-value"
+    assert equal.note == "all differences are equal, so nothing shows how new ones would vary"
 
 
 @pytest.mark.parametrize(
@@ -188,12 +189,31 @@ def test_shares_of_fewer_than_five_runs_have_no_interval() -> None:
     assert effect.p is not None
 
 
+def test_shares_of_few_runs_have_no_interval_in_a_main_effect_either() -> None:
+    values = np.array([[[0, 0, 1], [0, 1, 0]], [[1, 1, 1], [1, 0, 1]]], float)
+    found = effects(make_factorial(values), "loss ~ factor")[0]
+    assert (found.low, found.note) == (None, "3 runs: an interval of a 0 or 1 takes 5")
+
+
+def test_answers_that_stand_in_are_counted_beside_the_arms_they_are_in() -> None:
+    table = make_runs({"a": DRUG_1, "b": DRUG_2, "c": DRUG_1[::-1]})
+    counts = {"a": StandIns(0, 20), "b": StandIns(3, 20), "c": StandIns(0, 20)}
+    with_b, without = effects(table, stand_ins=counts)
+    assert with_b.note.endswith(
+        "answers that stand in for invalid ones (fallback): 0 of 20 in a, 3 of 20 in b"
+    )
+    assert without.note == ""
+
+
 def test_skewed_outcomes_are_warned_of() -> None:
     rare = [0.0, 0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 9.0]
     [effect] = effects(make_runs({"a": [0.0] * 8, "b": rare}))
     assert effect.low is not None
     assert effect.note.startswith("skewed: a mean's interval is too narrow then")
-    assert effects(make_runs({"a": [0.0] * 8, "b": DRUG_2[:8]}))[0].note == ""
+    assert effect.typical is not None
+    assert effect.typical.value == pytest.approx(0.15)
+    assert "typical difference: +0.15, 95 %" in str(effect)
+    assert effects(make_runs({"a": [0.0] * 8, "b": DRUG_2[:8]}))[0].typical is None
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
@@ -237,6 +257,66 @@ def test_an_empty_table_and_one_arm_have_no_effects() -> None:
     table = make_runs({"a": DRUG_1})
     assert effects(table.head(0)) == effects(table) == []
     assert str(effects(table)) == "nothing to compare"
+
+
+# --- the typical difference, groups ---------------------------------------------------------------
+
+
+def test_the_typical_difference_is_the_middle_of_the_means_of_two_differences() -> None:
+    table = make_runs({"one": DRUG_1, "two": DRUG_2})
+    [effect] = effects(table, typical=True)
+    differences = np.array(DRUG_2) - DRUG_1
+    means = [(x + y) / 2 for k, x in enumerate(differences) for y in differences[k:]]
+    assert effect.value == pytest.approx(np.median(means))
+    # Of 10 pairs the interval ends at the 9th mean from each end: Conover (1999), table A12.
+    assert (effect.low, effect.high) == pytest.approx((sorted(means)[8], sorted(means)[-9]))
+    assert (effect.kind, effect.n) == ("typical difference", 10)
+    assert str(effect).startswith(f"two {MINUS} one, typical difference: +1.30, 95 % ")
+
+
+def test_the_typical_difference_has_the_exact_p_of_ranks_and_fits_its_interval() -> None:
+    distinct = np.array([0.31, -1.2, 2.4, 0.9, 1.7, -0.4, 3.3, 0.55, 1.05])
+    for shift in (0.0, 0.4, 0.8):
+        table = make_runs({"a": [0.0] * 9, "b": list(distinct + shift)})
+        [effect] = effects(table, typical=True, sesoi=3.0)
+        assert effect.p == pytest.approx(stats.wilcoxon(distinct + shift, method="exact").pvalue)
+        assert (effect.p < 0.05) == (effect.low > 0)  # type: ignore[operator]
+        below = stats.wilcoxon(distinct + shift - 3, method="exact", alternative="less").pvalue
+        assert effect.p_equivalent == pytest.approx(below)
+
+
+def test_the_typical_difference_of_five_runs_has_no_interval() -> None:
+    [effect] = effects(make_runs({"a": DRUG_1[:5], "b": DRUG_2[:5]}), typical=True)
+    assert (effect.low, effect.note) == (None, "5 runs: at a level of 0.95 this interval takes 6")
+
+
+def test_groups_that_share_nothing_are_compared_by_welch() -> None:
+    groups = {"a": DRUG_1, "b": [*DRUG_2[:5], math.nan]}
+    table = make_runs(groups)
+    table["unit"] = table["run"] = table["arm"] + table["unit"].astype(str)
+    [effect] = effects(table, paired=False)
+    test = stats.ttest_ind(DRUG_2[:5], DRUG_1, equal_var=False)
+    interval = test.confidence_interval()
+    assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
+    assert (effect.p, effect.df) == pytest.approx((test.pvalue, test.df))
+    assert (effect.n, effect.method) == (15, "Welch's t over 10 and 5 runs")
+    assert effect.note.startswith("1 of 16 units left out")
+
+
+def test_shares_of_two_groups_have_the_exact_test_and_bounds() -> None:
+    [effect] = effects(make_runs({"a": [0.0] * 6, "b": [1.0] * 6}), paired=False)
+    assert effect.p == pytest.approx(stats.fisher_exact([[6, 0], [0, 6]]).pvalue)
+    # Agresti and Caffo: 7 / 8 - 1 / 8, and the variance of both.
+    error = stats.norm.ppf(0.975) * math.sqrt(2 * 7 / 8 / 8 / 8)
+    assert (effect.low, effect.high) == (pytest.approx(0.75 - error), 1.0)
+
+
+def test_texts_of_two_groups_are_exchanged_between_them() -> None:
+    texts = {"a": ["up"] * 6, "b": ["up"] + ["down"] * 7}
+    table = make_runs(texts)
+    [effect] = effects(table, paired=False)
+    assert effect.value == pytest.approx(2 * (7 / 8) ** 2)
+    assert effect.p == pytest.approx(stats.fisher_exact([[6, 0], [1, 7]]).pvalue, abs=0.002)
 
 
 # --- factorials -----------------------------------------------------------------------------------
@@ -351,6 +431,31 @@ def test_a_smallest_effect_of_interest_gives_a_verdict(
     assert effect.verdict == verdict
     assert str(effect).endswith(f"; {verdict} (loss, 10 runs)")
     assert effects(table)[0].verdict == ""
+
+
+def test_equivalence_is_judged_by_its_family_too() -> None:
+    rng = np.random.default_rng(4)
+    tables = [
+        make_runs(dict(zip("ab", rng.standard_normal((2, 30)), strict=True)), outcome=f"y{k}")
+        for k in range(4)
+    ]
+    found = effects(pd.concat(tables), sesoi=0.7)
+    own = [one.p_equivalent or 0 for one in found]
+    assert [one.p_equivalent_family for one in found] == pytest.approx(holm(own))
+    assert any(one.verdict == "undecided" and (one.p_equivalent or 1) < 0.05 for one in found)
+
+
+def test_what_chance_alone_gives_is_shown_beside_and_is_in_no_family() -> None:
+    rng = np.random.default_rng(9)
+    values = rng.standard_normal((2, 12, 4))
+    values[1] += 3
+    table = make_table(dict(zip("ab", values, strict=True)), "unit", "replicate")
+    effect, noise = effects(table, noise=True)
+    halves = values[:, :, 2:].mean(axis=2) - values[:, :, :2].mean(axis=2)
+    assert noise.is_noise
+    assert noise.value == pytest.approx((halves[1] - halves[0]).mean() / 2)
+    assert (effect.family, noise.p_family) == ("", None)
+    assert f"b {MINUS} a, by chance alone: " in str(noise)
 
 
 def test_a_difference_is_judged_by_its_family() -> None:
@@ -475,6 +580,20 @@ def test_contrasts_of_single_wordings_speak_of_what_they_can() -> None:
     assert (one.generalises_to, several.generalises_to) == (THESE, "new wordings")
 
 
+def test_wordings_that_arms_share_are_compared_wording_by_wording() -> None:
+    levels = 3 * NOISE[0].mean(axis=(1, 2), keepdims=True)
+    arms = {"low": NOISE[0] + levels, "high": NOISE[1] + levels}
+    table = make_table(arms, "wording", "unit", "replicate").assign(prompt="kind")
+    [effect] = effects(table, generalises_to="new wordings")
+    means = (arms["high"] - arms["low"]).mean(axis=(1, 2))
+    interval = stats.ttest_1samp(means, 0).confidence_interval()
+    assert (effect.n, effect.df) == (4, 3)
+    assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
+    # Lists of two prompts are numbered alike, and are different wordings.
+    nested = effects(table.assign(prompt=table["arm"]), generalises_to="new wordings")[0]
+    assert (nested.n, nested.value) == (8, pytest.approx(effect.value))
+
+
 # --- texts ----------------------------------------------------------------------------------------
 
 
@@ -543,6 +662,27 @@ def test_arms_with_different_numbers_of_wordings_have_no_p_value_of_texts() -> N
     assert effect.note == "no p-value: arms have different numbers of wordings"
 
 
+def test_numbers_and_texts_in_one_outcome_are_not_compared() -> None:
+    table = make_runs({"a": np.array([1.0, 2, 3]), "b": np.array([2.0, 4, "n/a"], object)})
+    [effect] = effects(table)
+    assert (effect.value, effect.p) == (None, None)
+    assert effect.note == (
+        "5 numbers and 1 text, such as 'n/a', cannot be compared; return None where a run has no "
+        "number"
+    )
+
+
+def test_a_distance_of_texts_is_worded_as_one_with_the_difference_in_length_beside_it() -> None:
+    short = ["we wait", "no move", "hold it", "stay put", "we hold"]
+    long = [f"{text} and see what comes of it" for text in short]
+    distance, length = effects(make_texts({"a": short, "b": long}, of=1), generalises_to="new runs")
+    assert distance.sentence().startswith(f"b {MINUS} a: the texts' distance is ")
+    assert (length.kind, length.value, length.p) == ("length difference", 6, None)
+    assert length.sentence() == f"b {MINUS} a, words a text: +6.00"
+    [categories] = effects(make_texts({"a": ["up"] * 5, "b": ["down"] * 5}, of=1))
+    assert categories.kind == "text distance"
+
+
 def test_of_texts_of_one_arm_nothing_is_known() -> None:
     table = make_texts({"a": ["A"], "b": ["B"]}, of=1)
     [apart] = effects(table.assign(unit=[1, 2], run=[1, 2]))
@@ -596,6 +736,48 @@ def test_by_turn_compares_pairs_of_runs() -> None:
         by_turn(table, "c", "a")
 
 
+def test_a_band_says_what_its_units_are() -> None:
+    rng = np.random.default_rng(1)
+    apart = make_table(
+        {"a": rng.standard_normal((4, 3)), "b": rng.standard_normal((6, 3))}, "unit", "turn"
+    )
+    groups = by_turn(apart, "b", "a", paired=False)
+    assert (set(groups["n"]), set(groups["unit"])) == ({10}, {"run"})
+    worded = make_table(
+        dict(zip("ab", rng.standard_normal((2, 3, 5, 4)), strict=True)), "wording", "unit", "turn"
+    )
+    frame = by_turn(worded.assign(prompt=worded["arm"]), "b", "a", generalises_to="new wordings")
+    assert (set(frame["n"]), set(frame["unit"])) == ({6}, {"wording"})
+    values = worded.pivot_table(index=["arm", "wording"], columns="turn", values="value")
+    error = np.sqrt(sum(values.loc[arm].var(ddof=1) / 3 for arm in "ab"))
+    reach = (frame["high"] - frame["estimate"]) / error.to_numpy()
+    assert reach.to_numpy() == pytest.approx(np.full(4, reach[0]))
+    assert reach[0] > stats.t.ppf(0.975, 2)
+
+
+def test_long_curves_of_many_runs_have_the_same_band_from_fewer_draws() -> None:
+    curves = np.random.default_rng(2).standard_normal((60, 30)).cumsum(axis=1)
+    _, _, few = sup_t_band(curves, 0.95, draws=5_000)
+    _, _, many = sup_t_band(curves, 0.95, draws=10_000)
+    assert few == pytest.approx(many, rel=0.05)
+
+
+# --- many specifications --------------------------------------------------------------------------
+
+
+def test_a_joint_test_flips_whole_runs_in_all_specifications() -> None:
+    rng = np.random.default_rng(3)
+    shared = rng.standard_normal((7, 1)) + 0.3 * rng.standard_normal((7, 5))
+    found = joint_test(shared, 0.95)
+    medians = [
+        abs(np.median((shared * (1 - 2 * np.array(flip))[:, None]).mean(axis=0)))
+        for flip in np.ndindex(*[2] * 7)
+    ]
+    assert found.p == pytest.approx(np.mean(np.array(medians) >= medians[0] - 1e-12))
+    assert found.same_sign > 0.8
+    assert joint_test(shared + 9, 0.95).p == pytest.approx(1 / 64)
+
+
 # --- plans ----------------------------------------------------------------------------------------
 
 
@@ -618,6 +800,18 @@ def test_several_sources_of_chance_are_simulated_to_the_same_number() -> None:
     one = smallest_detectable([Spread(0.1, 9)])
     same_twice = smallest_detectable([Spread(0.1, 9), Spread(0.0, 9)])
     assert same_twice == pytest.approx(one, rel=0.02)
+
+
+def test_shares_are_planned_by_the_exact_test() -> None:
+    pilot = np.array([1.0, 0, 0, -1, 1, 0, 0, 1])
+    size = smallest_share_difference(pilot, 40)
+    assert size is not None
+    rng = np.random.default_rng(0)
+    up, down = (0.6 + size) / 2, (0.6 - size) / 2  # 4 of 8 pairs differ, and 2 more of 2
+    counts = rng.multinomial(40, [up, down, 1 - up - down], 4_000)
+    p = [stats.binomtest(int(a), int(a + b)).pvalue if a + b else 1 for a, b, _ in counts]
+    assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.8, abs=0.03)
+    assert smallest_share_difference(pilot, 4) is None
 
 
 def test_a_pilot_s_spread_counts_at_its_upper_limit() -> None:

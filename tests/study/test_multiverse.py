@@ -43,8 +43,9 @@ def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_h
     assert found.frame["estimate"].tolist() == pytest.approx([-2, -2, -1, -1, 1, 1], abs=0.3)
     assert (found.same_sign, found.holds) == pytest.approx((4 / 6, 4 / 6))
     assert str(found) == (
-        "yes \N{MINUS SIGN} no, score@last: holds in 67% of 6 specifications, "
-        "has the same sign in 67%"
+        "yes \N{MINUS SIGN} no, score@last: holds in 67% of 6 specifications (by chance alone 8%), "
+        "has the same sign in 67% (by chance alone 79%); joint p = .125 of the median "
+        "(8 flips of whole runs)"
     )
     assert str(found) in found.figure().alt  # type: ignore[attr-defined]
 
@@ -54,3 +55,28 @@ def test_a_finding_compares_two_levels_of_a_factor_of_the_study(study: Study) ->
         multiverse(study, "por")
     with pytest.raises(ConfigError, match="wording has 3 levels, and a finding compares two"):
         multiverse(study, "wording")
+
+
+class Probable(Asked):
+    p: float = 1.0
+    n: int = 3
+
+
+def test_factors_called_p_and_n_stand_beside_the_p_value_and_the_number_of_runs() -> None:
+    vary = {"poor": {"no": False, "yes": True}, "p": [1.0, 2.0], "n": [3, 4]}
+    study = Study(Probable, vary, seeds=4, turns=1, outcome="score@last", players="random")
+    found = multiverse(study.run(progress=False), "poor")
+    assert found.choices == ["factor p", "factor n"]
+    assert set(found.frame["factor p"]) == {"1", "2"}
+    assert set(found.frame["n"]) == {4}
+
+
+def test_a_finding_of_nothing_is_said_to_be_nothing() -> None:
+    class Same(Asked):
+        async def turn(self, state: Score, ask: Ask) -> Score:
+            return Score(score=float(self.seed))
+
+    vary = {"poor": {"no": False, "yes": True}, "wording": ["a", "b"]}
+    study = Study(Same, vary, seeds=3, turns=1, outcome="score@last", players="random")
+    found = multiverse(study.run(progress=False), "poor")
+    assert str(found).endswith("score@last: exactly 0 in all 2 specifications")

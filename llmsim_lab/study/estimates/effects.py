@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,13 +29,20 @@ _TIMES = " \N{MULTIPLICATION SIGN} "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Compared:
     """A contrast in an outcome, and what an estimator found."""
 
     contrast: Contrast
     outcome: str
     parts: Parts
     is_noise: bool = False
+
+
+class StandIns(NamedTuple):
+    """How many answers of an arm stand in for invalid ones, of how many."""
+
+    filled: int
+    answers: int
 
 
 def effects(
@@ -49,6 +57,7 @@ def effects(
     paired: bool = True,
     typical: bool = False,
     noise: bool = False,
+    stand_ins: Mapping[str, StandIns] | None = None,
 ) -> Effects:
     """Return how arms differ, or a factorial's main effects and interactions.
 
@@ -69,6 +78,7 @@ def effects(
         paired: whether runs with the same seed are pairs.
         typical: compare by the typical difference, not the mean, where runs are paired.
         noise: add what chance alone gives: the same contrasts between two draws of each arm.
+        stand_ins: by arm, how many answers are not the players' own.
     """
     wanted = Wanted(paired=paired, typical=typical, level=level)
     found = compared(
@@ -84,7 +94,13 @@ def effects(
     for comparison in found:
         name = comparison.outcome
         margins[name] = sesoi.get(name) if isinstance(sesoi, Mapping) else sesoi
-    return Effects(_estimates(found, margins, level))
+    estimates = _estimates(found, margins, level)
+    if stand_ins:
+        estimates = [
+            _with_stand_ins(estimate, comparison.contrast, stand_ins)
+            for estimate, comparison in zip(estimates, found, strict=True)
+        ]
+    return Effects(estimates)
 
 
 def compared(
@@ -96,7 +112,7 @@ def compared(
     generalises_to: Generality = "new runs",
     wanted: Wanted | None = None,
     noise: bool = False,
-) -> list[Comparison]:
+) -> list[Compared]:
     """Return what estimators find of each contrast and outcome, as for ``effects``."""
     wanted = wanted or Wanted()
     table = table.reset_index(drop=True)
@@ -121,35 +137,36 @@ def compared(
 
 def _compared(
     layout: Layout, name: str, weights: Numbers, outcome: OutcomeValues, wanted: Wanted
-) -> list[Comparison]:
+) -> list[Compared]:
     """Return a contrast in an outcome; of texts their lengths too."""
     if outcome.mixed:
         contrast = layout.contrast(name, weights)
         parts = Parts(kind="mean difference", notes=(outcome.mixed,))
-        return [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
+        return [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
     if outcome.kinds is None:
         contrast = layout.contrast(name, weights)
         parts = estimate_numbers(contrast, layout.sample(contrast, outcome), wanted)
-        return [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
+        if not wanted.paired:
+            notes = layout.runs_left_out(contrast, outcome)
+            parts = replace(parts, notes=(*notes, *parts.notes))
+        return [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
     contrast = layout.contrast_of_texts(name, weights)
     sample = layout.text_sample(contrast, outcome)
     parts = estimate_texts(contrast, sample, wanted)
-    found = [Comparison(contrast=contrast, outcome=outcome.name, parts=parts)]
+    found = [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
     if outcome.are_words and parts.value is not None:
         # Verbosity is not meaning, but the distance of words sees it.
         lengths = replace(wanted, typical=False)
         by_length = estimate_numbers(contrast, sample.lengths, lengths)
         parts = replace(by_length, kind="length difference", p=None, p_beyond=None, typical=None)
-        found.append(Comparison(contrast=contrast, outcome=outcome.name, parts=parts))
+        found.append(Compared(contrast=contrast, outcome=outcome.name, parts=parts))
     return found
 
 
-def _noise(
-    layout: Layout, contrast: Contrast, outcome: OutcomeValues, wanted: Wanted
-) -> Comparison:
+def _noise(layout: Layout, contrast: Contrast, outcome: OutcomeValues, wanted: Wanted) -> Compared:
     sample = layout.sample(contrast, outcome).halves()
     parts = estimate_numbers(contrast, sample, wanted)
-    return Comparison(contrast=contrast, outcome=outcome.name, parts=parts, is_noise=True)
+    return Compared(contrast=contrast, outcome=outcome.name, parts=parts, is_noise=True)
 
 
 def _weights(
@@ -232,7 +249,7 @@ def _terms(formula: str, levels: Mapping[str, object]) -> list[tuple[str, ...]]:
 
 
 def _estimates(
-    comparisons: Sequence[Comparison], margins: Mapping[str, float | None], level: float
+    comparisons: Sequence[Compared], margins: Mapping[str, float | None], level: float
 ) -> list[Estimate]:
     """Return estimates with p-values that count all comparisons; noise is not among them."""
     tested = [one for one in comparisons if one.parts.p is not None and not one.is_noise]
@@ -290,6 +307,18 @@ def estimate_of(contrast: Contrast, outcome: str, parts: Parts, level: float) ->
         note="; ".join(parts.notes),
         typical=typical,
     )
+
+
+def _with_stand_ins(
+    estimate: Estimate, contrast: Contrast, stand_ins: Mapping[str, StandIns]
+) -> Estimate:
+    """Return an estimate with a note on answers that are not the players' own, if there are any."""
+    of_arms = {arm: stand_ins[arm] for arm in contrast.weights if arm in stand_ins}
+    if not any(arm.filled for arm in of_arms.values()):
+        return estimate
+    counts = [f"{one.filled} of {one.answers} in {arm}" for arm, one in of_arms.items()]
+    note = f"answers that stand in for invalid ones (fallback): {', '.join(counts)}"
+    return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
 
 
 def _verdict(estimate: Estimate, margin: float) -> str:

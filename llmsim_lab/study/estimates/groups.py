@@ -39,25 +39,26 @@ def group_means(sample: Sample, level: float) -> Parts:
     It is ``scipy.stats.ttest_ind(equal_var=False)`` for two arms: Welch (1947), "The generalization
     of Student's problem when several different population variances are involved", Biometrika 34.
     """
-    groups, notes = _groups_of(sample)
+    groups = _groups_of(sample)
     strata = _strata(sample.weights, groups)
     n = sum(len(group) for group in groups)
     value = weighted_mean(strata)
-    parts = Parts(kind="mean difference", n=n, value=value, method=_method(groups), notes=notes)
+    parts = Parts(kind="mean difference", n=n, value=value, method=_method(groups))
     if value is None:
-        return replace(parts, method="none", notes=(*notes, NO_VALUES))
+        return replace(parts, method="none", notes=(NO_VALUES,))
     if min(len(group) for group in groups) < 2:
         few = "an arm has one run: an interval takes two in each"
-        return replace(parts, notes=(*notes, few))
+        return replace(parts, notes=(few,))
     spread = spread_of([strata])
     if has_no_spread(spread, strata):
-        equal = "all runs of an arm are equal, so there is neither an interval nor a p-value"
-        return replace(parts, notes=(*notes, equal))
+        equal = "all runs of each arm are equal, so nothing shows how new ones would vary"
+        return replace(parts, notes=(equal,))
     if is_two_valued(np.concatenate(groups)):
-        return replace(parts, notes=(*notes, TOO_COARSE))
+        return replace(parts, notes=(TOO_COARSE,))
     t = student(value, [spread])
+    notes: tuple[str, ...] = ()
     if any(is_skewed(group) for group in groups):
-        notes = (*notes, SKEWED_GROUP)
+        notes = (SKEWED_GROUP,)
     return replace(
         parts,
         interval=t.interval(level),
@@ -71,7 +72,7 @@ def group_means(sample: Sample, level: float) -> Parts:
 
 def are_group_shares(sample: Sample) -> bool:
     """Return True if the runs of two arms are 0 or 1 each."""
-    groups, _ = _groups_of(sample)
+    groups = _groups_of(sample)
     has_two_arms = sorted(sample.weights) == [-1.0, 1.0]
     return has_two_arms and is_share(np.concatenate(groups)) and all(map(len, groups))
 
@@ -85,7 +86,7 @@ def group_shares(sample: Sample, level: float) -> Parts:
     """
     from scipy.stats import fisher_exact  # here, since stats takes a second to import
 
-    groups, notes = _groups_of(sample)
+    groups = _groups_of(sample)
     up, down = groups
     if sample.weights[0] < 0:
         up, down = down, up
@@ -96,11 +97,10 @@ def group_shares(sample: Sample, level: float) -> Parts:
         value=float(up.mean() - down.mean()),
         p=float(fisher_exact(counts).pvalue),
         method=f"shares (Agresti and Caffo), Fisher's exact test, {len(down)} and {len(up)} runs",
-        notes=notes,
     )
     if min(len(up), len(down)) < ENOUGH_FOR_SHARES:
         few = f"{min(len(up), len(down))} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
-        return replace(parts, notes=(*notes, few))
+        return replace(parts, notes=(few,))
     t = agresti_caffo(up, down)
     return replace(parts, interval=cut(t.interval(level)), p_beyond=t.p_beyond)
 
@@ -117,12 +117,11 @@ def agresti_caffo(up: Numbers, down: Numbers) -> Student:
     return Student(float(centre), math.sqrt(variance), math.inf)
 
 
-def _groups_of(sample: Sample) -> tuple[list[Numbers], tuple[str, ...]]:
-    """Return the runs of each arm, and a note on those that are left out."""
+def _groups_of(sample: Sample) -> list[Numbers]:
+    """Return the runs of each arm; a run that it has no value of may be another arm's."""
     of_units = mean_of_known(mean_of_known(sample.values, 3), 1)
     of_runs = by_run(of_units, sample.run_of)
-    # A run that no arm has a value of is another arm's, where arms share no seeds.
-    return [known(arm) for arm in of_runs], ()
+    return [known(arm) for arm in of_runs]
 
 
 def _strata(weights: Numbers, groups: Sequence[Numbers]) -> list[Stratum]:

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmsim_lab._util.text import counted
-from llmsim_lab.study.estimates.effects import Comparison
+from llmsim_lab.study.estimates.effects import Compared
 from llmsim_lab.study.estimates.estimate import Unit
 from llmsim_lab.study.estimates.numeric import known
 from llmsim_lab.study.estimates.parts import Spread
 from llmsim_lab.study.estimates.shares import smallest_share_difference
-from llmsim_lab.study.estimates.student import at_upper_limit, smallest_detectable
+from llmsim_lab.study.estimates.student import (
+    ALL_EQUAL,
+    ALL_ZERO,
+    at_upper_limit,
+    smallest_detectable,
+)
 
 ALPHA = 0.05
 NOT_YET = "not yet known; run a few seeds of two arms first, here or in plan(pilot=study)"
@@ -64,7 +69,7 @@ class Detectable:
 
 
 def detectable(
-    pilot: Sequence[Comparison],
+    pilot: Sequence[Compared],
     *,
     pilot_sizes: Sizes,
     planned: Sizes,
@@ -101,17 +106,29 @@ def detectable(
     with_spread = [one for one in pilot if one.parts.spreads]
     if not with_spread:
         notes = [note for one in parts for note in one.notes]
-        if any("differences are" in note for note in notes):
+        if ALL_ZERO in notes or ALL_EQUAL in notes:
             return Detectable(note=f"not known: {notes[-1]}")
         return Detectable(note=NOT_YET)
-    planned_spreads = [
-        _planned(one, pilot_sizes=pilot_sizes, planned=planned) for one in with_spread
-    ]
-    pooled = [_pooled(of_all_arms) for of_all_arms in zip(*planned_spreads, strict=False)]
-    if min(spread.df for spread in pooled) < 1:
-        return Detectable(note=NOT_YET)
-    value = smallest_detectable(pooled, alpha=alpha)
-    return Detectable(value=value, n=n, unit=unit, comparisons=comparisons)
+    found = []
+    # Contrasts may have units of their own, such as wordings and runs; the one that sees least
+    # counts.
+    for own_unit in dict.fromkeys(one.contrast.unit for one in with_spread):
+        planned_spreads = [
+            _planned(one, pilot_sizes=pilot_sizes, planned=planned)
+            for one in with_spread
+            if one.contrast.unit == own_unit
+        ]
+        pooled = [_pooled(of_all_arms) for of_all_arms in zip(*planned_spreads, strict=False)]
+        if min(spread.df for spread in pooled) < 1:
+            return Detectable(note=NOT_YET)
+        value = smallest_detectable(pooled, alpha=alpha)
+        units = planned_units(own_unit, planned)
+        if own_unit == "wording":
+            # Those of both arms; what is planned differs from the pilot in the arm that has most.
+            of_arms = max(one.parts.n for one in with_spread if one.contrast.unit == own_unit)
+            units = of_arms + planned.wordings - pilot_sizes.wordings
+        found.append(Detectable(value=value, n=units, unit=own_unit, comparisons=comparisons))
+    return max(found, key=lambda one: one.value or 0.0)
 
 
 def planned_units(unit: Unit, planned: Sizes) -> int:
@@ -126,7 +143,7 @@ def _pooled(spreads: Sequence[Spread]) -> Spread:
     return Spread(variance, min(spread.df for spread in spreads))
 
 
-def _planned(one: Comparison, *, pilot_sizes: Sizes, planned: Sizes) -> list[Spread]:
+def _planned(one: Compared, *, pilot_sizes: Sizes, planned: Sizes) -> list[Spread]:
     """Return what a comparison's variance will consist of in the planned study."""
     of_runs = one.parts.spreads[-1]
     if one.contrast.unit == "run":

@@ -9,18 +9,18 @@ is inferred, so n never counts turns or calls. Nothing here knows of tapes or mo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from llmsim_lab._util.text import among
+from llmsim_lab._util.text import among, counted
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.estimate import Contrast, Generality, Unit
 from llmsim_lab.study.estimates.numeric import Numbers
-from llmsim_lab.study.estimates.parts import Sample, TextSample
+from llmsim_lab.study.estimates.parts import Sample, TextSample, left_out
 from llmsim_lab.study.estimates.texts import text_kinds, text_lengths
 
 PROMPT = "prompt"
@@ -80,10 +80,12 @@ class OutcomeValues:
         kinds: of texts: arms x units x replicates x kinds.
         are_words: whether these kinds are words.
         mixed: in words, that there are numbers and texts; empty where there are not.
+        is_row: which arms have which units at all, with a value or without.
     """
 
     name: str
     numbers: Numbers
+    is_row: NDArray[np.bool_]
     kinds: Numbers | None = None
     are_words: bool = False
     mixed: str = ""
@@ -113,13 +115,12 @@ class Layout:
         sets: dict[object, int] = {}
         counts = []
         numbers = []
-        for arm, rows in table.groupby("arm", sort=False):
+        for _, rows in table.groupby("arm", sort=False):
             wordings = tuple(rows["wording"].unique())
             # Lists of wordings are numbered alike, so that their names do not tell them apart.
             prompt = rows[PROMPT].iloc[0] if PROMPT in rows else ""
-            asked = (prompt, wordings) if len(wordings) > 1 else arm
             counts.append(len(wordings))
-            numbers.append(sets.setdefault(asked, len(sets)))
+            numbers.append(sets.setdefault((prompt, wordings), len(sets)))
         return cls(
             arms=list(table["arm"].unique()),
             run_of=pd.factorize(table.drop_duplicates("unit")["run"])[0],
@@ -160,6 +161,13 @@ class Layout:
             wording_sets=self.wording_sets[used],
         )
 
+    def runs_left_out(self, contrast: Contrast, outcome: OutcomeValues) -> tuple[str, ...]:
+        """Return the note on runs of a contrast's arms that have no value."""
+        used = np.array([arm in contrast.weights for arm in self.arms])
+        is_row = outcome.is_row[used]
+        has_value = np.isfinite(outcome.numbers[used]).any(axis=(1, 3))
+        return left_out(int((is_row & ~has_value).sum()), int(is_row.sum()))
+
     def text_sample(self, contrast: Contrast, outcome: OutcomeValues) -> TextSample:
         """Return the texts of a contrast's arms."""
         assert outcome.kinds is not None
@@ -171,40 +179,55 @@ class Layout:
         )
 
 
+_CELLS = ("arm", "wording", "unit", "replicate")
+
+
 def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     """Return a table's outcomes, numbers and texts."""
-    cells = ("arm", "wording", "unit", "replicate")
     is_text = table["value"].map(lambda value: isinstance(value, str))
     names_of_texts = set(table.loc[is_text, "outcome"])
-    whole = cube(table, *cells, "outcome")
+    whole = cube(table, *_CELLS, "outcome")
+    rows_of_all = cube_of(table, table[["value"]].notna() * 0.0, "arm", "unit", "outcome")
     outcomes = []
     for place, name in enumerate(whole.levels[-1]):
-        numbers = whole.values[..., place]
-        if name not in names_of_texts:
-            outcomes.append(OutcomeValues(name=str(name), numbers=numbers))
-            continue
-        rows = table["outcome"] == name
-        number_count = int(table.loc[rows & ~is_text, "value"].notna().sum())
-        if number_count:
-            texts = table.loc[rows & is_text, "value"]
-            mixed = (
-                f"{number_count} numbers and {len(texts)} texts, such as {texts.iloc[0]!r:.40}, "
-                "cannot be compared; return None where a run has no number"
-            )
-            outcomes.append(OutcomeValues(name=str(name), numbers=numbers, mixed=mixed))
-            continue
-        texts = table.loc[rows & is_text, "value"]
-        kinds = text_kinds(texts)
-        # A row for all of the table's, so that arms, wordings and units have their places.
-        of_kinds = cube_of(table, kinds.rows.reindex(table.index), "arm", "unit", "replicate")
-        shape = (*[len(names) for names in of_kinds.levels], -1)
-        lengths = cube_of(table, text_lengths(texts).reindex(table.index).to_frame(), *cells)
-        outcomes.append(
-            OutcomeValues(
-                name=str(name),
-                numbers=lengths.values,
-                kinds=of_kinds.values.reshape(shape),
-                are_words=kinds.are_words,
-            )
+        outcome = OutcomeValues(
+            name=str(name),
+            numbers=whole.values[..., place],
+            is_row=np.isfinite(rows_of_all.values[..., place]),
         )
+        if name in names_of_texts:
+            values = table.loc[table["outcome"] == name, "value"]
+            texts = values[is_text]
+            number_count = int(values[~is_text].notna().sum())
+            if number_count:
+                outcome = replace(outcome, mixed=_mixed(number_count, texts))
+            else:
+                outcome = _with_texts(outcome, table, texts)
+        outcomes.append(outcome)
     return outcomes
+
+
+def _mixed(number_count: int, texts: pd.Series[str]) -> str:
+    numbers = counted(number_count, "number")
+    example = f"{texts.iloc[0]!r:.40}"
+    return (
+        f"{numbers} and {counted(len(texts), 'text')}, such as {example}, cannot be compared; "
+        "return None where a run has no number"
+    )
+
+
+def _with_texts(
+    outcome: OutcomeValues, table: pd.DataFrame, texts: pd.Series[str]
+) -> OutcomeValues:
+    """Return an outcome with the kinds of its texts, and their lengths as numbers."""
+    kinds = text_kinds(texts)
+    # With all rows of the table, so that arms, wordings and units have their places.
+    of_kinds = cube_of(table, kinds.rows.reindex(table.index), "arm", "unit", "replicate")
+    shape = (*[len(names) for names in of_kinds.levels], -1)
+    lengths = text_lengths(texts).reindex(table.index).to_frame()
+    return replace(
+        outcome,
+        numbers=cube_of(table, lengths, *_CELLS).values,
+        kinds=of_kinds.values.reshape(shape),
+        are_words=kinds.are_words,
+    )

@@ -15,8 +15,8 @@ from llmsim_lab.study.estimates.parts import Spread
 
 NO_VALUES = "an arm has no values"
 TOO_COARSE = "takes two values only: too coarse for an interval"
-ALL_ZERO = "all differences are exactly 0, so there is neither an interval nor a p-value"
-ALL_EQUAL = "all differences are equal, so there is neither an interval nor a p-value"
+ALL_ZERO = "all differences are exactly 0, so nothing shows how new ones would vary"
+ALL_EQUAL = "all differences are equal, so nothing shows how new ones would vary"
 
 
 class Stratum(NamedTuple):

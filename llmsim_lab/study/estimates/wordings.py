@@ -84,7 +84,7 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
         few = "two wordings of an arm: new ones take three"
     if few:
         return replace(parts, notes=(*notes, few))
-    if has_no_spread(spreads[0], strata):
+    if all(has_no_spread(spread, strata) for spread in spreads):
         equal = ALL_EQUAL if value else ALL_ZERO
         return replace(parts, notes=(*notes, equal))
     t = student(value, spreads)

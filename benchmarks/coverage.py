@@ -29,7 +29,7 @@ from scipy import special, stats
 from llmsim_lab.study.estimates import bands, family
 from llmsim_lab.study.estimates.bands import by_turn, sup_t_band
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
-from llmsim_lab.study.estimates.effects import Comparison, effects
+from llmsim_lab.study.estimates.effects import Compared, effects
 from llmsim_lab.study.estimates.estimate import Contrast, Generality
 from llmsim_lab.study.estimates.family import adjusted, holm
 from llmsim_lab.study.estimates.parts import Parts, Sample, TextSample
@@ -612,7 +612,7 @@ def promised(
     for _ in range(replications):
         seen = estimate_numbers(contrast, sample(rng, **pilot), Wanted())
         promise = detectable(
-            [Comparison(contrast=contrast, outcome="y", parts=seen)],
+            [Compared(contrast=contrast, outcome="y", parts=seen)],
             pilot_sizes=pilot_sizes,
             planned=planned_sizes,
             comparisons=comparisons,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import curve_figure
-from llmsim_lab.study._study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +72,7 @@ class Multiverse:
     __repr__ = __str__
 
 
-def multiverse(study: Study, factor: str, *, outcome: str = "") -> Multiverse:
+def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     """Return the effect of one factor in each combination of the study's other factors.
 
     Vary what a finding might hang on: wordings of the prompt, orders of options, personas,

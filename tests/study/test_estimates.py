@@ -830,8 +830,8 @@ def bench() -> Any:
 @pytest.mark.parametrize(
     ("group", "name"),
     [
-        ("runs, paired", "n=5, normal"),
-        ("0 or 1", "n=20, 0.0 and 0.1"),
+        ("pairs of runs", "n=5, normal"),
+        ("shares, pairs", "n=20, 0.0 and 0.1"),
         ("new runs, from situations", "4 runs x 8 turns, AR(1) 0.95"),
         ("new wordings and situations", "4 runs, 8 and 1, sd 0.5"),
         ("through the table", "n=10, ~ factor * prompt"),
@@ -846,7 +846,7 @@ def test_intervals_contain_the_truth_as_often_as_they_say(
 
 
 def test_situations_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
-    cell = next(c for c in bench["CELLS"] if c.group == "before: situations as units")
+    cell = next(c for c in bench["CELLS"] if c.group == "before: calls as units")
     assert bench["measure_cell"](cell, 60)["measured"] < 0.75
 
 

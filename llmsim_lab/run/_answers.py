@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import fields_of, json_number
 from llmsim_lab.llm.choice import Decide, numeric
 from llmsim_lab.run._kept import defined_again, reply_as_json
-from llmsim_lab.run._question import Asked, limits_of
+from llmsim_lab.run._question import AskedQuestion, limits_of
 from llmsim_lab.run._turn import Answer, as_confidence, as_reasoning
 from llmsim_lab.types import CallRecord, Decision, Reply
 
@@ -29,22 +29,22 @@ _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 
 
-def rule_of(asked: Asked) -> str:
+def rule_of(question: AskedQuestion) -> str:
     """Return whose rule is asked what, for messages."""
-    batch = asked.batch
+    batch = question.batch
     if batch.by:
-        return f"{batch.place}: the rule of {batch.by}, about {asked.player},"
-    return f"{batch.place}: the rule of {asked.player}"
+        return f"{batch.place}: the rule of {batch.by}, about {question.player},"
+    return f"{batch.place}: the rule of {question.player}"
 
 
-def fallback_of(asked: Asked) -> str:
+def fallback_of(question: AskedQuestion) -> str:
     """Return for whom which question names a stand-in, for messages."""
-    return f"{asked.batch.place}: fallback= of {asked.player}"
+    return f"{question.batch.place}: fallback= of {question.player}"
 
 
 def answer_by_code(
     decision: Decision,
-    asked: Asked,
+    question: AskedQuestion,
     reasoning: str = "",
     calls: tuple[CallRecord, ...] = (),
 ) -> Answer:
@@ -56,14 +56,14 @@ def answer_by_code(
     try:
         fields = reply_as_json(decision)
     except ConfigError as error:
-        raise ConfigError(f"{rule_of(asked)} answered what cannot be kept: {error}") from error
+        raise ConfigError(f"{rule_of(question)} answered what cannot be kept: {error}") from error
     values = decision.__dict__  # of the model itself it takes long
     for name, value in values.items():
         if type(value) is Decimal:  # as a number, which a table adds up
             fields[name] = json_number(value)
     return Answer(
-        player=asked.player,
-        component=asked.batch.component,
+        player=question.player,
+        component=question.batch.component,
         calls=calls,
         reasoning=reasoning or as_reasoning(getattr(decision, "reasoning", "")),
         confidence=as_confidence(getattr(decision, "confidence", None)),
@@ -71,52 +71,57 @@ def answer_by_code(
     )
 
 
-def as_reply(answer: object, asked: Asked, whose: Callable[[Asked], str]) -> Decision:
+def as_reply(
+    answer: object, question: AskedQuestion, whose: Callable[[AskedQuestion], str]
+) -> Decision:
     """Return an answer that code gave as the reply that was asked for, within its limits.
 
     Args:
         answer: what the code gave.
-        asked: what it was asked.
+        question: what it was asked.
         whose: names the code in a message.
 
     Raises:
         ConfigError: it is not such a reply, or not within the limits.
     """
-    reply = asked.batch.reply
-    decision = answer if isinstance(answer, reply) else _read(answer, reply, whose, asked)
+    reply = question.batch.reply
+    decision = answer if isinstance(answer, reply) else _read(answer, reply, whose, question)
     if not ALWAYS_FINITE.issuperset(map(type, decision.__dict__.values())):
-        _check_values(decision, whose, asked)
-    complaint = asked.allowed.complaint(decision)
+        _check_values(decision, whose, question)
+    complaint = question.allowed.complaint(decision)
     if complaint:
         raise ConfigError(
-            f"{whose(asked)} answered {reply.__name__}, {complaint}; question.limits has what is "
-            "allowed"
+            f"{whose(question)} answered {reply.__name__}, {complaint}; question.limits has "
+            "what is allowed"
         )
     return decision
 
 
 def _read(
-    answer: object, reply: type[Decision], whose: Callable[[Asked], str], asked: Asked
+    answer: object,
+    reply: type[Decision],
+    whose: Callable[[AskedQuestion], str],
+    question: AskedQuestion,
 ) -> Decision:
     """Return the reply that fields, or the value of its one field, make."""
     if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
         raise defined_again(reply.__name__, reply.__module__)
     needed, form = _form_of(reply)
     if answer is None:
-        raise ConfigError(f"{whose(asked)} returned None; {form}")
+        raise ConfigError(f"{whose(question)} returned None; {form}")
     if not isinstance(answer, Mapping) and len(needed) == 1:
         answer = {needed[0]: answer}  # a number alone will do where only one is asked for
     if isinstance(answer, Mapping):
         for name in answer:
             if name not in reply.model_fields:
                 raise ConfigError(
-                    f"{whose(asked)} answered {name!r}{closest(str(name), reply.model_fields)}, "
+                    f"{whose(question)} answered {name!r}{closest(str(name), reply.model_fields)}, "
                     f"which a {reply.__name__} has no field for; {form}"
                 )
     try:
         return reply.model_validate(answer)
     except ValidationError as error:
-        raise ConfigError(f"{whose(asked)} answered {faults(error)}; {form}") from error
+        raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
 
 
 class _FormOfCode(NamedTuple):
@@ -137,18 +142,20 @@ def _form_of(reply: type[Decision]) -> _FormOfCode:
     return _FormOfCode(needed, f"return {reply.__name__}({arguments})")
 
 
-def _check_values(decision: Decision, whose: Callable[[Asked], str], asked: Asked) -> None:
+def _check_values(
+    decision: Decision, whose: Callable[[AskedQuestion], str], question: AskedQuestion
+) -> None:
     """Raise ConfigError for values of a reply that no tape could hold."""
     for name, value in decision:
         if type(value) not in SCALARS and is_too_deep(value):
             raise ConfigError(
-                f"{whose(asked)} answered {name}= that is nested too deeply for a tape: more than "
-                f"{MOST_LEVELS} lists and dicts in one another"
+                f"{whose(question)} answered {name}= that is nested too deeply for a tape: more "
+                f"than {MOST_LEVELS} lists and dicts in one another"
             )
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
             raise ConfigError(
-                f"{whose(asked)} answered {name}={value!r:.200}, which holds a number that is not "
-                "finite; JSON, and so a tape, has none: answer another number, or None for no "
+                f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
+                "not finite; JSON, and so a tape, has none: answer another number, or None for no "
                 "number"
             )
 
@@ -170,15 +177,15 @@ class Options(NamedTuple):
     texts: dict[object, str]
 
 
-def options_of(asked: Asked) -> Options:
+def options_of(question: AskedQuestion) -> Options:
     """Return what a model chooses from.
 
     Raises:
         ConfigError: the reply's field cannot be decided by probabilities.
     """
-    player = asked.player
-    reply = asked.batch.reply
-    decide = asked.batch.decide
+    player = question.player
+    reply = question.batch.reply
+    decide = question.batch.decide
     if decide is None or decide not in get_args(Decide):
         raise ConfigError(
             f"decide={decide!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
@@ -193,7 +200,7 @@ def options_of(asked: Asked) -> Options:
     schema = fields_of(reply)[name]
     if schema.get("type") == "boolean":
         return Options(decide, name, {True: "yes", False: "no"})
-    values = _listed_values(limits_of(asked).get(name), schema.get("type"))
+    values = _listed_values(limits_of(question).get(name), schema.get("type"))
     if not values or (decide == "expected" and not numeric(values)):
         needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
         raise ConfigError(
@@ -201,7 +208,7 @@ def options_of(asked: Asked) -> Options:
             "it as Literal or an enum, give bounds of whole numbers, or the values: ask(..., "
             f"limits={{{name!r}: [0, 0.25, 0.5]}})"
         )
-    words = asked.allowed.wording.get(name, {})
+    words = question.allowed.wording.get(name, {})
     texts = {value: words[value] if value in words else text_of(value) for value in values}
     return Options(decide, name, texts)
 

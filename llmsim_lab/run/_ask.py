@@ -48,7 +48,7 @@ from llmsim_lab.run._plain_prompts import dedented, has_slots, is_file_name, kin
 from llmsim_lab.run._prompt_order import prompt_order
 from llmsim_lab.run._question import (
     GIVEN,
-    Asked,
+    AskedQuestion,
     AskedTurn,
     Batch,
     ByModel,
@@ -72,7 +72,7 @@ class _ToModel(NamedTuple):
     """A question that a model or a person is to answer."""
 
     client: LLMClient
-    asked: Asked
+    question: AskedQuestion
     text: str
 
 
@@ -82,21 +82,21 @@ class _ToMeasure(NamedTuple):
     client: LLMClient
     text: str
     options: Options
-    questions: list[Asked]
+    questions: list[AskedQuestion]
 
 
 class _Returned(NamedTuple):
     """What a function returned to be awaited, and what it was asked."""
 
     answer: Awaitable[object]
-    asked: Asked
+    question: AskedQuestion
 
 
 class _ToConverse(NamedTuple):
     """A question that a model answers by a conversation."""
 
     client: LLMClient
-    asked: Asked
+    question: AskedQuestion
     by_model: ByModel[Decision]
 
 
@@ -195,7 +195,8 @@ class Ask:
             prompts=run._prompts,
             is_replay=run._session.is_replay,
         )
-        self._asked: set[tuple[object, ...]] = set()
+        self._sent: set[tuple[object, ...]] = set()
+        """The questions that models and people were sent."""
         self._rngs: dict[str, _GuardedRandom] = {}
         self._numbering: dict[tuple[str, str, str], _Numbering] = {}
         """By player, tag and ``by``."""
@@ -402,7 +403,14 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-        bring = partial(from_outside, what, key, work, once=once, fallback=fallback)
+        bring = partial(
+            from_outside,
+            what,
+            key,
+            work,
+            once=once,
+            fallback=fallback,
+        )
         pending = self._outside(what, bring)
         self._open.append(_Open([what], pending))
         return pending
@@ -442,9 +450,8 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"{_noting(player, columns)}: turn {self.turn} is over")
-        texts = (player, component, text, led_to)
-        has_texts = all(isinstance(it, str) for it in texts)
-        if not has_texts or not (text or led_to or columns):
+        are_texts = [isinstance(argument, str) for argument in (player, component, text, led_to)]
+        if not all(are_texts) or not (text or led_to or columns):
             raise ConfigError(
                 f"{_noting(player, columns)} notes nothing: ask.note('Ann', text='...', "
                 "accepted=True)"
@@ -454,9 +461,13 @@ class Ask:
                 f"component={component!r:.40} says to which decision of a player columns belong: "
                 f"ask.note('Ann', component={component!r:.40}, accepted=True)"
             )
-        if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
-            what = f"ask.note({min(taken)}=...): every frame has a column of that name"
-            raise ConfigError(f"{what}; note it under another name")
+        columns_of_all = DECISION_COLUMNS if player else COMMON_COLUMNS
+        taken = columns_of_all.intersection(columns)
+        if taken:
+            raise ConfigError(
+                f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
+                "another name"
+            )
         if not all(map(_stays, (*columns, *columns.values()))):
             columns = json_ready(_noting(player, columns), columns)
         if text:
@@ -485,7 +496,8 @@ class Ask:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
             seed = f"{self._run.config.seed}/{self.turn}/{name}"
-            self._rngs[name] = _GuardedRandom(seed, f"ask.rng_for({name!r})" if name else "ask.rng")
+            call = f"ask.rng_for({name!r})" if name else "ask.rng"
+            self._rngs[name] = _GuardedRandom(seed, call)
         return self._rngs[name]
 
     # --- the turn's end ----------------------------------------------------------------------
@@ -494,9 +506,13 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        unawaited = [one for one in self._open if getcoroutinestate(one.coroutine) == CORO_CREATED]
-        for one in unawaited:
-            one.coroutine.close()  # else Python warns of it as well
+        unawaited = [
+            pending
+            for pending in self._open
+            if getcoroutinestate(pending.coroutine) == CORO_CREATED
+        ]
+        for pending in unawaited:
+            pending.coroutine.close()  # else Python warns of it as well
         if unawaited:
             raise ConfigError(
                 f"{type(self._run).__name__}.turn asked {_first(unawaited[0].names)} and did not "
@@ -510,7 +526,9 @@ class Ask:
         Raises:
             ConfigError: a question was not awaited, or its answer is still to come.
         """
-        unfinished = [one for one in self._open if getcoroutinestate(one.coroutine) != CORO_CLOSED]
+        unfinished = [
+            pending for pending in self._open if getcoroutinestate(pending.coroutine) != CORO_CLOSED
+        ]
         if unfinished:
             self.check_awaited()
             self._over = True
@@ -547,7 +565,12 @@ class Ask:
         self, batch: Batch, names: Sequence[str], *, is_alone: bool = False
     ) -> Pending[Any]:
         """Return what asks all; that it has ended is checked when the turn is over."""
-        pending = self._all(batch, names, self._numbers(batch, names), is_alone=is_alone)
+        pending = self._all(
+            batch,
+            names,
+            self._numbers(batch, names),
+            is_alone=is_alone,
+        )
         self._open.append(_Open(names, pending))
         return pending
 
@@ -583,12 +606,17 @@ class Ask:
         return kind if position == 1 else f"{kind}@{position}"
 
     async def _all(
-        self, batch: Batch, names: Sequence[str], numbers: Sequence[int], *, is_alone: bool
+        self,
+        batch: Batch,
+        names: Sequence[str],
+        numbers: Sequence[int],
+        *,
+        is_alone: bool,
     ) -> Any:
         """Return the decisions of all who are asked, by name; of one alone, its decision."""
         self._begin(batch, names)
         questions = [
-            Asked(batch, name, number) for name, number in zip(names, numbers, strict=True)
+            AskedQuestion(batch, name, number) for name, number in zip(names, numbers, strict=True)
         ]
         returned: list[_Returned] = []
         try:
@@ -597,23 +625,23 @@ class Ask:
             if isinstance(only, _ToModel):
                 # Here, since all that comes from a server passes each coroutine that waits for it.
                 try:
-                    only.asked.decision = await only.asked.send(only.client, only.text)
+                    only.question.decision = await only.question.send(only.client, only.text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
-                    self._asking_failed(error, only.asked)
+                    self._asking_failed(error, only.question)
             elif only is not None:
                 await self._done(only)
             elif work:
-                await gather_all([self._done(one) for one in work])
+                await gather_all([self._done(item) for item in work])
         finally:
-            for one in returned:
-                close_unawaited(one.answer)
+            for waits_for in returned:
+                close_unawaited(waits_for.answer)
         self._answers += batch.answers
         if is_alone:
             return questions[0].decision
-        return {asked.player: asked.decision for asked in questions}
+        return {question.player: question.decision for question in questions}
 
     def _work_for(
-        self, batch: Batch, questions: Sequence[Asked], returned: list[_Returned]
+        self, batch: Batch, questions: Sequence[AskedQuestion], returned: list[_Returned]
     ) -> list[_Work]:
         """Return what has to be waited for; what functions answer at once is taken.
 
@@ -626,11 +654,11 @@ class Ask:
         work: list[_Work] = []
         measured: dict[tuple[object, ...], _ToMeasure] = {}
         sent: list[str] = []
-        for asked in questions:
-            seated = self._run.seat(asked.player, by=batch.by, tag=batch.tag)
+        for question in questions:
+            seated = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(seated, "call_with_retry"):
-                waits_for = self._answer_of_code(seated, asked)
+                waits_for = self._answer_of_code(seated, question)
                 if waits_for is not None:
                     returned.append(waits_for)
                     work.append(waits_for)
@@ -639,50 +667,50 @@ class Ask:
             backend = getattr(client, "backend", None)
             is_person = isinstance(backend, Person)
             if batch.by_model is not None and not is_person:
-                work.append(_ToConverse(client, asked, batch.by_model))
+                work.append(_ToConverse(client, question, batch.by_model))
                 continue
-            text = asked.text()
-            self._check_new(asked, text)
+            text = question.text()
+            self._check_new(question, text)
             if not isinstance(backend, Person | ScriptedBackend):
                 sent.append(text)
             if batch.decide is None or is_person:  # who gives one answer
-                work.append(_ToModel(client, asked, text))
+                work.append(_ToModel(client, question, text))
                 continue
-            options = options_of(asked)
+            options = options_of(question)
             key = (id(client), text, options.name, *options.texts.items())
             if key not in measured:
                 measured[key] = _ToMeasure(client, text, options, [])
                 work.append(measured[key])
-            measured[key].questions.append(asked)
+            measured[key].questions.append(question)
         self._warn_of_order(batch, sent)
         return work
 
-    def _answer_of_code(self, seated: object, asked: Asked) -> _Returned | None:
+    def _answer_of_code(self, seated: object, question: AskedQuestion) -> _Returned | None:
         """Take what chance or a function answers; returns what has to be awaited for it."""
         if not callable(seated):
-            self._take_answer(random_reply(asked, asked.rng), asked)
+            self._take_answer(random_reply(question, question.rng), question)
             return None
         try:
-            answer = seated(Question(asked))
+            answer = seated(Question(question))
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything
-            self._raised(error, asked)
+            self._raised(error, question)
             return None
         if isawaitable(answer):
-            return _Returned(answer, asked)
-        self._take_answer(answer, asked)
+            return _Returned(answer, question)
+        self._take_answer(answer, question)
         return None
 
-    def _check_new(self, asked: Asked, text: str) -> None:
+    def _check_new(self, question: AskedQuestion, text: str) -> None:
         """Raise ConfigError for a question that a replay could not tell from another one."""
-        batch = asked.batch
-        key = (asked.player, batch.tag, batch.by, batch.reply, text)
-        if key in self._asked:
+        batch = question.batch
+        key = (question.player, batch.tag, batch.by, batch.reply, text)
+        if key in self._sent:
             raise ConfigError(
-                f"{asked.player} is asked the same {batch.reply.__name__} twice in turn "
+                f"{question.player} is asked the same {batch.reply.__name__} twice in turn "
                 f"{self.turn}, so that a replay could not tell the answers apart; number them: "
                 "ask(..., tag='second')"
             )
-        self._asked.add(key)  # before the first await, so that equal questions at once meet it
+        self._sent.add(key)  # before the first await, so that equal questions at once meet it
 
     def _warn_of_order(self, batch: Batch, sent: Sequence[str]) -> None:
         """Warn once a run of prompts that say too late what is the same for all.
@@ -692,20 +720,25 @@ class Ask:
             sent: their prompts, as models are sent them.
         """
         warnings = self._warnings
-        question = (batch.reply, batch.tag, batch.by, batch.name or batch.prompt)
-        if len(sent) < 2 or warnings.has_order or question in warnings.compared:
+        key = (batch.reply, batch.tag, batch.by, batch.name or batch.prompt)
+        if len(sent) < 2 or warnings.has_order or key in warnings.compared:
             return
-        warnings.compared.add(question)  # what it is asked in later turns is put in the same order
+        warnings.compared.add(key)  # what it is asked in later turns is put in the same order
         if self._run._quiet or self._around.is_replay:
             return
         order = prompt_order(batch.place, sent)
         if order.is_late:
             warnings.has_order = True
-            _warn("PROMPT_ORDER", words=order.advice, run=self._run.name, reason=order.advice)
+            _warn(
+                "PROMPT_ORDER",
+                words=order.advice,
+                run=self._run.name,
+                reason=order.advice,
+            )
 
     def _begin(self, batch: Batch, names: Sequence[str]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""
-        whom = names[0] if names else "no player"
+        whom = _first(names[:1])
         if self._over:
             raise ConfigError(
                 f"turn {self.turn} is over, and {whom} is asked in it: await every question in "
@@ -741,35 +774,36 @@ class Ask:
     async def _done(self, work: _Work) -> None:
         """Wait for one of several answers."""
         match work:
-            case _ToModel(client, asked, text):
+            case _ToModel(client, question, text):
                 try:
-                    asked.decision = await asked.send(client, text)
+                    question.decision = await question.send(client, text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
-                    self._asking_failed(error, asked)
-            case _ToConverse(client, asked, by_model):
+                    self._asking_failed(error, question)
+            case _ToConverse(client, question, by_model):
                 try:
                     # The tape has its calls and no answer besides: a replay works it out again.
-                    asked.decision = await by_model(Question(asked), client)
+                    question.decision = await by_model(Question(question), client)
                 except Exception as error:  # noqa: BLE001 - as above
-                    self._asking_failed(error, asked)
+                    self._asking_failed(error, question)
             case _ToMeasure():
                 await self._choose(work)
             case _Returned():
                 await self._waited(work)
 
-    def _asking_failed(self, error: Exception, asked: Asked) -> None:
+    def _asking_failed(self, error: Exception, question: AskedQuestion) -> None:
         """Let a stand-in answer for a model that failed, or raise what names the question."""
         if isinstance(error, LLMFailureException):
-            self._model_failed(error, asked)
+            self._model_failed(error, question)
         elif isinstance(error, LabError):
             raise error
         else:
             raise ConfigError(
-                f"{asked.batch.place}: asking {caller(asked.site)} failed: {error_text(error)}"
+                f"{question.batch.place}: asking {caller(question.site)} failed: "
+                f"{error_text(error)}"
             ) from error
 
     async def _waited(self, returned: _Returned) -> None:
-        asked = returned.asked
+        question = returned.question
         try:
             answer = await returned.answer
         except asyncio.CancelledError as error:
@@ -777,75 +811,75 @@ class Ask:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._raised(error, asked)
+            self._raised(error, question)
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything
-            self._raised(error, asked)
+            self._raised(error, question)
         else:
-            self._take_answer(answer, asked)
+            self._take_answer(answer, question)
 
-    def _take_answer(self, answer: object, asked: Asked) -> None:
+    def _take_answer(self, answer: object, question: AskedQuestion) -> None:
         """Take an answer; one that no call says by itself is recorded."""
-        batch = asked.batch
+        batch = question.batch
         if batch.fault is not None:
             raise batch.fault
         record: Answer | None = None
         try:
-            decision = as_reply(answer, asked, rule_of)
+            decision = as_reply(answer, question, rule_of)
             if decision.call is None:  # of a player that asks a model by itself, the call says it
-                record = answer_by_code(decision, asked)
+                record = answer_by_code(decision, question)
         except ConfigError as fault:
-            self._code_failed(fault, asked)
+            self._code_failed(fault, question)
         except Exception as error:  # noqa: BLE001 - what is odd about an answer is its class's code
-            self._raised(error, asked)
+            self._raised(error, question)
         else:
-            asked.decision = decision
+            question.decision = decision
             if record is not None:
                 batch.answers.append(record)
 
     # --- who stands in -----------------------------------------------------------------------
 
-    def _raised(self, error: BaseException, asked: Asked) -> None:
+    def _raised(self, error: BaseException, question: AskedQuestion) -> None:
         """Let a stand-in answer for a function that raised, or raise what names the question."""
-        if asked.batch.fault is not None:
-            raise asked.batch.fault
+        if question.batch.fault is not None:
+            raise question.batch.fault
         if isinstance(error, TapeError | BudgetReached):  # the run's, not the player's
             raise error
         if isinstance(error, LLMFailureException):  # of a player that asks a model by itself
-            self._model_failed(error, asked, stands_in=self._falls_back(asked))
+            self._model_failed(error, question, stands_in=self._falls_back(question))
             return
-        if self._falls_back(asked):
-            fault = ConfigError(f"{rule_of(asked)} failed: {error_text(error)}")
-            self._code_failed(fault, asked)
+        if self._falls_back(question):
+            fault = ConfigError(f"{rule_of(question)} failed: {error_text(error)}")
+            self._code_failed(fault, question)
             return
         raise ConfigError(
-            f"{rule_of(asked)} failed: {error_text(error)}; repair it, or let a stand-in answer: "
-            f"{type(self._run).__name__}(..., on_error='fallback')"
+            f"{rule_of(question)} failed: {error_text(error)}; repair it, or let a stand-in "
+            f"answer: {type(self._run).__name__}(..., on_error='fallback')"
         ) from error
 
-    def _code_failed(self, fault: ConfigError, asked: Asked) -> None:
+    def _code_failed(self, fault: ConfigError, question: AskedQuestion) -> None:
         """Let a stand-in answer for a function or rule, if the question or the run says so."""
-        if not self._falls_back(asked):
+        if not self._falls_back(question):
             raise fault
-        answerer = asked.answerer
+        answerer = question.answerer
         if not self.stand_ins[answerer] and answerer not in self._warnings.stand_ins:
             _warn(
                 "FALLBACK",
                 words=f"{fault}. A stand-in answers, here and whenever {answerer} fails again.",
-                agent=asked.player,
-                component=asked.batch.component,
+                agent=question.player,
+                component=question.batch.component,
                 turn=self.turn,
                 detail=fault,
             )
-        self._stand_in(fault, asked)
+        self._stand_in(fault, question)
 
-    def _falls_back(self, asked: Asked) -> bool:
-        on_error = asked.batch.on_error or self._around.config.on_error
+    def _falls_back(self, question: AskedQuestion) -> bool:
+        on_error = question.batch.on_error or self._around.config.on_error
         return on_error == "fallback"
 
     def _model_failed(
         self,
         failure: LLMFailureException,
-        asked: Asked,
+        question: AskedQuestion,
         *,
         stands_in: bool = False,
         counts: bool = True,
@@ -854,39 +888,46 @@ class Ask:
 
         Args:
             failure: how it failed.
-            asked: what it was asked.
+            question: what it was asked.
             stands_in: whether a random answer does where there is no ``fallback``.
             counts: whether the failed call is this question's.
         """
-        has_stand_in = stands_in or asked.batch.fallback is not None
+        has_stand_in = stands_in or question.batch.fallback is not None
         if failure.reason not in FORGIVEN or not has_stand_in:
             raise failure
-        site = asked.site
+        site = question.site
         _warn(
             "FALLBACK",
             words=(
                 f"Turn {self.turn}, {caller(site)}: no valid answer; another stands in: {failure}"
             ),
-            agent=asked.player,
+            agent=question.player,
             component=site.component,
             turn=self.turn,
             reason=failure.reason,
             detail=failure.detail,
         )
         calls = (failure.call,) if counts and failure.call is not None else ()
-        self._stand_in(failure, asked, calls)
+        self._stand_in(failure, question, calls)
 
-    def _stand_in(self, error: LabError, asked: Asked, calls: tuple[CallRecord, ...] = ()) -> None:
+    def _stand_in(
+        self, error: LabError, question: AskedQuestion, calls: tuple[CallRecord, ...] = ()
+    ) -> None:
         """Take and record what stands in for an answer."""
-        batch = asked.batch
+        batch = question.batch
         answer = batch.fallback
         if callable(answer):
-            answer = batch.of_world("fallback", answer, asked.player)
+            answer = batch.of_world("fallback", answer, question.player)
         if batch.fallback is None:
-            answer = random_reply(asked, asked.random("stand-in"))
-        asked.decision = as_reply(answer, asked, fallback_of)
-        self.stand_ins[asked.answerer] += 1
-        record = answer_by_code(asked.decision, asked, f"stands in: {error}", calls=calls)
+            answer = random_reply(question, question.random("stand-in"))
+        question.decision = as_reply(answer, question, fallback_of)
+        self.stand_ins[question.answerer] += 1
+        record = answer_by_code(
+            question.decision,
+            question,
+            f"stands in: {error}",
+            calls=calls,
+        )
         batch.answers.append(replace(record, status="fallback", confidence=None))
 
     async def _choose(self, work: _ToMeasure) -> None:
@@ -901,24 +942,24 @@ class Ask:
             try:
                 choice = await work.client.choose(work.text, options.texts, site=site)
             except LLMFailureException as failure:
-                for asked in work.questions:  # the call is the first one's: none counts twice
-                    self._model_failed(failure, asked, counts=asked is first)
+                for question in work.questions:  # the call is the first one's: none counts twice
+                    self._model_failed(failure, question, counts=question is first)
                 return
             calls = choice.calls
         reply = first.batch.reply
-        for asked in work.questions:
+        for question in work.questions:
             value = next(iter(options.texts))
             reasoning = "there was nothing else to choose"
             if choice is not None:
-                value = choice.decided(options.decide, asked.random("draw"))
+                value = choice.decided(options.decide, question.random("draw"))
                 reasoning = _why_chosen(choice, options, value)
             fields = {options.name: value}
             if "reasoning" in reply.model_fields:
                 fields["reasoning"] = reasoning
-            asked.decision = reply.model_validate(fields)
+            question.decision = reply.model_validate(fields)
             # Of several who were asked the same the first has the calls: none counts twice.
-            asked.batch.answers.append(
-                answer_by_code(asked.decision, asked, reasoning, calls=calls)
+            question.batch.answers.append(
+                answer_by_code(question.decision, question, reasoning, calls=calls)
             )
             calls = ()
 

@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import field_schemas, fields_of, json_number, narrowed, own_range
 from llmsim_lab.llm.choice import LABELS
 from llmsim_lab.llm.form import FORMATS
-from llmsim_lab.run._question import Asked
+from llmsim_lab.run._question import AskedQuestion
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
 Schema = Mapping[str, Any]
@@ -38,24 +38,24 @@ _FORMED = {"enum", "const", "pattern", "format", "contentSchema"}
 """What a schema says of texts that not every text is."""
 
 
-def random_reply(asked: Asked, rng: Random) -> Decision:
+def random_reply(question: AskedQuestion, rng: Random) -> Decision:
     """Return a reply drawn evenly from what is allowed.
 
     Args:
-        asked: the question.
+        question: what is asked.
         rng: draws.
 
     Raises:
         ConfigError: no reply that the class takes was drawn.
     """
-    reply = asked.batch.reply
+    reply = question.batch.reply
     for _ in range(_MOST_DRAWS):
         try:
-            return reply(**_drawn_fields(asked, rng))
+            return reply(**_drawn_fields(question, rng))
         except ValidationError as error:
             fault = error
     raise ConfigError(
-        f"no random {reply.__name__} for {asked.player} can be drawn: {faults(fault)}; answer "
+        f"no random {reply.__name__} for {question.player} can be drawn: {faults(fault)}; answer "
         "by a rule, players={'*': 'rule'}, or a function of the question"
     ) from fault
 
@@ -86,9 +86,9 @@ def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
     return ChatReply(text=json.dumps(reply, default=str))
 
 
-def _drawn_fields(asked: Asked, rng: Random) -> dict[str, Any]:
-    reply = asked.batch.reply
-    allowed = asked.allowed
+def _drawn_fields(question: AskedQuestion, rng: Random) -> dict[str, Any]:
+    reply = question.batch.reply
+    allowed = question.allowed
     fields, root = reply.model_fields, field_schemas(reply)
     drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
     for name, part in fields_of(reply).items():
@@ -105,13 +105,23 @@ def _drawn_fields(asked: Asked, rng: Random) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1024)  # most players of a turn have the same limits
-def _within(reply: type[Decision], name: str, lowest: Number, highest: Number) -> Schema:
+def _within(
+    reply: type[Decision],
+    name: str,
+    lowest: Number,
+    highest: Number,
+) -> Schema:
     """Return the schema of a field of numbers with other bounds."""
     limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
     return narrowed(fields_of(reply)[name], field_schemas(reply), limits)
 
 
-def _drawn(part: Schema, root: Schema, rng: Random, depth: int = 0) -> Any:
+def _drawn(
+    part: Schema,
+    root: Schema,
+    rng: Random,
+    depth: int = 0,
+) -> Any:
     """Return a value of a schema, as JSON has it or as Python does.
 
     Args:
@@ -147,7 +157,12 @@ def _drawn(part: Schema, root: Schema, rng: Random, depth: int = 0) -> Any:
     return _drawn_text(part, rng)
 
 
-def _drawn_object(part: Schema, root: Schema, rng: Random, depth: int) -> dict[str, Any]:
+def _drawn_object(
+    part: Schema,
+    root: Schema,
+    rng: Random,
+    depth: int,
+) -> dict[str, Any]:
     drawn: dict[str, Any] = {}
     for name, inside in part.get("properties", {}).items():
         drawn[name] = _drawn(inside, root, rng, depth)
@@ -168,7 +183,12 @@ def _drawn_object(part: Schema, root: Schema, rng: Random, depth: int) -> dict[s
     return drawn
 
 
-def _drawn_items(part: Schema, root: Schema, rng: Random, depth: int) -> list[Any]:
+def _drawn_items(
+    part: Schema,
+    root: Schema,
+    rng: Random,
+    depth: int,
+) -> list[Any]:
     first = part.get("prefixItems", [])
     items = [_drawn(one, root, rng, depth) for one in first]
     if first and not part.get("items"):

@@ -211,7 +211,10 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     bases = tuple(dict.fromkeys(it.config_type for it in parents))
     make: Any = create_model  # whose types know one base
     made: type[WorldConfig] = make(
-        f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields
+        f"{cls.__name__}Config",
+        __base__=bases,
+        __module__=cls.__module__,
+        **fields,
     )
     made.gone = cls.gone
     # A shipped world's has a name that users write: SimulationConfig(...).

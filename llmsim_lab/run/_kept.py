@@ -261,7 +261,12 @@ def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
         # Behind a validator of mode "before" or "wrap" strict pydantic takes no list for a tuple.
         # Read laxly then, where what would be written of the value says just this.
         with suppress(ValueError):
-            [holder] = adapter.validate_json(holders, context=places, by_alias=True, by_name=True)
+            [holder] = adapter.validate_json(
+                holders,
+                context=places,
+                by_alias=True,
+                by_name=True,
+            )
             again = encoded(holder["state"], kind, places)
             if dumps(loads(again)) == dumps(loads(raw)):
                 return holder["state"]

@@ -38,7 +38,13 @@ async def from_outside(
         await until_cancelled(f"ask.outside({what!r}, ...)", outside.seconds)
     if is_given_up and once:
         # For a replay.
-        recorder.outside(what, key, nth=outside.nth, once=True, stopped=True)
+        recorder.outside(
+            what,
+            key,
+            nth=outside.nth,
+            once=True,
+            stopped=True,
+        )
     if is_given_up and not once:
         outside = Outside(outside.nth)  # where the turn is played again, it is done again
     if outside.is_done and outside.stopped:

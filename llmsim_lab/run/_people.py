@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run._question import Question
+from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.recorded import Run
 from llmsim_lab.types import CallSite, ChatRequest, Decision, Number, Rationale
 
 
 def people_of(run: Run) -> list[Person]:
-    """Return the people who are asked in a run, in any seat."""
-    players = (run.llm_client, *run.players.values())
-    backends = (getattr(getattr(it, "llm_client", it), "backend", None) for it in players)
-    return list(dict.fromkeys(one for one in backends if isinstance(one, Person)))
+    """Return the people who are asked in a run, in any seat, each once."""
+    people: dict[Person, None] = {}
+    for player in (run.llm_client, *run.players.values()):
+        client = getattr(player, "llm_client", player)  # of a contract's class, its client
+        backend = getattr(client, "backend", None)
+        if isinstance(backend, Person):
+            people[backend] = None
+    return list(people)
 
 
-Asked = tuple[Person, OpenQuestion]
+class PersonAsked(NamedTuple):
+    """A person, and what the person is asked."""
+
+    person: Person
+    question: OpenQuestion
+
+
 _FORESIGHT_S = 1.0
 """How long a turn may take to its first question, for its form to be known before."""
 OTHERS = "everybody else"
@@ -68,16 +79,16 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
 
     Empty where others come first: it is then known when it is asked.
     """
-    found: list[tuple[Person, ChatRequest]] = []
+    requests: list[tuple[Person, ChatRequest]] = []
 
-    async def put(question: Question) -> None:
-        who = run._player_for(question.by or question.player, question.tag)
-        if isinstance(getattr(who, "backend", None), Person):
-            await question.put_to(cast("LLMClient", _Noting(who, found)))
+    async def note(question: Question) -> None:
+        player = run._player_for(question.by or question.player, question.tag)
+        if isinstance(getattr(player, "backend", None), Person):
+            await question.put_to(cast("LLMClient", _Noting(player, requests)))
         raise LLMFailureException("connection_error")  # for which nothing ever stands in
 
-    run._rehearse(put, within_s=_FORESIGHT_S)
-    return found
+    run._rehearse(note, within_s=_FORESIGHT_S)
+    return requests
 
 
 class People:
@@ -102,17 +113,22 @@ class People:
                 f"{run!r:.80} is not a simulation; pass one, as in "
                 f"HumanSeat({world}(players={{'Ann': 'person'}})), or HumanSeat(load('x.tape'))"
             )
-        people = {
-            OTHERS if name == "*" else name: who.backend
-            for name, who in run.players.items()
-            if isinstance(who, LLMClient) and isinstance(who.backend, Person)
-        }
+        people: dict[str, Person] = {}
+        for name, player in run.players.items():
+            if isinstance(player, LLMClient) and isinstance(player.backend, Person):
+                people[OTHERS if name == "*" else name] = player.backend
         if not people:
-            way = f'{type(run).__name__}(players={{"Bob": Person()}})'
-            raise ConfigError(f"{run!r:.120} has no people in it; name one: {way}")
-        names = people if agent is None else known_names("person", agent, people)
-        self.run, self.seats = run, {name: people[name] for name in names}
-        self._foreseen: tuple[Any, list[Asked]] = (None, [])
+            raise ConfigError(
+                f"{run!r:.120} has no people in it; name one: "
+                f'{type(run).__name__}(players={{"Bob": Person()}})'
+            )
+        self.run = run
+        self.seats = people
+        if agent is not None:
+            self.seats = {name: people[name] for name in known_names("person", agent, people)}
+        self._foreseen: list[PersonAsked] = []
+        self._foreseen_after: Turn | None = None
+        """The turn after which this was foreseen."""
 
     @property
     def over(self) -> bool:
@@ -120,32 +136,41 @@ class People:
         planned: int = self.run.config.turns
         return self.run.turn_number >= planned > 0 or self.run.done(self.run.state)
 
-    def waiting(self) -> dict[str, Asked]:
+    def waiting(self) -> dict[str, PersonAsked]:
         """Return what waits for their answers, by seat."""
-        people = dict.fromkeys(self.seats.values())  # one may answer for several players
-        return self._by_seat((person, it) for person in people for it in person.questions)
+        waiting: list[PersonAsked] = []
+        for person in dict.fromkeys(self.seats.values()):  # one may answer for several players
+            waiting += [PersonAsked(person, question) for question in person.questions]
+        return self._by_seat(waiting)
 
-    def next(self) -> dict[str, Asked]:
+    def next(self) -> dict[str, PersonAsked]:
         """Return the same, or, between turns, what they will be asked first where that is known."""
         run = self.run
         if run._stepping or self.over:
             return self.waiting()
         latest = run.turns[-1]  # another one, too, where its state was changed
-        if self._foreseen[0] is not latest:
-            first = foreseen(run)
-            self._foreseen = latest, [(who, OpenQuestion(request)) for who, request in first]
-        return self._by_seat(self._foreseen[1])
+        if self._foreseen_after is not latest:
+            self._foreseen_after = latest
+            self._foreseen = [
+                PersonAsked(person, OpenQuestion(request)) for person, request in foreseen(run)
+            ]
+        return self._by_seat(self._foreseen)
 
-    def _by_seat(self, asked: Iterable[Asked]) -> dict[str, Asked]:
-        found: dict[str, Asked] = {}
-        for person, question in asked:
-            own = [name for name, it in self.seats.items() if it is person]
-            named = (name for name in (question.agent, question.component) if name in own)
-            found.setdefault(next(named, OTHERS), (person, question))
-        return {name: found[name] for name in self.seats if name in found}
+    def _by_seat(self, questions: Iterable[PersonAsked]) -> dict[str, PersonAsked]:
+        """Return the first question of each seat, in the order of the seats."""
+        by_seat: dict[str, PersonAsked] = {}
+        for one in questions:
+            seat = OTHERS
+            for name in (one.question.component, one.question.agent):  # the agent's goes first
+                if name in self.seats and self.seats[name] is one.person:
+                    seat = name
+            by_seat.setdefault(seat, one)
+        return {seat: by_seat[seat] for seat in self.seats if seat in by_seat}
 
     def named(self, agent: str | None) -> str:
         """Return the name of a seat; that of the first who is asked if not given."""
         if agent is not None:
             known_names("seat", agent, self.seats)
-        return agent or next(iter([*self.waiting(), *self.seats]))
+        if agent:
+            return agent
+        return next(iter(self.waiting() or self.seats))

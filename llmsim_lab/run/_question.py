@@ -1,7 +1,7 @@
 """A question to a player: its text, what is allowed, and who is asked.
 
-``Batch`` is what the questions of one ``ask.each`` have in common, ``Asked`` one of them on its way
-to an answer, and ``Question`` what a rule is handed of it.
+``Batch`` is what the questions of one ``ask.each`` have in common, ``AskedQuestion`` one of them on
+its way to an answer, and ``Question`` what a rule is handed of it.
 """
 
 from __future__ import annotations
@@ -264,11 +264,20 @@ class Batch:
         return allowed_of(player, self.reply, limits) if limits else EVERYTHING
 
 
-_PARAMETERS = {one.name for one in fields(Batch) if one.init} - {"turn", "by_model"} | {"player"}
+_PARAMETERS = {"player"} | {
+    parameter.name
+    for parameter in fields(Batch)
+    if parameter.init and parameter.name not in ("turn", "by_model")
+}
 """What ``ask`` calls its own parameters, so that no slot can be given by that name."""
 
 
-def _slots_differ(whom: str, unfilled: set[str], unused: set[str], known: list[str]) -> PromptError:
+def _slots_differ(
+    whom: str,
+    unfilled: set[str],
+    unused: set[str],
+    known: list[str],
+) -> PromptError:
     """Return the error of a prompt whose slots are not those that have values.
 
     Args:
@@ -315,7 +324,7 @@ def _by_field(player: str, limits: object) -> Limits:
     return as_lists
 
 
-class Asked:
+class AskedQuestion:
     """One question to one player, on its way to an answer.
 
     Args:
@@ -425,8 +434,8 @@ class Question:
 
     __slots__ = ("_asked",)
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, question: AskedQuestion) -> None:
+        self._asked = question
 
     @property
     def player(self) -> str:
@@ -528,10 +537,10 @@ def place_of(turn: int, reply: type[Decision], tag: str) -> str:
     return f"turn {turn}, {reply.__name__}{suffix}"
 
 
-def limits_of(asked: Asked) -> dict[str, tuple[Number, Number] | list[Any]]:
+def limits_of(question: AskedQuestion) -> dict[str, tuple[Number, Number] | list[Any]]:
     """Return what is allowed, by field; see ``Question.limits``."""
-    chosen = {name: list(values) for name, values in asked.allowed.choices.items()}
-    return {**own_limits(asked.batch.reply), **asked.allowed.ranges, **chosen}
+    chosen = {name: list(values) for name, values in question.allowed.choices.items()}
+    return {**own_limits(question.batch.reply), **question.allowed.ranges, **chosen}
 
 
 def close_unawaited(awaitable: object) -> None:

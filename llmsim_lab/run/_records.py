@@ -170,7 +170,12 @@ def decode_turn(
         state = decoded(dumps(rest.pop("state")).encode(), cls.state_type, places)
         values = read(_rest(), dumps(rest), places)
         del values["planned"]
-        return Turn(number=values.pop("turn"), calls=calls, state=state, **values)
+        return Turn(
+            number=values.pop("turn"),
+            calls=calls,
+            state=state,
+            **values,
+        )
 
 
 def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -374,9 +379,19 @@ def _recorded_prompt(
         digest: its own, as recorded.
     """
     if system is not None:
-        return Prompt.of_text(text, system=system, name=name, parent=parent)
+        return Prompt.of_text(
+            text,
+            system=system,
+            name=name,
+            parent=parent,
+        )
     with suppress(PromptError):
         prompt = Prompt.parse(text, name=name, parent=parent)
         if prompt.digest == digest:
             return prompt
-    return Prompt.of_text(text, system="", name=name, parent=parent)
+    return Prompt.of_text(
+        text,
+        system="",
+        name=name,
+        parent=parent,
+    )

@@ -174,7 +174,12 @@ class PromptsInUse:
                 f"and the question gives another one, system={clip(system, 40)!r}; leave out one "
                 "of them"
             )
-        return Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.parent)
+        return Prompt(
+            prompt.user,
+            system=system,
+            name=prompt.name,
+            parent=prompt.parent,
+        )
 
     def _check_number(self) -> None:
         """Raise ConfigError for a further prompt where there are too many."""
@@ -189,7 +194,14 @@ class PromptsInUse:
 
     # --- prompts without slots ---------------------------------------------------------------
 
-    def plain(self, text: str, name: str, system: str = "", *, is_replay: bool) -> UsedPrompt:
+    def plain(
+        self,
+        text: str,
+        name: str,
+        system: str = "",
+        *,
+        is_replay: bool,
+    ) -> UsedPrompt:
         """Return what is asked where code gives a text without slots.
 
         Args:
@@ -248,4 +260,9 @@ class PromptsInUse:
             "are {{ name }}.', with {{ state }}, {{ run }} and {{ turn }}; in the world, ask(name, "
             "..., '... You are {{ name }}.') in place of f'... You are {name}.'."
         )
-        _warn("PROMPT_VARIES", words=words, prompt=edited.name, reason=words)
+        _warn(
+            "PROMPT_VARIES",
+            words=words,
+            prompt=edited.name,
+            reason=words,
+        )

@@ -176,10 +176,10 @@ class Recording(Session):
             now = model[key]
             if then != now:
                 self._wrong_model = True
-                whose = f" for {player}" if player else ""
+                of_player = f" for {player}" if player else ""
                 argument = f"players={{{player!r}: ...}}" if player else "llm_client=..."
                 raise TapeError(
-                    f"run {self.number} was begun with another model{whose}: its {key} is "
+                    f"run {self.number} was begun with another model{of_player}: its {key} is "
                     f"{now!r}, the recorded one's is {then!r}. Give that one to continue, "
                     f"{argument}, or fork the run to continue with this one"
                 )

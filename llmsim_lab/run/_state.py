@@ -53,7 +53,10 @@ class State(OfJson):
     # Else a default of 20 for a float stays an int, and a run begun with it would differ from its
     # own replay, which reads 20.0 from the tape.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
     )
 
     @classmethod

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from llmsim_lab._util.jsontext import Schema, as_mapping, dumps
+from llmsim_lab._util.schemas import alternatives, not_null, resolved
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip, error_text, number, whole_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
@@ -439,7 +440,7 @@ def as_confidence(value: object) -> float | None:
     return value
 
 
-def _as_asked(value: object, part: Any, schema: Schema) -> object:
+def _as_asked(value: object, part: object, schema: Schema) -> object:
     """Return a number or truth value that was written as another type, as the world got it.
 
     Args:
@@ -450,11 +451,9 @@ def _as_asked(value: object, part: Any, schema: Schema) -> object:
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
     # A damaged schema says nothing.
     with suppress(AttributeError, LookupError, TypeError, ValueError):
-        if "$ref" in part:
-            part = schema["$defs"][part["$ref"].rpartition("/")[2]]
-        # Of an optional field, the type that is not null.
-        [type_name] = {one["type"] for one in part.get("anyOf", [part])} - {"null"}
-        if type_name == "number" and type(value) is int:
+        whole_part = resolved(part, schema)
+        [typed] = not_null(alternatives(whole_part, schema)) or [whole_part]
+        if typed["type"] == "number" and type(value) is int:
             return value
-        return _READ[type_name](value)
+        return _READ[typed["type"]](value)
     return value

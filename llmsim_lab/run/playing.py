@@ -188,7 +188,12 @@ class PlayedWorld(BaseWorld[StateT]):
             self._told_to_reach = last
             outcome = "interrupted"  # also by Ctrl-C, or the task was cancelled
             try:
-                line = progress_line("turn", number=first, last=last, enabled=progress)
+                line = progress_line(
+                    "turn",
+                    number=first,
+                    last=last,
+                    enabled=progress,
+                )
                 async with line as advance:
                     while self.turn_number < last and (beyond_done or not self.done(self.state)):
                         if self._purse is not None:
@@ -200,7 +205,12 @@ class PlayedWorld(BaseWorld[StateT]):
                 outcome = "done"
             except BudgetReached as error:
                 outcome = f"stopped: {error}"
-                _warn("BUDGET_REACHED", run=self.name, turn=self.turn_number, reason=error)
+                _warn(
+                    "BUDGET_REACHED",
+                    run=self.name,
+                    turn=self.turn_number,
+                    reason=error,
+                )
             except Exception as error:
                 outcome = f"failed: {error_text(error)}"
                 raise
@@ -235,7 +245,12 @@ class PlayedWorld(BaseWorld[StateT]):
         if unasked and self._seats:
             name = unasked[0]
             reason = f"no question of this run named it{closest(name, self._seats)}"
-            _warn("PLAYER_NEVER_ASKED", run=self.config.name, player=name, reason=reason)
+            _warn(
+                "PLAYER_NEVER_ASKED",
+                run=self.config.name,
+                player=name,
+                reason=reason,
+            )
 
     async def _play_next_turn(self) -> Turn:
         """Play one turn, and keep it."""
@@ -277,7 +292,12 @@ class PlayedWorld(BaseWorld[StateT]):
             raise self._purse.refusal
         for item in planned:
             after = own_state(self, self.changed(after, item.set), "changed returned")
-        kept = kept_state(after, self.state_type, calls, on_tape=session.tape is not None)
+        kept = kept_state(
+            after,
+            self.state_type,
+            calls,
+            on_tape=session.tape is not None,
+        )
         turn = Turn(
             number=number,
             state=kept.state,
@@ -357,7 +377,11 @@ def sole_player(run: PlayedWorld) -> Iterator[None]:
 
 
 async def play_turns(
-    run: PlayedWorld, turns: int | None = None, *, progress: bool = True, beyond_done: bool = False
+    run: PlayedWorld,
+    turns: int | None = None,
+    *,
+    progress: bool = True,
+    beyond_done: bool = False,
 ) -> None:
     """Do what ``Run.arun`` does without making a frame, which needs pandas.
 

@@ -62,6 +62,7 @@ from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
 from llmsim_lab.tape.lines import Verb
 from llmsim_lab.tape.prompts_read import prompts_read
+from llmsim_lab.types import Attempt
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _version = cache(version)  # which reads a file, and a study has a thousand runs
@@ -141,7 +142,9 @@ class Run(PlayedWorld[StateT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        return {} if is_shipped(type(self)) else code_digests(type(self), Run)
+        if is_shipped(type(self)):
+            return {}
+        return code_digests(type(self), Run)
 
     def fork(
         self,
@@ -172,7 +175,16 @@ class Run(PlayedWorld[StateT]):
             ConfigError: there is no such turn, or no part uses a prompt of that name.
         """
         latest = self.turn_number
-        at = latest if turn is None else whole_number("turn", turn, least=0, most=latest)
+        at = (
+            latest
+            if turn is None
+            else whole_number(
+                "turn",
+                turn,
+                least=0,
+                most=latest,
+            )
+        )
         changes = listed(intervene, at)
         prompts = _listed_prompts(prompt, self.prompts)
         client = live_client(self, llm_client)
@@ -189,11 +201,23 @@ class Run(PlayedWorld[StateT]):
         if client is None and self.llm_client is not None and self.config.needs_model:
             raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
         if to is None:
-            return _beside(self, new, verb="fork", parent=self.run_id, fork_turn=at)
+            return _beside(
+                self,
+                new,
+                verb="fork",
+                parent=self.run_id,
+                fork_turn=at,
+            )
         if self.tape is None:
             raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
         tape = self.tape.copy([self.tape.run(self.run_id).id], to, up_to=at)
-        return record(new, tape, verb="fork", parent=self.run_id, fork_turn=at)
+        return record(
+            new,
+            tape,
+            verb="fork",
+            parent=self.run_id,
+            fork_turn=at,
+        )
 
     def counterfactual(
         self,
@@ -238,7 +262,9 @@ class Run(PlayedWorld[StateT]):
             "prompts": self.prompts,
         }
         new = _made(type(self), config, self.turns[:1], changes, arguments)
-        return new if tape is None else record(new, tape)
+        if tape is None:
+            return new
+        return record(new, tape)
 
     def _rehearse(self, player: Callable[[Question], object], *, within_s: float) -> None:
         """Begin the next turn on trial, to see what it asks first; this run is not touched.
@@ -257,7 +283,12 @@ class Run(PlayedWorld[StateT]):
 
     @classmethod
     def replay(
-        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: object
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        turns: int | None = None,
+        **given: object,
     ) -> Self:
         """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
@@ -280,7 +311,12 @@ class Run(PlayedWorld[StateT]):
         tape = _reading(tape)
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
-        last = whole_number("turns", wanted, least=0, most=info.turns)
+        last = whole_number(
+            "turns",
+            wanted,
+            least=0,
+            most=info.turns,
+        )
         # A fork's turns up to there are its parent's, which another run played: not again.
         simulation = recorded_run(
             tape,
@@ -404,7 +440,12 @@ class Run(PlayedWorld[StateT]):
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-        return record(simulation, tape, verb="rerun", parent=info.id)
+        return record(
+            simulation,
+            tape,
+            verb="rerun",
+            parent=info.id,
+        )
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -439,7 +480,9 @@ class Run(PlayedWorld[StateT]):
         tape = self.tape
         if tape is None:
             manifest = new_manifest(self)
-            attempts = [attempt for call in self.calls for attempt in call.history]
+            attempts: list[Attempt] = []
+            for call in self.calls:
+                attempts += call.history
         else:
             manifest = plain(tape.run(self.run_id).manifest)
             attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]
@@ -497,7 +540,7 @@ def record(
 
 def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[str, Any]:
     """Return what defines a run; which model answers is added when it is first asked."""
-    known = known or {}
+    shared = known or {}
     manifest: dict[str, Any] = {
         "kind": run.kind,
         "package": _version("llmsim-lab"),
@@ -506,7 +549,7 @@ def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[st
         "seed": run.config.seed,
         "config": config_as_json(run.config),
         "prompts": entries_of(run.prompts),
-        "code": known.get("code") or run.code_digests,
+        "code": shared.get("code") or run.code_digests,
         "given": [],
     }
     if run.given:
@@ -514,7 +557,7 @@ def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[st
         manifest["given_players"] = run._given_players
     manifest |= settings_entries(run)
     manifest["model"] = None
-    return {**manifest, **known}
+    return {**manifest, **shared}
 
 
 def about(run: Run, number: int, **other_fields: Any) -> RunInfo:
@@ -540,12 +583,20 @@ def about(run: Run, number: int, **other_fields: Any) -> RunInfo:
 def anew(run: Run, config: WorldConfig, client: LLMClient | None) -> Run:
     """Return a run that begins anew with another configuration, recorded on the same tape."""
     arguments = {**_own_arguments(run), "players": run.players}
-    new = type(run)(config, llm_client=client, prompts=run.prompts, **arguments)
+    new = type(run)(
+        config,
+        llm_client=client,
+        prompts=run.prompts,
+        **arguments,
+    )
     return _beside(run, new)
 
 
 def unrecorded_fork(
-    run: RunT, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()
+    run: RunT,
+    at: int,
+    client: LLMClient | None,
+    prompts: Sequence[Prompt] = (),
 ) -> RunT:
     """Return a run that continues from one of a run's turns, on no tape; see ``Run.fork``."""
     arguments = {
@@ -568,7 +619,13 @@ def _beside(
 ) -> RunT:
     """Begin a run on another's tape, as ``record`` does, where that may be written to."""
     if run.tape is not None and not run.tape.read_only:
-        return record(new, run.tape, verb=verb, parent=parent, fork_turn=fork_turn)
+        return record(
+            new,
+            run.tape,
+            verb=verb,
+            parent=parent,
+            fork_turn=fork_turn,
+        )
     new.unrecorded = run.unrecorded
     if run.tape is not None:
         new.unrecorded = f"the tape {run.tape.path} is open for reading only"
@@ -619,8 +676,19 @@ def fork(
     """
     tape = existing_tape(tape) if to is None else _reading(tape)
     info = tape.run(run)
-    recorded = recorded_run(tape, info, Run, llm_client=llm_client, arguments=given)
-    new = recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
+    recorded = recorded_run(
+        tape,
+        info,
+        Run,
+        llm_client=llm_client,
+        arguments=given,
+    )
+    new = recorded.fork(
+        turn,
+        prompt=prompt,
+        intervene=intervene,
+        to=to,
+    )
     # Those of the turn that it continues, which a resume may have changed since.
     settings = recorded_settings(info.manifest, max(1, new.turn_number))
     tell_recorded(settings, new, "the fork")
@@ -661,11 +729,20 @@ def read_into(reading: Reading, tape: Tape, infos: Sequence[RunInfo]) -> None:
     for info in infos:
         source = run_on_tape(tape, info, first=info.fork_turn)
         calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
-        reading.add(info, source, changes=tape.changes(info.id, allowance), calls=calls)
+        reading.add(
+            info,
+            source,
+            changes=tape.changes(info.id, allowance),
+            calls=calls,
+        )
 
 
 def run_on_tape(
-    tape: Tape, info: RunInfo, *, first: int | None = None, last: int | None = None
+    tape: Tape,
+    info: RunInfo,
+    *,
+    first: int | None = None,
+    last: int | None = None,
 ) -> Any:
     """Return a recorded run; what every tape tells of it where its class is not known.
 
@@ -675,13 +752,17 @@ def run_on_tape(
         first: the first turn to read, with its calls; the first of all if not given.
         last: the last turn to read.
     """
-    turns = (-math.inf if first is None else first, math.inf if last is None else last)
+    earliest = -math.inf if first is None else first
+    latest = math.inf if last is None else last
+    turns = (earliest, latest)
     try:
         run = recorded_run(tape, info, Run, turns=turns)
     except LabError:
         return RecordedRun(tape, info, *turns)
     fault = _unreadable(run)
-    return RecordedRun(tape, info, *turns, why=fault) if fault else run
+    if fault:
+        return RecordedRun(tape, info, *turns, why=fault)
+    return run
 
 
 def _unreadable(run: Run) -> str:
@@ -730,19 +811,19 @@ def recorded_run(
     """
     check_manifest(info, tape.path)
     cls = _class_of(info, kind)
-    own = {name: value for name, value in arguments.items() if value is not None}
-    _check_arguments(tape, info, cls, own)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    _check_arguments(tape, info, cls, given)
     lines = tape.turn_lines(info.id, *turns)
     records = [line["record"] for line in lines.values()]
-    known = records
+    past_records = records
     if replay_from is not None:
-        known = [record for record in records if record["turn"] <= replay_from]
-    past = load_turns(cls, tape, info.id, known)
+        past_records = [record for record in records if record["turn"] <= replay_from]
+    past = load_turns(cls, tape, info.id, past_records)
     if not past:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    own["llm_client"] = _client_for(info, llm_client, is_live=is_live)
-    own["prompts"] = prompts_of(info.manifest)
-    simulation = _made(cls, config_of(info, cls), past, planned_in(records), own)
+    given["llm_client"] = _client_for(info, llm_client, is_live=is_live)
+    given["prompts"] = prompts_of(info.manifest)
+    simulation = _made(cls, config_of(info, cls), past, planned_in(records), given)
     if not is_live:
         # Where no turn is played again there is none to compare, only a tape to name.
         played_again = {} if replay_from is None else lines
@@ -768,18 +849,23 @@ def _class_of(info: RunInfo, kind: type[RunT]) -> type[RunT]:
     return cls
 
 
-def _check_arguments(tape: Tape, info: RunInfo, cls: type[Run], arguments: Arguments) -> None:
+def _check_arguments(
+    tape: Tape,
+    info: RunInfo,
+    cls: type[Run],
+    arguments: Arguments,
+) -> None:
     """Raise ConfigError for what a recorded run cannot be given, or has to be given again."""
     if "kind" in arguments:
         world = getattr(arguments["kind"], "__name__", cls.__name__)
         raise ConfigError(
             f"kind= is gone: call it on the class, replay as {world}.replay({str(tape.path)!r})"
         )
-    known = ("players", *own_arguments(cls))
-    unknown = sorted(arguments.keys() - set(known))
+    allowed = ("players", *own_arguments(cls))
+    unknown = sorted(arguments.keys() - set(allowed))
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(known)}; for "
+            f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(allowed)}; for "
             f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
         )
     if info.manifest["given"] and "players" not in arguments:
@@ -800,7 +886,9 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, is_live: bool) -> LLM
     if client is not None or is_live:
         return client
     settings = llm_config_of(info.manifest)
-    return RecordedClient(settings) if settings else None
+    if settings is None:
+        return None
+    return RecordedClient(settings)
 
 
 def _made(
@@ -854,7 +942,9 @@ def existing_tape(tape: Tapes) -> Tape:
 def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:
     """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
     client = run_client(given) or run.llm_client
-    return None if isinstance(client, RecordedClient) else client
+    if isinstance(client, RecordedClient):
+        return None
+    return client
 
 
 def _listed_prompts(prompts: Any, known: Mapping[str, Prompt]) -> list[Prompt]:
@@ -880,8 +970,10 @@ def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
         intervene: a list of them, or new values by name in the state that the fork begins at.
         turn: the one that the fork begins at.
     """
+    if isinstance(intervene, Mapping) and not intervene:
+        return []
     if isinstance(intervene, Mapping):
-        return [{"turn": turn, "set": intervene}] if intervene else []
+        return [{"turn": turn, "set": intervene}]
     items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
     if not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
@@ -891,7 +983,12 @@ def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
     return items
 
 
-def tell_settings(before: LLMConfig, after: LLMConfig, run: str, seat: str = "") -> None:
+def tell_settings(
+    before: LLMConfig,
+    after: LLMConfig,
+    run: str,
+    seat: str = "",
+) -> None:
     """Warn where a run is played with other settings than the one that it comes from.
 
     Args:
@@ -902,9 +999,15 @@ def tell_settings(before: LLMConfig, after: LLMConfig, run: str, seat: str = "")
     """
     changed = changed_settings(before, after)
     if changed:
-        whose = f" for {seat}" if seat else ""
-        words = f"{run} is played with the given client's settings{whose}: {changed}"
-        _warn("SETTINGS_CHANGED", words=words, run=run, seat=seat or None, changed=changed)
+        of_seat = f" for {seat}" if seat else ""
+        words = f"{run} is played with the given client's settings{of_seat}: {changed}"
+        _warn(
+            "SETTINGS_CHANGED",
+            words=words,
+            run=run,
+            seat=seat or None,
+            changed=changed,
+        )
 
 
 def tell_recorded(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> None:
@@ -931,7 +1034,13 @@ def _tell_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
             f"turn {turn} was begun with the recorded settings ({counted(answers, 'answer')}) and "
             "is asked anew"
         )
-        _warn("ASKED_ANEW", words=words, run=info.id, turn=turn, answers=answers)
+        _warn(
+            "ASKED_ANEW",
+            words=words,
+            run=info.id,
+            turn=turn,
+            answers=answers,
+        )
 
 
 def _asks_otherwise(recorded: Mapping[str, LLMConfig], run: Run) -> bool:

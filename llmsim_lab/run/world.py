@@ -193,8 +193,9 @@ class BaseWorld(Generic[StateT]):
         cls = type(self).__name__
         seats = ""
         if self.players:
-            known = ", ".join(self.players)
-            seats = f" (there are players for {known}){closest(name, self.players)}"
+            seats = (
+                f" (there are players for {', '.join(self.players)}){closest(name, self.players)}"
+            )
         return ConfigError(
             f"no one answers for {name}{seats}: give the run a model, "
             f"{cls}(llm_client=connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
@@ -415,8 +416,8 @@ def _configured(
             )
         if not parameters and not words:
             return config
-        known = {name: getattr(config, name) for name in cls.config_type.model_fields}
-        values = {**known, **parameters}
+        configured = {name: getattr(config, name) for name in cls.config_type.model_fields}
+        values = {**configured, **parameters}
     if words:
         values["players"] = {**values.get("players", {}), **words}
     return cls.config_type(**values)
@@ -449,11 +450,11 @@ def _check_parameters(cls: type[BaseWorld], parameters: Mapping[str, object]) ->
     fields = cls.config_type.model_fields
     for name in parameters:
         if name not in fields and name not in cls.config_type.gone:
-            own = [field for field in fields if field not in WorldConfig.model_fields]
+            of_world = [field for field in fields if field not in WorldConfig.model_fields]
             raise ConfigError(
                 f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
-                f"{', '.join([*own, *WorldConfig.model_fields])}, and state, players, tape and "
-                "llm_client"
+                f"{', '.join([*of_world, *WorldConfig.model_fields])}, and state, players, tape "
+                "and llm_client"
             )
 
 

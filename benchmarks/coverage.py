@@ -32,6 +32,7 @@ from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate
 from llmsim_lab.study.estimates.effects import Compared, effects
 from llmsim_lab.study.estimates.estimate import Contrast, Generality
 from llmsim_lab.study.estimates.family import adjusted, holm
+from llmsim_lab.study.estimates.paired import paired_means
 from llmsim_lab.study.estimates.parts import Parts, Sample, TextSample
 from llmsim_lab.study.estimates.power import Sizes, detectable
 
@@ -388,7 +389,7 @@ def family_of_nine(
         for outcome in range(3):
             pair = np.stack([values[0, :, outcome], values[arm, :, outcome] + effect])
             sample = sample_of(pair[:, None, :, None])
-            parts.append(estimate_numbers(NEW_RUNS, sample, Wanted()))
+            parts.append(paired_means(sample, LEVEL))
             is_null.append(effect == 0)
     return FamilyDraw(parts, is_null)
 

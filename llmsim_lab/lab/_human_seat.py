@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ _NEWS = {"inflation": 0.5, "unemployment": 0.4, "gdp_growth": 2.0}
 no news to the one who sets it."""
 _PARTS = ("loss", "inflation", "output_gap", "rate_change", "term")
 """Of a score what the window shows, the loss first."""
-_WAIT_S, _LATER_S = 0.02, 0.2
+_WAIT_S = 0.02
+_LATER_S = 0.2
 
 
 class Leaderboard(Losses):
@@ -50,11 +52,13 @@ class Leaderboard(Losses):
         """The runs' rates and what became of the economy, with history where there is one."""
         first = next(iter(self.runs.values()))
         period = first["period"].iloc[0]
-        past = load_us_macro().loc[period:].head(len(first)) if isinstance(period, str) else None
-        after = f" (the last {self.after} by the rule for all)" if self.after else ""
-        return rate_figure(
-            self.runs, history=past, title=f"The same quarters, by who decided{after}"
-        )
+        past = None
+        if isinstance(period, str):
+            past = load_us_macro().loc[period:].head(len(first))
+        title = "The same quarters, by who decided"
+        if self.after:
+            title += f" (the last {self.after} by the rule for all)"
+        return rate_figure(self.runs, history=past, title=title)
 
 
 def leaderboard(
@@ -100,6 +104,17 @@ def leaderboard(
 # --- the seat ------------------------------------------------------------------------------------
 
 
+class TurnState(Enum):
+    """Where the run's next turn is, for those who sit here."""
+
+    BETWEEN_TURNS = "between turns"
+    """A click on a form begins the turn and answers in it."""
+    ASKING = "asking"
+    """The turn waits for somebody here."""
+    PLAYING = "playing"
+    """Others are asked, or the turn comes to its end."""
+
+
 class HumanSeat(Lab):
     """Lets one or several people decide in a run: what they see, their form, who is waited for.
 
@@ -132,9 +147,11 @@ class HumanSeat(Lab):
     parts = ("seat",)
 
     def __init__(self, simulation: Run, *, agent: str | None = None, model: Rival = None) -> None:
-        self.people, self.simulation = People(simulation, agent), simulation
+        self.people = People(simulation, agent)
+        self.simulation = simulation
         self.economic = simulation if isinstance(simulation, Simulation) else None
-        self.model, self._answered = model, ""
+        self.model = model
+        self._answered_form = ""
         self._advice: dict[str, tuple[int, str]] = {}
         self._board: Leaderboard | None = None
         self._score: Message | None = None
@@ -163,9 +180,17 @@ class HumanSeat(Lab):
             tape: keeps the game; a class's go into one folder, a tape each.
             model: for the score; see ``leaderboard``.
         """
-        bank: dict[str, Any] = {"nations": (Nation(name=name),), "players": {name: "person"}}
-        how: dict[str, Any] = {"start_at": "1973Q1", "moves_bp": None, "validator": "none"}
-        simulation = Simulation(name="game", seed=seed, turns=16, tape=tape, **bank, **how)
+        simulation = Simulation(
+            name="game",
+            seed=seed,
+            turns=16,
+            tape=tape,
+            nations=(Nation(name=name),),
+            players={name: "person"},
+            start_at="1973Q1",
+            moves_bp=None,
+            validator="none",
+        )
         return cls(simulation, model=model)
 
     # --- who is asked what --------------------------------------------------------------------
@@ -178,12 +203,23 @@ class HumanSeat(Lab):
 
     def _as_put(self, question: OpenQuestion) -> OpenQuestion:
         """Return a question as it is put to a person."""
-        return question if self.economic is None else in_rates(self.economic, question)
+        if self.economic is None:
+            return question
+        return in_rates(self.economic, question)
+
+    @property
+    def turn_state(self) -> TurnState:
+        """Where the next turn is; it may be played here or in a cell."""
+        is_begun = self._task is not None and not self._task.done()
+        if not (is_begun or self._busy or self.simulation._stepping):
+            return TurnState.BETWEEN_TURNS
+        if self.people.waiting():
+            return TurnState.ASKING
+        return TurnState.PLAYING
 
     @property
     def _under_way(self) -> bool:
-        task = self._task
-        return self._busy or self.simulation._stepping or (task is not None and not task.done())
+        return self.turn_state is not TurnState.BETWEEN_TURNS
 
     # --- what is shown ------------------------------------------------------------------------
 
@@ -192,25 +228,39 @@ class HumanSeat(Lab):
         return f"{question.turn} {question.agent} {question.component}"
 
     def _number(self, question: OpenQuestion) -> str:
-        return self._draft(question) + (" again" if question.complaint else "")
+        if question.complaint:
+            return f"{self._draft(question)} again"
+        return self._draft(question)
 
     def _asked(self) -> None:
         """Show where the run is and who is asked what."""
-        run, played, people = self.economic, self.simulation.turn_number, self.people
+        played = self.simulation.turn_number
         if self._score is not None and self._score["turn"] != played:
-            self._score = self._board = None  # of the term so far
-        asks = [
-            {"seat": name, "draft": self._draft(it), **self._as_shown(it)}
-            for name, (_, it) in people.next().items()
-        ]
-        now: Message = {"people": [*people.seats], "asks": asks, "over": people.over}
-        now |= {"waiting": [*self.waiting_for], "stepping": self.simulation._stepping}
-        if run is not None:  # what players of other worlds may know is in their prompts alone
-            advice = {who: said for who, (at, said) in self._advice.items() if at == played}
-            now |= {"columns": [*_INDICATORS], "advice": advice, "score": self._score}
-            now["news"] = _headlines(run)
-        self.put("seat", "now", now)
-        if self.simulation._stepping and not asks:  # it may end without a turn, and without a word
+            # It was of the term so far.
+            self._score = None
+            self._board = None
+        asks = []
+        for name, (_, question) in self.people.next().items():
+            draft = self._draft(question)
+            asks.append({"seat": name, "draft": draft, **self._as_shown(question)})
+        shown: Message = {
+            "people": [*self.people.seats],
+            "asks": asks,
+            "over": self.people.over,
+            "waiting": [*self.waiting_for],
+            "stepping": self.simulation._stepping,
+        }
+        # What players of other worlds may know is in their prompts alone.
+        if self.economic is not None:
+            shown["columns"] = [*_INDICATORS]
+            shown["advice"] = {
+                name: advice for name, (turn, advice) in self._advice.items() if turn == played
+            }
+            shown["score"] = self._score
+            shown["news"] = _headlines(self.economic)
+        self.put("seat", "now", shown)
+        if self.simulation._stepping and not asks:
+            # The turn may end without being one, and nothing says so.
             self._later(self._asked, _LATER_S)
 
     _more = _asked
@@ -225,65 +275,83 @@ class HumanSeat(Lab):
 
     def _do_answer(self, id: str, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
-        asked = self.people.next()
-        numbers = {self._number(question): name for name, (_, question) in asked.items()}
-        if id == self._answered and (self._under_way or id not in numbers):
+        open_questions = self.people.next()
+        seat_of_form = {
+            self._number(question): name for name, (_, question) in open_questions.items()
+        }
+        if id == self._answered_form and (self._under_way or id not in seat_of_form):
             return  # a second click
-        if id not in numbers:
+        if id not in seat_of_form:
             raise ConfigError(NO_LONGER)
-        name = numbers[id]
-        question = self._as_put(asked[name][1])
-        fields = answer_fields(question)
-        given = {it["place"][0]: it["value"] for it in fields if it["value"] is not None}
-        given |= read_changes(fields, values)
-        check_answer(question, given, name=name)
-        self._answered = id
-        if waits := name in self.people.waiting():
-            self._reply(name, given)  # at once, since a cell may keep the loop busy
-        self._loop.call_soon_threadsafe(self._end, self._take(name, None if waits else given))
+        name = seat_of_form[id]
+        question = self._as_put(open_questions[name][1])
+        answer = _filled_in(question, values)
+        check_answer(question, answer, name=name)
+        self._answered_form = id
+        if name in self.people.waiting():
+            # At once, since a cell may keep the loop busy.
+            self._reply(name, answer)
+            turn = self._rest_of_turn()
+        else:
+            turn = self._turn_with(name, answer)
+        self._loop.call_soon_threadsafe(self._finish, turn)
 
-    def _end(self, turn: Coroutine[Any, Any, None] | None = None) -> None:
-        """Show the score, or wait for a turn that a click has answered: the last one shows it."""
+    def _finish(self, turn: Coroutine[Any, Any, None]) -> None:
+        """Wait for a turn that a click has answered, and show the score after the last one."""
 
-        async def end() -> None:
-            if turn is not None:
-                await turn
-            if turn is None or (self.people.over and self.economic is not None):
+        async def finish() -> None:
+            await turn
+            if self.people.over and self.economic is not None:
                 await self._show_score()
 
-        self._ending = self._start(end())
+        self._ending = self._start(finish())
 
     def _do_score(self) -> None:
-        self._end()
+        self._ending = self._start(self._show_score())
 
     def _reply(self, name: str, values: Mapping[str, Any]) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
-        if (found := self.people.waiting().get(name)) is None:
-            what = f"there is no question for {name} now; start the turn, then: await seat.asked()"
-            raise ConfigError(what)
-        person, question = found
-        shown, run = self._as_put(question), self.economic
-        check_answer(shown, values, name=question.agent)
-        reply = {**values} if run is None else as_reply(run, values, shown)
-        if self._advice.get(name, (None,))[0] == self.simulation.turn_number:
-            reply["advice_asked"] = True
+        waiting = self.people.waiting()
+        if name not in waiting:
+            raise ConfigError(
+                f"there is no question for {name} now; start the turn, then: await seat.asked()"
+            )
+        person, question = waiting[name]
+        put = self._as_put(question)
+        check_answer(put, values, name=question.agent)
+        reply = dict(values)
+        if self.economic is not None:
+            reply = as_reply(self.economic, values, put)
+        if name in self._advice:
+            turn, _ = self._advice[name]
+            if turn == self.simulation.turn_number:
+                reply["advice_asked"] = True
         person.answer(question, reply)
 
-    async def _take(self, agent: str | None, values: Mapping[str, Any] | None) -> None:
-        """Begin a turn if none is under way, answer unless that is done, and wait for its end."""
+    async def _turn_with(self, agent: str | None, values: Mapping[str, Any]) -> None:
+        """Begin a turn if none is under way, answer in it, and wait for its end."""
         # Where a cell plays the run, its next turn will ask.
-        if values is not None and not self._under_way and self.simulation._player is None:
+        if not self._under_way and self.simulation._player is None:
             self._task = asyncio.ensure_future(self.play())
         task = self._task if self._under_way else None
         try:
-            if values is not None:
-                await self.asked(agent)
-                self._reply(self.people.named(agent), values)
-            while self._under_way:  # noqa: ASYNC110 - on whichever loop
-                await asyncio.sleep(_WAIT_S)
+            await self.asked(agent)
+            self._reply(self.people.named(agent), values)
+            await self._end_of_turn()
         finally:
-            if task is not None and task.done():
-                task.result()  # what went wrong with it
+            _raise_fault_of(task)
+
+    async def _rest_of_turn(self) -> None:
+        """Wait for the end of a turn that was answered."""
+        task = self._task if self._under_way else None
+        try:
+            await self._end_of_turn()
+        finally:
+            _raise_fault_of(task)
+
+    async def _end_of_turn(self) -> None:
+        while self._under_way:  # noqa: ASYNC110 - on whichever loop
+            await asyncio.sleep(_WAIT_S)
 
     # --- from code ----------------------------------------------------------------------------
 
@@ -296,14 +364,20 @@ class HumanSeat(Lab):
         Raises:
             ConfigError: the turn under way ended without a question.
         """
-        began = False
-        while (name := self.people.named(agent)) not in (waiting := self.people.waiting()):
-            if began and not self._under_way:
-                what = f"the turn ended and {name} was not asked"
-                raise ConfigError(f"{what}: it was stopped, or the answer came from the tape")
-            began = self._under_way
+        was_under_way = False
+        while True:
+            name = self.people.named(agent)
+            waiting = self.people.waiting()
+            if name in waiting:
+                _, question = waiting[name]
+                return question
+            if was_under_way and not self._under_way:
+                raise ConfigError(
+                    f"the turn ended and {name} was not asked: it was stopped, or the answer came "
+                    "from the tape"
+                )
+            was_under_way = self._under_way
             await asyncio.sleep(_WAIT_S)
-        return waiting[name][1]
 
     def answer(
         self, action: str | None = None, /, *, agent: str | None = None, **values: Any
@@ -320,8 +394,7 @@ class HumanSeat(Lab):
         Raises:
             ConfigError: no question waits, or a field is wrong; nothing was sent then.
         """
-        said = values if action is None else {"action": action, **values}
-        self._reply(self.people.named(agent), said)
+        self._reply(self.people.named(agent), _with_action(action, values))
 
     async def take_turn(
         self, action: str | None = None, /, *, agent: str | None = None, **values: Any
@@ -335,7 +408,7 @@ class HumanSeat(Lab):
             ConfigError: a field is wrong; the question waits on.
             LabError: the turn failed; the run is at its last whole turn.
         """
-        await self._take(agent, values if action is None else {"action": action, **values})
+        await self._turn_with(agent, _with_action(action, values))
 
     # --- the score ----------------------------------------------------------------------------
 
@@ -346,7 +419,8 @@ class HumanSeat(Lab):
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
             board = await asyncio.to_thread(leaderboard, run, model=self.model)
-            self._board, self._score = board, self._as_score(board)
+            self._score = self._as_score(board)
+            self._board = board
         except LabError as error:
             fault = str(error)
         self._tell({"busy": False, "says": "", "fault": fault})
@@ -354,49 +428,90 @@ class HumanSeat(Lab):
 
     def _as_score(self, board: Leaderboard) -> Message:
         """Return a leaderboard as the window shows it, with its runs beside the people's."""
-        rows = board.frame.dropna(subset="loss").set_index("who")[[*_PARTS]].astype(float)
-        runs = {who: self._add_frame(board.runs[who], who) for who in rows.index}
-        told: Message = {"verdict": board.verdict, "caption": board.caption, "notes": board.notes}
-        told |= {"turn": self.simulation.turn_number, "asked": advice_asked(self.simulation)}
-        table = [[who, runs[who], *cells] for who, *cells in rows.itertuples()]
-        return {**told, "rows": table, "mine": runs[next(iter(board.runs))]}
+        losses = board.frame.dropna(subset="loss").set_index("who")[[*_PARTS]].astype(float)
+        numbers = {who: self._add_frame(board.runs[who], who) for who in losses.index}
+        people = next(iter(board.runs))
+        return {
+            "verdict": board.verdict,
+            "caption": board.caption,
+            "notes": board.notes,
+            "turn": self.simulation.turn_number,
+            "asked": advice_asked(self.simulation),
+            "rows": [[who, numbers[who], *cells] for who, *cells in losses.itertuples()],
+            "mine": numbers[people],
+        }
 
     # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return who sits here, where the run is, how they did, and the latest answers."""
         names = clip(", ".join(self.people.seats), 200)
-        title = f"Seat of {names}: {_static.turn_name(self.simulation.turns[-1])}"
-        lines = [title, *([self._board.verdict] if self._board is not None else [])]
+        lines = [f"Seat of {names}: {_static.turn_name(self.simulation.turns[-1])}"]
+        if self._board is not None:
+            lines.append(self._board.verdict)
         for turn in self.simulation.turns[-_LATEST:]:
-            rate = f"; rate {turn.state.interest_rate:.2f}%" if self.economic is not None else ""
-            for made in turn.answers:
-                if made.call is not None and made.call.request.model == "human":
-                    said = clip(made.fields.get("action", str(made)), 100)
-                    who = f"turn {turn.number}: {made.player} ({made.status})"
-                    lines.append(f"{who}: {said}{rate}")
+            for answer in turn.answers:
+                if answer.call is None or answer.call.request.model != "human":
+                    continue
+                decided = clip(answer.fields.get("action", str(answer)), 100)
+                line = f"turn {turn.number}: {answer.player} ({answer.status}): {decided}"
+                if self.economic is not None:
+                    line += f"; rate {turn.state.interest_rate:.2f}%"
+                lines.append(line)
         return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the same, with the score's table and chart if there is one."""
-        text, board = pre(self.static_text()), self._board
-        return join(
-            [text, *([pre(repr(board)), figure_html(board.figure)] if board is not None else [])]
-        )
+        parts = [pre(self.static_text())]
+        if self._board is not None:
+            parts += [pre(repr(self._board)), figure_html(self._board.figure)]
+        return join(parts)
+
+
+def _filled_in(question: OpenQuestion, typed: Any) -> dict[str, Any]:
+    """Return a form's values: what was typed, and what the form began with for the rest."""
+    fields = answer_fields(question)
+    values = {field["place"][0]: field["value"] for field in fields if field["value"] is not None}
+    return values | read_changes(fields, typed)
+
+
+def _with_action(action: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    if action is None:
+        return values
+    return {"action": action, **values}
+
+
+def _raise_fault_of(task: asyncio.Future[Any] | None) -> None:
+    """Raise what went wrong with a turn that has ended."""
+    if task is not None and task.done():
+        task.result()
 
 
 def _headlines(run: Simulation) -> list[str]:
     """Return the quarter's news, the most striking first, of numbers that a model is told too."""
     news = []
-    for item in (it for it in run.series if it.column in _NEWS):
-        *before, now = (round(turn.columns()[item.column], 1) for turn in run.turns)
+    for series in run.series:
+        if series.column not in _NEWS:
+            continue
+        *before, now = (round(turn.columns()[series.column], 1) for turn in run.turns)
         if not before:
             return []
-        size = (now - before[-1]) / _NEWS[item.column]
-        much, little = ("jumps", "climbs") if size > 0 else ("tumbles", "falls")
-        verb = "stays at" if not size else f"{much if abs(size) > 2 else little} to"
-        text = f"{item.label} {verb} {now:.1f} %"
-        if len(before) > 2 and (now > max(before) or now < min(before)):
-            text += f", its {'highest' if size > 0 else 'lowest'} of the term"
+        size = (now - before[-1]) / _NEWS[series.column]
+        text = f"{series.label} {_verb_of(size)} {now:.1f} %"
+        if len(before) > 2 and now > max(before):
+            text += ", its highest of the term"
+        if len(before) > 2 and now < min(before):
+            text += ", its lowest of the term"
         news.append((abs(size), text))
     return [text for _, text in sorted(news, reverse=True)]
+
+
+def _verb_of(size: float) -> str:
+    """Return how a headline says a change, in usual quarterly changes."""
+    if size == 0:
+        return "stays at"
+    if size > 2:
+        return "jumps to"
+    if size > 0:
+        return "climbs to"
+    return "tumbles to" if size < -2 else "falls to"

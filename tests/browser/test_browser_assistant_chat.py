@@ -21,7 +21,7 @@ def notebook(lab: LabPage) -> Notebook:
     notebook = lab.write("assistant_chat", [SETUP, CHAT])
     notebook.run_cell(0)
     notebook.run_cell(1)
-    shows(notebook, "Nothing was said yet.")
+    shows(notebook, "No messages yet.")
     return notebook
 
 

@@ -41,7 +41,7 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
     notebook.evaluate("model.set(waiting=False, broken=True, share=1)")
     run.click()
     notebook.says(BOARD, "0 of 12 runs done · 12 failed")
-    expect(output.get_by_role("region", name="What failed")).to_contain_text("out of memory")
+    expect(output.get_by_role("region", name="Failed runs")).to_contain_text("out of memory")
     notebook.evaluate("model.set(broken=False)")
     run.click()
     notebook.says(BOARD, "12 of 12 runs done")

@@ -27,7 +27,7 @@ const seated = (more, options) => makeWindow([...ECONOMY, part("seat", "now", {
 
 test("a quarter is a slider that says what its button does, and one click", () => {
   const { find, button, sent, text, texts, store } = seated();
-  assert.match(text(), /1 of 4 turns are played\./);
+  assert.match(text(), /Turn 1 of 4\./);
   assert.deepEqual(texts("quarter"), ["Policy rate5.50 +0.50"]);
   const slider = find((it) => it.attributes?.["aria-label"] === "Rate");
   assert.equal(slider.attributes["aria-valuetext"], "Set 5.5");

@@ -95,7 +95,7 @@ test("charts are of units, turns, bands and specifications, and a point opens it
 
 test("runs are squares by arm, and what failed says why", () => {
   const { text, texts, find, sent } = studied();
-  assert.match(text(), /What failed.*poor8No <b>\.open/);
+  assert.match(text(), /Failed runs.*poor8No <b>\.open/);
   assert.match(texts("arms")[0], /1 done · 1 failed.*1 running · 1 left/);
   const squares = ["poor, seed 7: done", "rich, seed 8: left"].map((label) => (
     find((it) => it.attributes.title === label)));
@@ -122,7 +122,7 @@ test("variants are side by side with what differs, what is wrong and what is typ
   const field = find((it) => it.attributes["aria-label"] === "Text of kind");
   field.value = "You are {{ name }}.";
   field.fire("input");
-  assert.match(text(), /The same as it was\./);
+  assert.match(text(), /Same as recorded\./);
   await new Promise((done) => setTimeout(done, 400));
   assert.deepEqual(sent.splice(0), [
     { do: "write", place: 1, text: "You are {{ name }}.", turn: 0 }]);

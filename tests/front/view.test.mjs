@@ -26,7 +26,7 @@ test("Space and Enter play where there are controls, and nowhere else", () => {
   }
 });
 
-test("a run that can only be looked at is neither played nor forked, and says so", () => {
+test("a read-only run is neither played nor forked, and says so", () => {
   const records = [...FISHING, { run: { id: 1, plays: false } }];
   const { button, press, sent, text } = makeWindow(records, { live: { fault: "no model" } });
   for (const name of ["Step", "Play", "Fork or change …"]) {
@@ -36,7 +36,7 @@ test("a run that can only be looked at is neither played nor forked, and says so
   press(" ");
   press("Enter");
   assert.deepEqual(sent, []);
-  assert.match(text(), /This run can only be looked at\./);
+  assert.match(text(), /This run is read-only\./);
   assert.equal(button("Try again"), undefined);
   assert.ok(makeWindow(FISHING, { live: { fault: "no model" } }).button("Try again"));
 });
@@ -59,7 +59,7 @@ test("who is waited for is named whole, the others are counted", () => {
   const names = Array.from({ length: 100 }, (_, n) => `Agent ${n}`);
   const live = { busy: true, turn: 2, left: 3, finished: 12, waiting: names.map(wait) };
   assert.equal(makeWindow(FISHING, { live }).texts("says")[0], "Playing turn 2, then 2 more turns. "
-    + "12 done · Agent 0 3 s · Agent 1 3 s · Agent 2 3 s · 97 more wait");
+    + "12 done · Agent 0 3 s · Agent 1 3 s · Agent 2 3 s · 97 more waiting");
   const reads = { ...wait("Ann"), doing: "reading about 870 tokens" };
   const alone = { ...live, left: 1, finished: 0, waiting: [reads] };
   assert.equal(makeWindow(FISHING, { live: alone }).texts("says")[0],

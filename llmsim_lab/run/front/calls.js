@@ -374,7 +374,7 @@ function Reply({ store, tried, wanted, id }) {
       !reply && !tools && !tried.fault
         && soft(tried.reply == null ? "No reply yet." : "The reply is empty."),
       tried.thinking != null && fold("Thinking", "thinking", read(tried.thinking)),
-      fields && fold("As it was written", "raw", reply, true)));
+      fields && fold("Raw reply", "raw", reply, true)));
 }
 
 /** A reply by its fields: the reasoning as prose, then the others, nested ones as a table. */

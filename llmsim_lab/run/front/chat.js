@@ -11,16 +11,16 @@ function Chat({ store }) {
   const onsubmit = (event) => { event.preventDefault(); sendMessage(store); };
   return h("section", { class: "chat", "aria-label": `Conversation of ${user}` },
     h("div", { class: "talk", role: "log", tabindex: "0", "aria-label": "Conversation" },
-      !count && !inbox && soft("Nothing was said yet."),
+      !count && !inbox && soft("No messages yet."),
       said.map(([n, one]) => h(Exchange, { key: n, store, n, ...one })),
       inbox && [h(Bubble, { key: "inbox", store, id: "inbox", mine: true, text: inbox }),
-        busy ? h("p", { class: "soft", role: "status" }, "The assistant is at work …")
+        busy ? h("p", { class: "soft", role: "status" }, "The assistant is working …")
           : h("p", { class: "row" }, soft("Not answered."),
             plain("Send it again", () => sendMessage(store, inbox)))]),
     pending && !busy && h(Pending, { store, ...pending }),
     h("form", { class: "row mid write", onsubmit },
     h("textarea", { rows: 2, "aria-label": "Message", ref: (el) => { ui.box = el; },
-      placeholder: "Enter sends, Shift+Enter begins a line" }),
+      placeholder: "Enter sends, Shift+Enter starts a new line" }),
     busy ? h("button", { type: "button", onclick: () => commands({ do: "stop" }) }, "Stop")
       : h("button", { class: "primary", type: "submit" }, "Send")),
     h("div", { class: "row end" }, h("small", null, `as ${user}`)));

@@ -58,7 +58,7 @@ function Definitions({ store, runs, names }) {
     store, id: `${path}.${side}`, text: String(values.get(path) ?? "—"), most: 300,
   });
   const rows = pathsApart(sides).map((path) => [path, path, ...sides.map(value(path))]);
-  return h(CompareSection, { title: "What defines them" }, rows.length === 0 ? soft("The same.")
+  return h(CompareSection, { title: "Definitions" }, rows.length === 0 ? soft("The same.")
     : h(Table, { kind: "compare-facts", heads: ["what", ...names], rows }));
 }
 

@@ -61,11 +61,11 @@ function Variant({ store, place, turn, write }) {
     h("textarea", { class: "mono", rows: 6, value: typed, readonly: place === 0, oninput,
       spellcheck: "false", "aria-label": `Text of ${name}`, "aria-invalid": Boolean(fault) }),
     fault && h("p", { class: "call-fault", role: "alert" }, fault),
-    place > 0 && (typed === base ? soft("The same as it was.")
+    place > 0 && (typed === base ? soft("Same as recorded.")
       : h(Marked, { store, place, base, typed })),
     h(Fold, { store, id: `preview ${place}`, title: `As it is sent after turn ${turn}` }, () => (
       filled ? h(Prompt, { store, tried: filled, wanted: "", id: `filled ${place}` })
-        : soft("It cannot be filled."))));
+        : soft("The preview cannot be filled."))));
 }
 
 /** The lines that differ, as they were and as they are, with the words marked. */

@@ -22,7 +22,7 @@ function Seat({ store, run, last }) {
     name === who, () => store.show({ who: name })]);
   const says = waiting.length ? `Turn ${last + 1} waits for ${waiting.join(", ")}.`
     : live.busy || now.stepping || over ? liveWords(store, run)
-      : `${last} of ${run.planned} turns are played.${asks.length ? "" : " Step starts the next."}`;
+      : `Turn ${last} of ${run.planned}.${asks.length ? "" : " Step starts the next."}`;
   const more = [
     economic && ask && button("Ask the rule", { do: "advise", who }),
     economic && last > 0 && !score && button(over ? "Score" : "Score so far", { do: "score" }),
@@ -64,10 +64,11 @@ function Score({ store, score: { verdict, asked, rows, mine, caption, notes } })
   const table = rows.map(([who, id, loss, ...parts]) => [id,
     [h(Swatch, { run: store.reading.runs.get(id) }), id === mine ? h("b", null, who) : who],
     h("i", { style: `width: ${(100 * loss) / most}%` }), figure(loss), ...parts.map(figure)]);
+  const method = () => [caption, ...notes].map((words) => soft(words));
   return [h("p", { class: "headline" }, verdict),
     asked > 0 && soft(`The rule was asked ${asked === 1 ? "once" : `${asked} times`}.`),
     h(Table, { kind: "score", heads: ["", "", ...SCORE_PARTS], rows: table }),
-    h(Fold, { store, id: "how", title: "How it is counted" }, () => [caption, ...notes].map(soft))];
+    h(Fold, { store, id: "how", title: "How the score is made" }, method)];
 }
 
 addView("seat", { draw: Seat, ofRun: true });

@@ -173,11 +173,11 @@ function RunsByArm({ store }) {
     h(Passage, { store, id: `failed ${it.place}`, text: it.error, most: 300 }),
     it.turns > 0 && plain("open", () => openCell(store, it))];
   return [
-    failed.length > 0 && h("section", { "aria-label": "What failed" }, h("h3", null, "What failed"),
+    failed.length > 0 && h("section", { "aria-label": "Failed runs" }, h("h3", null, "Failed runs"),
       h(Table, { heads: ["arm", of, "reason", ""], rows: failed.slice(0, most).map(failure) }),
       others),
     h("section", { "aria-label": "Runs by arm" }, h(Table, { kind: "arms",
-      heads: ["arm", `a square is a ${of}`, ""], rows: arms.map(row) }), more),
+      heads: ["arm", `one square per ${of}`, ""], rows: arms.map(row) }), more),
   ];
 }
 

@@ -238,7 +238,7 @@ export function liveWords({ live, slow, gone, panels }, run) {
   if (slow) return "Sent; waiting for the kernel, which is busy.";
   const looks = run?.plays === false && panels.includes("transport");
   if (!live.busy || live.turn == null) {
-    return live.says || (looks && "This run can only be looked at.");
+    return live.says || (looks && "This run is read-only.");
   }
   const { waiting = [], finished } = live, others = waiting.length - FEW_WAITING;
   const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
@@ -247,7 +247,7 @@ export function liveWords({ live, slow, gone, panels }, run) {
     return `${clip(who, 60)} ${known.join(", ")}`;
   });
   return `Playing turn ${live.turn}${more}. ${facts(
-    finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more wait`)}`;
+    finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more waiting`)}`;
 }
 
 export const Fault = ({ store, text }, button) => h("div", { class: "fault", role: "alert" },
@@ -294,7 +294,7 @@ export function Fields({ store, fields, typed }) {
   const open = made.filter((_, index) => fields[index].schema.optional);
   return h("div", { class: "fields" }, made.filter((one) => !open.includes(one)),
     open.length > 0 && h("div", { key: "open", class: "long" },
-      h(Fold, { store, id: "optional", title: "Say more, if you like" }, () => (
+      h(Fold, { store, id: "optional", title: "Add reasons (optional)" }, () => (
         h("div", { class: "fields" }, open)))));
 }
 
@@ -371,7 +371,7 @@ export function Ask({ store, ask, folded, more }) {
     h(Form, { store, label, fields, typed, submit: says ?? "Answer", send, more },
       !folded && [h("h3", null, `${label}: your answer`), asked],
       fault && h(Fault, { store, text: fault })),
-    folded && h(Fold, { store, id: "asked", title: "What a model in this seat is asked" },
+    folded && h(Fold, { store, id: "asked", title: "Prompt a model would get" },
       () => asked)];
 }
 
@@ -397,7 +397,7 @@ function Definition({ store, run }) {
   const fold = (title, id, content) => h(Fold,
     { key: id, store, id: `${id} ${run.id}`, title }, content);
   const passage = (id, text) => h(Passage, { store, id: `${id} ${run.id}`, text, mono: true });
-  return h("div", { class: "definition" }, fold("What defines this run", "definition", () => [
+  return h("div", { class: "definition" }, fold("Definition of this run", "definition", () => [
     passage("manifest", JSON.stringify(rest, null, 1)),
     Object.entries(prompts).map(([place, { text }]) => (
       fold(`Prompt template: ${place}`, place, () => passage(place, textOf(text))))),
@@ -474,7 +474,7 @@ function Decisions({ store, run, n, turn, brief }) {
     h("h3", null, n === 0 ? "At the start" : brief ? `Decisions of turn ${n}` : "Decisions",
       brief && plain("All of the turn", () => openTurn(store, run, n))),
     brief && turn.done.map(note),
-    !players.length && soft("Nothing was decided."),
+    !players.length && soft("No decisions."),
     h("ul", { class: "decisions" }, players.slice(0, count).map((its) => (
       h("li", { key: its[0].player }, its.slice(0, brief ? 1 : its.length).map(decision))))),
     more);

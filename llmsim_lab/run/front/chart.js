@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { groupBy } from "./reading.js";
-import { clip, facts, figure, flatten, inWords, plural } from "./text.js";
+import { clip, facts, figure, flatten, inWords, isNumber, plural } from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 340, GAP = 28; // of a chart, between charts
@@ -31,9 +31,11 @@ export function limited(store, id, all, most, word) {
 
 /** What a run is called in a list: where it left its parent and what it changed, or its name. */
 export function runLabel(reading, run, changes = reading.changes(run)) {
-  const words = changes.join("; "), how = run.verb + (run.fork == null ? "" : ` at ${run.fork}`);
+  const words = changes.join("; ");
+  const origin = run.fork == null ? run.verb : `${run.verb} at ${run.fork}`;
   if (!reading.runs.has(run.parent)) return facts(run.name, words);
-  return words ? facts(run.fork != null && how, words) : `${how} of run ${run.parent}`;
+  if (!words) return `${origin} of run ${run.parent}`;
+  return run.fork == null ? words : facts(origin, words);
 }
 
 /** "Turn 4 · 1980Q3". */
@@ -49,9 +51,10 @@ export const nameOf = (made) => clip(made.player || made.component, 80);
 
 /** A decision's answer on one line, but for its reason. */
 function answerIn(reading, { answer, reasoning }) {
-  const told = [...flatten(answer)].filter(([, value]) => value !== reading.text(reasoning));
-  const action = told.filter(([name]) => name === "action");
-  return inWords(action.length ? action : told);
+  const why = reading.text(reasoning);
+  const fields = [...flatten(answer)].filter(([, value]) => value !== why);
+  const action = fields.filter(([name]) => name === "action");
+  return inWords(action.length > 0 ? action : fields);
 }
 
 /** Show a turn; the latest of a live run is followed while it is played. */
@@ -77,11 +80,14 @@ export const pathOf = (points, x, y) => points.map(([n, value], at) => {
   return value == null ? "" : `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
 }).join("");
 
+/** The smallest and largest value with some room; as many as there are, so not as arguments. */
 function rangeOf(values) {
-  const [low, high] = [Math.min, Math.max].map((of) => (
-    values.reduce((a, b) => of(a, b), values[0] ?? 0)));
-  const size = Math.max(Math.abs(low), Math.abs(high)), apart = high - low > 1e-9 * size;
-  const pad = apart ? (high - low) * 0.08 : size * 0.1 || 1; // not of rounding alone
+  const first = values[0] ?? 0;
+  const low = values.reduce((a, b) => Math.min(a, b), first);
+  const high = values.reduce((a, b) => Math.max(a, b), first);
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const differ = high - low > 1e-9 * size; // by more than rounding
+  const pad = differ ? (high - low) * 0.08 : size * 0.1 || 1;
   return [low - pad, high + pad];
 }
 
@@ -113,8 +119,9 @@ const axisText = (n, words, x, wide) => h("text", {
 export function Plot({
   title, note, label = title, wide, left = LEFT, below = 0, values, span, names, draw,
 }) {
-  const { y, grid } = scaleOf(values.filter((it) => typeof it === "number"), wide, left);
-  const [from, to] = span, room = Math.max(2, Math.floor((wide - LEFT) / 44));
+  const { y, grid } = scaleOf(values.filter(isNumber), wide, left);
+  const [from, to] = span;
+  const room = Math.max(2, Math.floor((wide - LEFT) / 44));
   const x = (n) => left + ((n - from) / (to - from || 1)) * (wide - left - RIGHT);
   return h("figure", { class: "panel plot" },
     h("figcaption", null, h("b", { title }, title), h("span", { class: "unit soft" }, note)),
@@ -125,7 +132,8 @@ export function Plot({
 
 /** Charts beside each other, as many as fit; `draw` is given the width of one. */
 export function Panels({ store, label, count }, [draw, end]) {
-  const { width = 0 } = store.ui, fit = Math.floor((width + GAP) / (NARROWEST + GAP));
+  const { width = 0 } = store.ui;
+  const fit = Math.floor((width + GAP) / (NARROWEST + GAP));
   const across = Math.max(1, Math.min(3, count, fit));
   const wide = Math.floor((width - GAP * (across - 1)) / across);
   const sizes = store.keep("sizes", [], () => new ResizeObserver(([{ target }]) => (
@@ -141,7 +149,8 @@ export function Charts({ store, runs, run = runs.at(-1), turn, items }) {
   const all = items ?? reading.charted(run);
   const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
   const shown = all.slice(0, count);
-  const lines = runs ?? reading.relatives(run, MOST_LINES), [from, to] = spanOf(store, lines);
+  const lines = runs ?? reading.relatives(run, MOST_LINES);
+  const [from, to] = spanOf(store, lines);
   const panels = (wide) => shown.map((item) => h(Panel, {
     key: item.column, item, store, reading, run, turn, lines, whole: Boolean(runs), wide, from, to,
     inside: (n) => n != null && n >= from && n <= to,
@@ -162,7 +171,8 @@ function spanOf({ reading, ui }, runs) {
 
 function Panel(view) {
   const { store, reading, item, run, turn, lines, wide, from, to, inside, x } = view;
-  const { over, drag } = store.ui, n = inside(over?.n) ? over.n : Math.min(turn ?? to, to);
+  const { over, drag } = store.ui;
+  const n = inside(over?.n) ? over.n : Math.min(turn ?? to, to);
   const drawn = store.keep(`chart ${item.column}`,
     [reading.size, run, lines.map((it) => it.id).join(), wide, from, to], () => drawPanel(view));
   const value = reading.valueAt(run, item.column, n);
@@ -182,37 +192,48 @@ function Panel(view) {
     drag && h("rect", {
       key: "drag", class: "drag", y: 2, height: HEIGHT - BOTTOM - 2, x: x(Math.min(...drag)),
       width: Math.abs(x(drag[1]) - x(drag[0])) }),
-    typeof value === "number" && inside(n) && h("circle", {
+    isNumber(value) && inside(n) && h("circle", {
       key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(value), r: 4 })),
     over?.column === item.column && !drag && h(Tip, { ...view, n }));
 }
 
 /** What of a chart does not change while one points at it. */
 function drawPanel(view) {
-  const { reading, item, run, lines, wide, x, inside } = view;
+  const { item, run, lines, wide, x, inside } = view;
   const strongLast = [...lines].sort((a, b) => (a === run) - (b === run));
-  const curves = strongLast.flatMap((it) => curvesOf(view, it));
+  const curves = strongLast.flatMap((line) => curvesOf(view, line));
   for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
-  const told = run.prediction?.[item.column], isNumber = (value) => typeof value === "number";
-  const known = [...curves.flatMap((it) => it.points.map(([, value]) => value)), told]
-    .filter(isNumber), { low, high, y, level, grid } = scaleOf(known, wide);
-  const near = (value) => isNumber(value) && value > low && value < high;
-  const forks = [...new Set(lines.map((it) => it.fork).filter(inside))];
-  const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done.length);
+  const predicted = run.prediction?.[item.column];
+  const drawn = curves.flatMap((curve) => curve.points.map(([, value]) => value));
+  const { low, high, y, level, grid } = scaleOf([...drawn, predicted].filter(isNumber), wide);
+  const bounds = [item.low, item.high].filter((value) => (
+    isNumber(value) && value > low && value < high));
+  const forks = [...new Set(lines.map((line) => line.fork).filter(inside))];
   const still = h("g", null, grid, turnAxis(view),
-    [item.low, item.high].filter(near).map((value) => level("bound", value)),
+    bounds.map((value) => level("bound", value)),
     forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, x)),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
-    isNumber(told) && [level("told", told), h("text", {
-      class: "told", x: wide - RIGHT, y: y(told) - 4, "text-anchor": "end",
-    }, `predicted ${figure(told)}`)],
-    done.map(([n]) => h("path", {
+    isNumber(predicted) && [level("told", predicted), h("text", {
+      class: "told", x: wide - RIGHT, y: y(predicted) - 4, "text-anchor": "end",
+    }, `predicted ${figure(predicted)}`)],
+    interventionsIn(view).map((n) => h("path", {
       class: "outside", d: `M${x(n) - 4} ${HEIGHT - BOTTOM}h8l-4-7z`,
     })));
-  const own = reading.points(run, item.column).filter(([n, value]) => inside(n) && value != null);
-  const end = (at) => `${figure(own.at(at)[1])} in turn ${own.at(at)[0]}`;
-  const label = `${item.label}: ${own.length ? `from ${end(0)} to ${end(-1)}` : "no values"}`;
-  return { y, still, label };
+  return { y, still, label: panelInWords(view) };
+}
+
+/** The turns that are shown in which something was set from outside. */
+const interventionsIn = ({ reading, run, inside }) => [...reading.turns(run)]
+  .filter(([n, turn]) => inside(n) && turn.done.length > 0)
+  .map(([n]) => n);
+
+/** "Rate: from 5 in turn 1 to 4.25 in turn 8". */
+function panelInWords({ reading, item, run, inside }) {
+  const known = reading.points(run, item.column)
+    .filter(([n, value]) => inside(n) && value != null);
+  if (!known.length) return `${item.label}: no values`;
+  const words = ([n, value]) => `${figure(value)} in turn ${n}`;
+  return `${item.label}: from ${words(known[0])} to ${words(known.at(-1))}`;
 }
 
 /** The curves of one run: the one that is shown is strong, in its ancestors' colours before it. */
@@ -229,11 +250,15 @@ function curvesOf({ reading, item: { column }, run, lines, whole }, it) {
 }
 
 function turnAxis({ reading, run, lines, wide, from, to, x }) {
-  const periods = reading.columns(run).has("period");
-  const its = [run, ...lines], at = (n) => its.map((it) => reading.valueAt(it, "period", n));
-  const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 72 : 44)));
+  const hasPeriods = reading.columns(run).has("period");
+  const nameOfTurn = (n) => {
+    if (!hasPeriods) return n;
+    const periods = [run, ...lines].map((line) => reading.valueAt(line, "period", n));
+    return periods.find(Boolean) ?? n;
+  };
+  const most = Math.max(2, Math.floor((wide - LEFT) / (hasPeriods ? 72 : 44)));
   return ticks(from, to, most, true).map((n) => (
-    axisText(n, clip(figure((periods && at(n).find(Boolean)) || n), 12), x, wide)));
+    axisText(n, clip(figure(nameOfTurn(n)), 12), x, wide)));
 }
 
 /** What a pointer does over a chart: a click opens a turn, dragging zooms to a range. */
@@ -262,9 +287,11 @@ function pointing({ store, item: { column }, run, from, to, wide }) {
 }
 
 function Tip({ reading, item, run, lines, n, x, wide }) {
-  const turn = reading.turn(run, n), many = lines.length > MANY_LINES;
-  const values = [run, ...lines.filter((it) => it !== run)]
-    .map((it) => [it, reading.valueAt(it, item.column, n)]).filter(([, value]) => value != null);
+  const turn = reading.turn(run, n);
+  const many = lines.length > MANY_LINES;
+  const values = [run, ...lines.filter((line) => line !== run)]
+    .map((line) => [line, reading.valueAt(line, item.column, n)])
+    .filter(([, value]) => value != null);
   const numbers = values.map(([, value]) => value);
   const ends = [Math.min(...numbers), Math.max(...numbers)].map(figure);
   const style = x(n) > wide / 2 ? `right: ${wide - x(n) + 12}px` : `left: ${x(n) + 12}px`;

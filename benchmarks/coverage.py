@@ -32,6 +32,7 @@ from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate
 from llmsim_lab.study.estimates.effects import Compared, effects
 from llmsim_lab.study.estimates.estimate import Contrast, Generality
 from llmsim_lab.study.estimates.family import adjusted, holm
+from llmsim_lab.study.estimates.joint import joint_test
 from llmsim_lab.study.estimates.paired import paired_means
 from llmsim_lab.study.estimates.parts import Parts, Sample, TextSample
 from llmsim_lab.study.estimates.power import Sizes, detectable
@@ -426,6 +427,21 @@ def family_equivalences(
     for _ in range(replications):
         beyond = [one.p_beyond(margin) for one in nine(rng).parts if one.p_beyond]
         hits += min(beyond if each_alone else holm(beyond)) < ALPHA
+    return Counts(hits, replications)
+
+
+def joint_errors(
+    rng: Rng, replications: int, *, n: int, specifications: int, draw: Draw = normal
+) -> Counts:
+    """Count the multiverses that find a median where there is none.
+
+    Specifications are played with the same seeds, so that they have .8 of their variance in common.
+    """
+    hits = 0
+    for _ in range(replications):
+        common = draw(rng, (n, 1))
+        differences = sqrt(0.8) * common + sqrt(0.2) * draw(rng, (n, specifications))
+        hits += joint_test(differences, LEVEL).p < ALPHA
     return Counts(hits, replications)
 
 
@@ -900,6 +916,14 @@ def _cells_of_families() -> Iterator[Cell]:
         yield _test_cell(group, f"n={n}", count)
     count = partial(count, each_alone=True)
     yield _test_cell("before: each for itself", "nine at the margin, n=20", count, None)
+    group = "joint test of a multiverse, size"
+    for n in (5, 8, 20):
+        count = partial(joint_errors, n=n, specifications=8)
+        yield _test_cell(group, f"n={n}, 8 specifications, normal", count)
+    count = partial(joint_errors, n=20, specifications=40, draw=heavy)
+    yield _test_cell(group, "n=20, 40 specifications, t3", count)
+    count = partial(joint_errors, n=20, specifications=8, draw=disasters)
+    yield _test_cell(f"{group}, skewed", "n=20, 8 specifications, disasters", count, None)
     for last in (10, 20, 40):
         count = partial(looked, last=last)
         yield _test_cell("before: looking at each pair", f"5 to {last}", count, None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from markupsafe import Markup
 
 from llmsim_lab._util.html import pre
@@ -17,7 +15,7 @@ from llmsim_lab.run import Run
 class AssistantChat(Lab):
     """A chat with the assistant.
 
-    Enter sends what is written, Shift+Enter begins a new line. The tools that were used are folded
+    Enter sends what is written, Shift+Enter starts a new line. The tools that were used are folded
     below each answer. What would be deleted is asked first, with a button for yes and one for no;
     writing just that word does the same.
 
@@ -69,8 +67,10 @@ class AssistantChat(Lab):
         """Answer the question that is shown, if it is still the one that is asked."""
         # A cell may have sent a message since; a yes must not confirm another deletion.
         if self.chat.pending is None or self.chat.pending.call_id != id:
-            what = "the conversation has continued elsewhere, so this is no longer what was asked"
-            raise ConfigError(f"{what}; look again, and answer what is asked now")
+            raise ConfigError(
+                "the conversation has continued elsewhere, so this is no longer what was asked; "
+                "look again, and answer what is asked now"
+            )
         self._do_send("yes" if yes else "no")
 
     # --- what is shown ------------------------------------------------------------------------
@@ -78,15 +78,31 @@ class AssistantChat(Lab):
     def _more(self, under_way: str = "") -> None:
         chat = self.chat
         for exchange in chat.exchanges:
-            tools = map(call_facts, exchange.decision.tool_calls or ())
-            said = {"message": exchange.message, "answer": exchange.decision.text}
-            self.reading.put("chat", exchange.number, {**said, "tools": [*tools]})
-        asked: dict[str, Any] | None = None
-        if (pending := chat.pending) is not None:
-            what = pending.description or pending.tool_name
-            asked = {"id": pending.call_id, "what": what, "who": pending.user_id or chat.user_id}
-        now = {"user": chat.user_id, "count": len(chat.exchanges), "pending": asked}
-        self.put("chat", "now", {**now, "inbox": under_way or chat.state.inbox})
+            decision = exchange.decision
+            shown = {
+                "message": exchange.message,
+                "answer": decision.text,
+                "tools": [call_facts(call) for call in decision.tool_calls or ()],
+            }
+            self.reading.put("chat", exchange.number, shown)
+        now = {
+            "user": chat.user_id,
+            "count": len(chat.exchanges),
+            "pending": self._pending(),
+            "inbox": under_way or chat.state.inbox,
+        }
+        self.put("chat", "now", now)
+
+    def _pending(self) -> dict[str, str] | None:
+        """Return what waits for a yes or a no, and whose it is."""
+        pending = self.chat.pending
+        if pending is None:
+            return None
+        return {
+            "id": pending.call_id,
+            "what": pending.description or pending.tool_name,
+            "who": pending.user_id or self.chat.user_id,
+        }
 
     def static_text(self) -> str:
         """Return the conversation."""

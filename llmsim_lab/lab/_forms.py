@@ -27,7 +27,9 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def fields_of(
-    schema: Mapping[str, Any], values: Mapping[str, Any], labels: Mapping[str, str] | None = None
+    schema: Mapping[str, Any],
+    values: Mapping[str, Any],
+    labels: Mapping[str, str] | None = None,
 ) -> list[Field]:
     """Return the fields of a schema: numbers, texts, choices, truth values.
 
@@ -36,75 +38,124 @@ def fields_of(
         values: what it holds now.
         labels: words for names.
     """
-    made = _made((), schema, values, schema, "")
-    fields = list(islice(made, MOST_FIELDS))
+    fields = list(islice(_fields((), schema, values, schema, ""), MOST_FIELDS))
     for field in fields:
         name = field["place"][-1]
-        words = " · ".join(part.replace("_", " ") for part in field["place"])
-        # What can be set has its own names.
-        own = name if field["place"][0] == "set" else words[:1].upper() + words[1:]
-        field["label"] = (labels or {}).get(name) or own
+        label = (labels or {}).get(name)
+        field["label"] = label or _label_of(field["place"])
     return fields
 
 
-def _made(
+def _label_of(place: Sequence[str]) -> str:
+    """Return a place in people's words; what can be set has a name already."""
+    if place[0] == "set":
+        return place[-1]
+    words = " · ".join(name.replace("_", " ") for name in place)
+    return words[:1].upper() + words[1:]
+
+
+def _fields(
     place: tuple[str, ...],
     schema: Mapping[str, Any],
     value: Any,
     root: Mapping[str, Any],
-    words: str,
+    help_text: str,
 ) -> Iterator[Field]:
+    """Yield the fields at a place and within it.
+
+    Args:
+        place: the names that lead there.
+        schema: of what stands there.
+        value: what stands there now.
+        root: the whole schema, to which references point.
+        help_text: what the part around it says of it.
+    """
     part = field_of(schema, root)
-    given = value if isinstance(value, Mapping) else {}
-    inner = dict(part.get("properties", {}))
+    values = value if isinstance(value, Mapping) else {}
+    inner = _inner_schemas(part, values)
     if value is None and place:
         inner = {}  # a part of the configuration that is not there
-    elif part.get("type") == "object" and not inner:
-        each, kinds = part.get("additionalProperties"), {True: "boolean", False: "number"}
-        for name in part.get("propertyNames", {}).get("enum", given):
-            own = {"type": kinds[isinstance(given.get(name), bool)]}
-            inner[name] = each if isinstance(each, dict) else own
-    about = _about(part.get("description", ""))
-    for name, schema_of_it in inner.items():
-        if place or name not in _NOT_HERE:
-            # What says how to write a mapping says nothing of a number in it.
-            told = about.get(name) or ("" if about or place == ("set",) else words)
-            yield from _made((*place, name), schema_of_it, given.get(name), root, told)
+    about = _about_attributes(part.get("description", ""))
+    for name, inner_schema in inner.items():
+        if not place and name in _NOT_HERE:
+            continue
+        inner_help = about.get(name, "")
+        # What says how to write a mapping says nothing of a number in it.
+        if not inner_help and not about and place != ("set",):
+            inner_help = help_text
+        yield from _fields((*place, name), inner_schema, values.get(name), root, inner_help)
     if place and not inner and _fits(part, value):
-        limits = field_words(part)
-        # A class's own description is no field's.
-        help_ = words or ("" if about else part.get("description", ""))
-        shown = {name: it for name, it in part.items() if name not in ("description", "$defs")}
-        said = "; ".join(filter(None, (help_.rstrip("."), "" if part.get("enum") else limits)))
-        yield {"place": [*place], "help": said, "schema": shown, "value": _shown(value)}
+        yield {
+            "place": [*place],
+            "help": _help_of(part, help_text, is_class=bool(about)),
+            "schema": {
+                name: rule for name, rule in part.items() if name not in ("description", "$defs")
+            },
+            "value": _shown(value),
+        }
 
 
-def _about(description: str) -> dict[str, str]:
+def _inner_schemas(part: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schemas of what an object has, by name; of a mapping those of its values."""
+    inner = dict(part.get("properties", {}))
+    if inner or part.get("type") != "object":
+        return inner
+    each = part.get("additionalProperties")
+    for name in part.get("propertyNames", {}).get("enum", values):
+        if isinstance(each, dict):
+            inner[name] = each
+        elif isinstance(values.get(name), bool):
+            inner[name] = {"type": "boolean"}
+        else:
+            inner[name] = {"type": "number"}
+    return inner
+
+
+def _help_of(part: Mapping[str, Any], help_text: str, *, is_class: bool) -> str:
+    """Return a field's help and, where no list shows what it takes, its limits."""
+    # A class's own description does not describe a field.
+    if not help_text and not is_class:
+        help_text = part.get("description", "")
+    sentences = [help_text.rstrip(".")]
+    if not part.get("enum"):
+        sentences.append(field_words(part))
+    return "; ".join(filter(None, sentences))
+
+
+def _about_attributes(description: str) -> dict[str, str]:
     """Return what a class's description says of its attributes, by their names."""
-    found = _ATTRIBUTE.findall(description.partition("Attributes:")[2])
-    return {name: " ".join(words.replace("``", "").split()) for name, words in found}
+    attributes = _ATTRIBUTE.findall(description.partition("Attributes:")[2])
+    return {name: " ".join(words.replace("``", "").split()) for name, words in attributes}
 
 
 def _shown(value: Any) -> Any:
+    """Return a value as a form shows it: no digits of rounding, nothing infinite."""
     if not isinstance(value, float):
         return value
-    return float(f"{value:.15g}") if math.isfinite(value) else None
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:.15g}")
 
 
 def _fits(part: Mapping[str, Any], value: Any) -> bool:
     """Return True if there is a field for a value: number, text, choice or truth value."""
-    kind, choices = part.get("type"), part.get("enum", ())
+    choices = part.get("enum", ())
     is_fixed = len(choices) == 1 and value is not None
-    if is_fixed or not (choices or kind in _KINDS or "anyOf" in part):
+    has_field = choices or part.get("type") in _KINDS or "anyOf" in part
+    if is_fixed or not has_field:
         return False
+    if value in (None, ""):
+        return True
     # Its type counts, not its limits: what is there may be outside them, and then be changed.
-    return value in (None, "") or not field_fault(value, _without_limits(part))
+    return not field_fault(value, _without_limits(part))
 
 
 def _without_limits(part: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: it for name, it in part.items() if name in ("type", "enum")}
-    several = [_without_limits(one) for one in part.get("anyOf", ())]
-    return kept | ({"anyOf": several} if several else {})
+    kept = {name: rule for name, rule in part.items() if name in ("type", "enum")}
+    alternatives = [_without_limits(alternative) for alternative in part.get("anyOf", ())]
+    if alternatives:
+        kept["anyOf"] = alternatives
+    return kept
 
 
 def read_changes(fields: Sequence[Field], changes: Any) -> dict[str, Any]:
@@ -113,19 +164,24 @@ def read_changes(fields: Sequence[Field], changes: Any) -> dict[str, Any]:
     Raises:
         ConfigError: a value is wrong, or there is no such field.
     """
-    known = {tuple(field["place"]): field for field in fields}
+    by_place = {tuple(field["place"]): field for field in fields}
 
     def read(place: tuple[str, ...], value: Any) -> Any:
-        if (field := known.get(place)) is None:
-            if isinstance(value, Mapping):
-                return {str(name): read((*place, str(name)), it) for name, it in value.items()}
+        if place in by_place:
+            return _read_value(by_place[place], value)
+        if not isinstance(value, Mapping):
             raise ConfigError(f"{' · '.join(place) or 'this'} cannot be changed here")
-        schema = field["schema"]
-        if isinstance(value, str) and schema.get("type") != "string":
-            value = typed_value(value.strip(), schema)
-        if fault := field_fault(value, schema):
-            raise ConfigError(f"{field['label']} {fault}")
-        return value
+        return {str(name): read((*place, str(name)), inner) for name, inner in value.items()}
 
-    found: dict[str, Any] = read((), changes)
-    return found
+    values: dict[str, Any] = read((), changes)
+    return values
+
+
+def _read_value(field: Field, value: Any) -> Any:
+    schema = field["schema"]
+    if isinstance(value, str) and schema.get("type") != "string":
+        value = typed_value(value.strip(), schema)
+    fault = field_fault(value, schema)
+    if fault:
+        raise ConfigError(f"{field['label']} {fault}")
+    return value

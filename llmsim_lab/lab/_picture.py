@@ -7,8 +7,9 @@ theory predicts are there as thin lines.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -65,8 +66,9 @@ class Line:
 
 def is_number(value: object) -> bool:
     """Return True if a value can be drawn on an axis; a truth value cannot."""
-    numeric = isinstance(value, Real) and not isinstance(value, bool)
-    return numeric and abs(value) <= _LARGEST  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return abs(float(value)) <= _LARGEST
 
 
 def lines_of(*runs: object) -> list[Line]:
@@ -80,42 +82,52 @@ def lines_of(*runs: object) -> list[Line]:
         ConfigError: there is nothing to draw.
         TapeError: a tape cannot be read.
     """
-    found = [_line(name, run) for name, run in runs_in(*runs)]
-    if not found:
+    lines = [_line(name, run) for name, run in runs_in(*runs)]
+    if not lines:
         raise ConfigError("there is no run to chart; pass simulations, tapes or frames of runs")
-    return found
+    return lines
 
 
-def runs_in(*given: object) -> Iterator[tuple[str, Any]]:
+def runs_in(*sources: object) -> Iterator[tuple[str, Any]]:
     """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
     import pandas as pd
 
-    for one in given:
-        if isinstance(one, Mapping):
-            for name, item in one.items():
-                found = [run for _, run in runs_in(item)]
-                if len(found) > 1:
-                    raise ConfigError(f"{name!r} names {len(found)} runs; name one: load(tape, 1)")
-                yield from ((str(name), run) for run in found)
-        elif isinstance(one, str | Path | Tape):
-            tape = one if isinstance(one, Tape) else Tape(one, read_only=True)
-            yield from (("", run_on_tape(tape, info)) for info in tape.runs())
-        elif isinstance(one, Run | pd.DataFrame):
-            yield "", one
+    for source in sources:
+        if isinstance(source, Mapping):
+            yield from _named_runs(source)
+        elif isinstance(source, str | Path | Tape):
+            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+            for info in tape.runs():
+                yield "", run_on_tape(tape, info)
+        elif isinstance(source, Run | pd.DataFrame):
+            yield "", source
         else:
-            what = f"{type(one).__name__} is not a run"
-            raise ConfigError(f"{what}; pass a simulation, a tape, or a frame as of to_frame()")
+            raise ConfigError(
+                f"{type(source).__name__} is not a run; pass a simulation, a tape, or a frame as "
+                "of to_frame()"
+            )
+
+
+def _named_runs(by_name: Mapping[Any, object]) -> Iterator[tuple[str, Any]]:
+    for name, source in by_name.items():
+        runs = [run for _, run in runs_in(source)]
+        if len(runs) > 1:
+            raise ConfigError(f"{name!r} names {len(runs)} runs; name one: load(tape, 1)")
+        for run in runs:
+            yield str(name), run
 
 
 def _line(name: str, run: Any) -> Line:
     if not isinstance(run, Run | RecordedRun):  # a frame: what to_frame() says beside the rows
         return Line(name=name or "run", rows=run.to_dict("records"))
-    series, prediction = run.series, run.prediction()
+    if not name:
+        name = run.name if run.run_id is None else f"{run.run_id} {run.name}"
+    prediction = run.prediction()
     return Line(
-        name=name or " ".join(str(it) for it in (run.run_id, run.name) if it is not None),
-        rows=list(map(turn_row, run.turns)),
+        name=name,
+        rows=[turn_row(turn) for turn in run.turns],
         # What theory says something of comes before the rest.
-        series=sorted(series, key=lambda item: item.column not in prediction),
+        series=sorted(run.series, key=lambda series: series.column not in prediction),
         prediction=prediction,
     )
 
@@ -126,28 +138,38 @@ def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list
     Raises:
         ConfigError: no run has such a column, or there is no number to draw.
     """
-    there = dict.fromkeys(
-        name
-        for line in lines
-        for row in (*line.rows[:1], *line.rows[-1:])
-        for name in own_numbers(row)
-        if is_number(row[name])
-    )
-    named = (item for line in lines for item in line.series)
-    plain = (Series(column=name, label=name.replace("_", " ")) for name in there)
-    known: dict[str, Series] = {}
-    for item in (*named, *SERIES, *plain):
-        if item.column in there:
-            known.setdefault(item.column, item)
-    if unknown := [name for name in columns or () if name not in known]:
-        raise ConfigError(f"no run has the column {unknown[0]!r}; there are {', '.join(known)}")
-    if not known:
+    by_column = _series_by_column(lines)
+    for name in columns or ():
+        if name not in by_column:
+            raise ConfigError(f"no run has the column {name!r}; there are {', '.join(by_column)}")
+    if not by_column:
         raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
-    return [known[name] for name in columns] if columns else list(known.values())[:MOST_PANELS]
+    if columns:
+        return [by_column[name] for name in columns]
+    return list(by_column.values())[:MOST_PANELS]
+
+
+def _series_by_column(lines: Sequence[Line]) -> dict[str, Series]:
+    """Return what of the runs is a number: first what they name, then what is known by name."""
+    columns: dict[str, None] = {}
+    for line in lines:
+        for row in (*line.rows[:1], *line.rows[-1:]):
+            columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
+    candidates = [series for line in lines for series in line.series]
+    candidates += SERIES
+    candidates += [Series(column=name, label=name.replace("_", " ")) for name in columns]
+    by_column: dict[str, Series] = {}
+    for series in candidates:
+        if series.column in columns:
+            by_column.setdefault(series.column, series)
+    return by_column
 
 
 def picture(
-    lines: Sequence[Line], series: Sequence[Series], title: str, beside: Mapping[str, Points]
+    lines: Sequence[Line],
+    series: Sequence[Series],
+    title: str,
+    beside: Mapping[str, Points],
 ) -> Figure:
     """Draw runs.
 
@@ -158,88 +180,134 @@ def picture(
         beside: other curves by their names, such as history: of each column turns and values.
     """
     title = title or clip(", ".join(dict.fromkeys(line.name for line in lines)), 80)
-    small = len(series) - 1
-    figure = drawing.new_figure(8.2, 5.4 if small else 3.6, small=True)
-    rows: list[Any] = [["main"] * max(1, small), [f"{at}" for at in range(small)]]
-    axes = figure.subplot_mosaic(rows[: 1 + bool(small)], height_ratios=(3, 2)[: 1 + bool(small)])
-    panels = dict(zip(series, axes.values(), strict=True))
-    for at, (item, panel) in enumerate(panels.items()):
-        _panel(panel, item, lines, beside, large=not at)
+    figure, panels = _empty_panels(len(series))
+    main = panels[0]
+    for panel, item in zip(panels, series, strict=True):
+        _draw_panel(panel, item, lines, beside, large=panel is main)
         drawing.plain_axes(panel, "y")
-    main = axes["main"]
-    _mark_interventions(main, [*panels.values()], lines)
+    _mark_interventions(panels, lines)
     _name_turns(main, lines)
     main.set_title(drawing.drawable(title, 90), loc="left")
     if len(main.lines) > 1 or beside:
-        look: dict[str, Any] = {"ncols": 3, "frameon": False, "fontsize": "small"}
-        figure.legend(*main.get_legend_handles_labels(), loc="outside lower center", **look)
+        figure.legend(
+            *main.get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=3,
+            frameon=False,
+            fontsize="small",
+        )
     return drawing.told(figure, "\n".join(_words(lines, series, title)))
 
 
-def _panel(
-    axes: Axes, item: Series, lines: Sequence[Line], beside: Mapping[str, Points], *, large: bool
+def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a large panel and, below it, the others beside each other."""
+    small_count = count - 1
+    if not small_count:
+        figure = drawing.new_figure(8.2, 3.6, small=True)
+        return figure, [figure.subplots()]
+    figure = drawing.new_figure(8.2, 5.4, small=True)
+    below = [str(place) for place in range(small_count)]
+    mosaic: list[Any] = [["main"] * small_count, below]
+    axes = figure.subplot_mosaic(mosaic, height_ratios=(3, 2))
+    return figure, [axes["main"], *(axes[name] for name in below)]
+
+
+def _draw_panel(
+    axes: Axes,
+    item: Series,
+    lines: Sequence[Line],
+    beside: Mapping[str, Points],
+    *,
+    large: bool,
 ) -> None:
-    for at, line in enumerate(lines):
+    for place, line in enumerate(lines):
         axes.plot(
             *line.points(item.column),
-            color=SERIES_COLOURS[at % len(SERIES_COLOURS)],
-            linestyle=drawing.STYLES[at // len(SERIES_COLOURS) % len(drawing.STYLES)],
+            color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
+            linestyle=drawing.STYLES[place // len(SERIES_COLOURS) % len(drawing.STYLES)],
             linewidth=2 if large else 1.5,
-            zorder=2 + 0.9 / (1 + at),  # where runs coincide, the first is seen
-            label=drawing.drawable(line.name, 60) if at < _MOST_NAMED else "_",
+            zorder=2 + 0.9 / (1 + place),  # where runs coincide, the first is seen
+            label=drawing.drawable(line.name, 60) if place < _MOST_NAMED else "_",
         )
     if len(lines) > _MOST_NAMED:
         axes.plot([], [], " ", label=f"and {len(lines) - _MOST_NAMED} more runs")
-    look: dict[str, Any] = {"color": _GREY, "linewidth": 1}
     for place, (name, points) in enumerate(beside.items()):
-        if item.column in points:
-            look["label"] = drawing.drawable(name, 60)
-            axes.plot(*points[item.column], linestyle=drawing.STYLES[1 + place % 3], **look)
-    for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
-        look["label"] = f"prediction {number(value)}"
-        axes.axhline(value, linestyle=(0, (5, 2)), **look)
+        if item.column not in points:
+            continue
+        axes.plot(
+            *points[item.column],
+            color=_GREY,
+            linewidth=1,
+            linestyle=drawing.STYLES[1 + place % 3],
+            label=drawing.drawable(name, 60),
+        )
+    predicting = [line.prediction for line in lines if item.column in line.prediction]
+    for value in {prediction[item.column] for prediction in predicting}:
+        axes.axhline(
+            value,
+            color=_GREY,
+            linewidth=1,
+            linestyle=(0, (5, 2)),
+            label=f"prediction {number(value)}",
+        )
     words = str(item)
     if large:
         axes.set_ylabel(drawing.drawable(words, 60))
+        axes.locator_params(axis="x", integer=True, nbins=9)
     else:
         axes.set_title(drawing.drawable(words, 34), loc="left", fontsize="small")
         axes.tick_params(labelsize="small")
-    axes.locator_params(axis="x", integer=True, nbins=9 if large else 4)
+        axes.locator_params(axis="x", integer=True, nbins=4)
 
 
-def _done(lines: Sequence[Line]) -> dict[int, str]:
+def _interventions(lines: Sequence[Line]) -> dict[int, str]:
     """Return what was done from outside, in words, by turn."""
-    found: dict[int, dict[str, None]] = {}
+    by_turn: dict[int, dict[str, None]] = {}
     for line in lines:
         for row in line.rows:
-            if isinstance(words := row.get("interventions"), str) and words:
-                found.setdefault(int(row["turn"]), {})[_TURN.sub(r"\1", words)] = None
-    return {turn: "; ".join(words) for turn, words in sorted(found.items())}
+            words = row.get("interventions")
+            if isinstance(words, str) and words:
+                of_turn = by_turn.setdefault(int(row["turn"]), {})
+                of_turn[_TURN.sub(r"\1", words)] = None
+    return {turn: "; ".join(words) for turn, words in sorted(by_turn.items())}
 
 
-def _mark_interventions(main: Axes, panels: Iterable[Axes], lines: Sequence[Line]) -> None:
-    done = _done(lines)
+def _mark_interventions(panels: Sequence[Axes], lines: Sequence[Line]) -> None:
+    """Draw a line at each intervention, and say in the large panel what it was."""
+    interventions = _interventions(lines)
     for axes in panels:
-        for turn in done:
+        for turn in interventions:
             axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    look: dict[str, Any] = {"fontsize": 7.5, "color": _GREY, "va": "top", "in_layout": False}
-    look |= {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-    for place, (turn, words) in enumerate(done.items() if len(done) <= _MOST_WORDED else ()):
-        offset = (3, -4 - 10 * (place % 3))
-        main.annotate(drawing.drawable(words, 34), (turn, 1.0), offset, bbox=drawing.BEHIND, **look)
+    if len(interventions) > _MOST_WORDED:
+        return
+    for place, (turn, words) in enumerate(interventions.items()):
+        panels[0].annotate(
+            drawing.drawable(words, 34),
+            (turn, 1.0),
+            (3, -4 - 10 * (place % 3)),  # three lines in turn, so that words stay apart
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            va="top",
+            fontsize=7.5,
+            color=_GREY,
+            bbox=drawing.BEHIND,
+            in_layout=False,
+        )
 
 
 def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
     """Name the quarters on the axis, if the runs agree on them."""
-    names: dict[int, set[str]] = {}
+    names: dict[int, str] = {}
     for line in lines:
         for row in line.rows:
-            names.setdefault(int(row["turn"]), set()).add(str(row.get("period") or ""))
-    if any(len(its) > 1 or its == {""} for its in names.values()):
-        main.set_xlabel("turn")
-        return
-    turns = sorted(names)[:: -(-len(names) // _MOST_TICKS)]
-    main.set_xticks(turns, [drawing.drawable(next(iter(names[turn])), 10) for turn in turns])
+            turn = int(row["turn"])
+            name = str(row.get("period") or "")
+            if not name or names.setdefault(turn, name) != name:
+                main.set_xlabel("turn")
+                return
+    apart = math.ceil(len(names) / _MOST_TICKS)
+    turns = sorted(names)[::apart]
+    main.set_xticks(turns, [drawing.drawable(names[turn], 10) for turn in turns])
     main.tick_params(axis="x", labelsize="small")
 
 
@@ -247,14 +315,18 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
     """Yield what the picture shows, a line each, where there is no picture."""
     yield f"Chart: {clip(printable(title), 100)}"
     for line in lines[:_MOST_NAMED]:
-        first, last = line.rows[0], line.rows[-1]
-        ends = [(item.label, first.get(item.column), last.get(item.column)) for item in series]
-        parts = [f"{label} {_from_to(was, now)}" for label, was, now in ends if is_number(now)]
+        first = line.rows[0]
+        last = line.rows[-1]
+        parts = [
+            f"{item.label} {_from_to(first.get(item.column), last[item.column])}"
+            for item in series
+            if is_number(last.get(item.column))
+        ]
         turns = f"turns {first['turn']} to {last['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:
         yield f"and {len(lines) - _MOST_NAMED} more runs"
-    for turn, words in _done(lines).items():
+    for turn, words in _interventions(lines).items():
         yield f"turn {turn}: {clip(printable(words), 120)}"
     predicted = {item for line in lines for item in line.prediction.items()}
     for name, value in sorted(predicted):
@@ -262,5 +334,6 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
 
 
 def _from_to(first: Any, last: Any) -> str:
-    changed = is_number(first) and first != last
-    return f"{number(first)} → {number(last)}" if changed else number(last)
+    if not is_number(first) or first == last:
+        return number(last)
+    return f"{number(first)} → {number(last)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -22,7 +22,7 @@ from llmsim_lab.run._question import GIVEN
 from llmsim_lab.run.recorded import live_client, unrecorded_fork
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
-from llmsim_lab.types import Attempt
+from llmsim_lab.types import Attempt, ChatRequest
 
 VIEW = "prompts"
 _MOST_SAMPLES = 1_000
@@ -39,12 +39,12 @@ class _Traced(Prompt):
         """Return what renders the prompt, and keeps what it made first."""
         render = super().sharing(values)
 
-        def traced(mine: Mapping[str, object]) -> RenderedPrompt:
-            made = render(mine)
-            self.first = self.first or made
-            return made
+        def render_and_keep(values_of_player: Mapping[str, object]) -> RenderedPrompt:
+            message = render(values_of_player)
+            self.first = self.first or message
+            return message
 
-        return traced
+        return render_and_keep
 
 
 class PromptComparer(StudyBoard):
@@ -80,43 +80,49 @@ class PromptComparer(StudyBoard):
         llm_client: LLMClient | None = None,
         **more: Any,
     ) -> None:
-        source = self._source = run if isinstance(run, Run) else load(run)
+        source = run if isinstance(run, Run) else load(run)
+        self._source = source
         if source.tape is None:
             world = type(source).__name__
             raise ConfigError(
                 f"the run is on no tape: make it with one: {world}(..., tape='my.tape')"
             )
         self._client = live_client(source, llm_client)
-        self.prompt, self._options = _prompt_of(source, prompt), more
+        self.prompt = _prompt_of(source, prompt)
+        self._options = more
         self._samples = whole_number("samples", samples, least=1, most=_MOST_SAMPLES)
         self._filling: dict[int, asyncio.Task[None]] = {}
         self.texts: dict[str, str] = {}
-        self._functions: dict[str, tuple[Any, str]] = {}
-        """Variants that are functions, and what they made of the prompt as it is shown."""
+        self._functions: dict[str, _FunctionVariant] = {}
         self._variants = {_FIRST: None, **(variants or {})}
         Lab.__init__(self, source, llm_client=llm_client)
+        first_turn = min(more.get("turns") or [source.turns[0].number])
         for place in range(len(self.texts)):
-            self._fill(place, min(more.get("turns") or [source.turns[0].number]))
+            self._fill(place, first_turn)
 
     def _open(self, source: Any, run: int | None) -> None:
-        about = {"name": self.prompt.name, "slots": [*self.prompt.slots], "samples": self._samples}
-        turns = [turn.number for turn in source.turns[:-1]]
-        fault = _NO_MODEL if self._client is None else ""
-        self.reading.put(VIEW, "about", {**about, "turns": turns, "fault": fault})
-        old = self.prompt.text if self.prompt.system else self.prompt.user  # as a study has it
+        about = {
+            "name": self.prompt.name,
+            "slots": [*self.prompt.slots],
+            "samples": self._samples,
+            "turns": [turn.number for turn in source.turns[:-1]],
+            "fault": _NO_MODEL if self._client is None else "",
+        }
+        self.reading.put(VIEW, "about", about)
+        recorded = _text_of(self.prompt)
         for name, variant in self._variants.items():
-            text = variant(old) if callable(variant) else variant
-            text = getattr(text, "text", text) or old
+            edited = variant(recorded) if callable(variant) else variant
+            text = getattr(edited, "text", edited) or recorded
             with suppress(PromptError):  # else it is shown as it is, with its fault
-                made = self.prompt.edit(text)
-                text = made.text if made.system else made.user
+                text = _text_of(self.prompt.edit(text))
             self._show_variant(name, text)
             if callable(variant):
-                self._functions[name] = variant, self.texts[name]
+                self._functions[name] = _FunctionVariant(variant, self.texts[name])
 
     def _show_variant(self, name: str, text: str) -> None:
         """Show a variant: its text, and what is wrong with it."""
-        self.texts[name], fault = text, ""
+        self.texts[name] = text
+        fault = ""
         try:
             self._read(name)
         except LabError as error:
@@ -130,21 +136,26 @@ class PromptComparer(StudyBoard):
         Raises:
             PromptError: it is no prompt, or has a slot that the recorded one lacks.
         """
-        made = self.prompt.edit(self.texts[name])
-        known = self.prompt.slots
+        prompt = self.prompt.edit(self.texts[name])
+        slots = self.prompt.slots
         # One without slots is asked as a text, and each text may use these.
         if not Prompt(self.prompt.user).slots:
-            known = tuple(dict.fromkeys([*known, *GIVEN]))
-        if more := sorted(set(made.slots) - set(known)):
-            what = f"{{{{ {more[0]} }}}}: the run gives this prompt no such value"
-            raise PromptError(f"{what}; it has {', '.join(known)}")
-        return made
+            slots = tuple(dict.fromkeys([*slots, *GIVEN]))
+        unknown = sorted(set(prompt.slots) - set(slots))
+        if unknown:
+            raise PromptError(
+                f"{{{{ {unknown[0]} }}}}: the run gives this prompt no such value; it has "
+                f"{', '.join(slots)}"
+            )
+        return prompt
 
     def _edit(self, name: str) -> Any:
         """Return what a study edits the prompt with: a function, unless its text was edited."""
-        made = self._read(name)
-        function, text = self._functions.get(name, (None, ""))
-        return made if function is None or self.texts[name] != text else function
+        prompt = self._read(name)
+        variant = self._functions.get(name)
+        if variant is None or variant.text != self.texts[name]:
+            return prompt
+        return variant.function
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -156,8 +167,8 @@ class PromptComparer(StudyBoard):
         self._fill(place, turn)
 
     def _fill(self, place: int, turn: int) -> None:
-        if (before := self._filling.get(place)) is not None:
-            before.cancel()
+        if place in self._filling:
+            self._filling[place].cancel()
         self._filling[place] = self._start(self._preview(place, turn))
 
     def _do_add(self) -> None:
@@ -167,42 +178,78 @@ class PromptComparer(StudyBoard):
     async def _preview(self, place: int, turn: int) -> None:
         """Show what a variant says at a turn, which is begun with the recorded replies."""
         with suppress(LabError):  # which is shown beside it
-            made = self._read([*self.texts][place])
-            traced = _Traced(made.user, system=made.system, name=made.name)
-            calls = turn_of(self._source, turn + 1).calls
-            known = {call.request.site: call.reply for call in calls}
-            backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
-            trial = unrecorded_fork(self._source, turn, LLMClient(backend=backend), [traced])
-            with suppress(LabError):
-                await trial.step()
-            said = traced.first.user if traced.first else None
-            for asked in (it for it in backend.requests if it.messages[-1].content == said):
-                shown = self.reading.attempt(Attempt(request=asked, reply=None, seconds=0.0))
-                self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
+            prompt = self._read([*self.texts][place])
+            request = await self._first_request(prompt, turn)
+            if request is None:
                 return
+            shown = self.reading.attempt(Attempt(request=request, reply=None, seconds=0.0))
+            self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
+
+    async def _first_request(self, prompt: Prompt, turn: int) -> ChatRequest | None:
+        """Return the first request that a turn makes with a prompt; None where it makes none."""
+        traced = _Traced(prompt.user, system=prompt.system, name=prompt.name)
+        calls = turn_of(self._source, turn + 1).calls
+        replies = {call.request.site: call.reply for call in calls}
+        backend = ScriptedBackend(
+            lambda request: replies.get(request.site) or ConnectionError("end")
+        )
+        trial = unrecorded_fork(self._source, turn, LLMClient(backend=backend), [traced])
+        with suppress(LabError):  # the turn ends where it asks what was not recorded
+            await trial.step()
+        if traced.first is None:
+            return None
+        for request in backend.requests:
+            if request.messages[-1].content == traced.first.user:
+                return request
+        return None
 
     def _do_run(self, samples: int = 0) -> None:
         """Ask the recorded situations again, with each variant."""
         whole_number("samples", samples, least=0, most=_MOST_SAMPLES)
         if self._client is None:
             raise ConfigError(_NO_MODEL)
-        edited = {name: {self.prompt.name: self._edit(name)} for name in self.texts}
-        more = {"samples": samples or self._samples, "llm_client": self._client, **self._options}
-        self._follow(Study.again(self._source, {"prompt": edited | {_FIRST: None}}, **more))
+        prompts: dict[str, Any] = {}
+        for name in self.texts:
+            prompts[name] = {self.prompt.name: self._edit(name)}
+        prompts[_FIRST] = None
+        study = Study.again(
+            self._source,
+            {"prompt": prompts},
+            samples=samples or self._samples,
+            llm_client=self._client,
+            **self._options,
+        )
+        self._follow(study)
         super()._do_run()
 
     # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return the variants and what came of them, as plain text."""
-        head = f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"
-        return visible("\n".join([head, *([str(self.study)] if self.study else [])]))
+        lines = [f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"]
+        if self.study is not None:
+            lines.append(str(self.study))
+        return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML."""
-        texts = [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
-        head = self.static_text().partition("\n")[0]
-        return join([safe(head), *texts, *([super().static_html()] if self.study else [])])
+        parts = [safe(self.static_text().partition("\n")[0])]
+        parts += [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
+        if self.study is not None:
+            parts.append(super().static_html())
+        return join(parts)
+
+
+class _FunctionVariant(NamedTuple):
+    """A variant that is a function, and what it made of the prompt as it is shown."""
+
+    function: Callable[[str], Any]
+    text: str
+
+
+def _text_of(prompt: Prompt) -> str:
+    """Return a prompt's text as a study's edits have it."""
+    return prompt.text if prompt.system else prompt.user
 
 
 def _prompt_of(run: Run, name: str) -> Prompt:
@@ -211,9 +258,12 @@ def _prompt_of(run: Run, name: str) -> Prompt:
     Raises:
         ConfigError: there is none, or several and no name.
     """
-    found = prompts_by_name(run)
-    name = name or (next(iter(found)) if len(found) == 1 else "")
-    if name not in found:
-        what = f"prompt={name!r}: the run asked with {', '.join(found) or 'no prompt'}"
-        raise ConfigError(f"{what}; name one of them: PromptComparer(run, prompt='...')")
-    return found[name]
+    prompts = prompts_by_name(run)
+    if not name and len(prompts) == 1:
+        [name] = prompts
+    if name not in prompts:
+        raise ConfigError(
+            f"prompt={name!r}: the run asked with {', '.join(prompts) or 'no prompt'}; name one "
+            "of them: PromptComparer(run, prompt='...')"
+        )
+    return prompts[name]

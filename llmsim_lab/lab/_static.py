@@ -5,8 +5,8 @@ It holds nothing that differs from one replay to the next, such as seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -37,52 +37,85 @@ def tree_lines(reading: Reading) -> list[str]:
 
 def turn_name(turn: Turn) -> str:
     """Return a turn's number and period: ``Turn 3 (1980Q2)``."""
-    name, period = f"Turn {turn.number}" if turn.number else "Start", turn.columns().get("period")
-    return f"{name} ({printable(str(period))})" if period else name
+    name = f"Turn {turn.number}" if turn.number else "Start"
+    period = turn.columns().get("period")
+    if not period:
+        return name
+    return f"{name} ({printable(str(period))})"
 
 
-def _facts(run: Any, turn: Turn) -> Iterator[tuple[str, str, str]]:
-    """Yield the values to show of a turn: name with unit, value, change since the turn before."""
-    now = turn.columns()
-    before = (it.columns() for it in run.turns if it.number == turn.number - 1)
-    was: dict[str, Any] = next(before, {})
-    series = [item for item in run.series if item.column in now] or plain_series(now)
-    for item in series[:_MOST_FACTS]:
-        value = now[item.column]
-        yield printable(str(item)), _value(value), _change(was.get(item.column), value)
+class _Fact(NamedTuple):
+    """A value of a turn: its name with unit, and its change since the turn before."""
+
+    name: str
+    value: str
+    change: str
 
 
-def _value(value: Any) -> str:
+class _Decided(NamedTuple):
+    """A decision: who made it, how it was made, what it is, and why."""
+
+    player: str
+    status: str
+    words: str
+    reasoning: str
+
+
+def _facts(run: Any, turn: Turn) -> Iterator[_Fact]:
+    """Yield the values to show of a turn."""
+    columns = turn.columns()
+    columns_before: Mapping[str, object] = {}
+    for earlier in run.turns:
+        if earlier.number == turn.number - 1:
+            columns_before = earlier.columns()
+    named = [series for series in run.series if series.column in columns]
+    for series in (named or plain_series(columns))[:_MOST_FACTS]:
+        value = columns[series.column]
+        change = _change(columns_before.get(series.column), value)
+        yield _Fact(printable(str(series)), _value(value), change)
+
+
+def _value(value: object) -> str:
     if isinstance(value, float):
         return number(value)
-    return "none" if value is None else clip(printable(str(value)), 60)
+    if value is None:
+        return "none"
+    return clip(printable(str(value)), 60)
 
 
 def _change(before: Any, now: Any) -> str:
     if not (is_number(before) and is_number(now)) or round(now - before, 4) == 0:
         return ""
-    return f"{'+' if now > before else '-'}{number(abs(now - before))}"
+    sign = "+" if now > before else "-"
+    return sign + number(abs(now - before))
 
 
-def _decided(turn: Turn) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the first decisions of a turn: who, how it was made, what, and why."""
+def _decisions(turn: Turn) -> Iterator[_Decided]:
+    """Yield the first decisions of a turn."""
     for answer, became in with_outcomes(turn)[:_MOST_DECISIONS]:
         fields = answer.fields or became
-        words = printable(", ".join(f"{name} {_value(it)}" for name, it in fields.items()))
-        how = answer.status if answer.calls else "no model"
-        yield answer.player or answer.component, how, clip(words, 120), answer.reasoning
+        words = printable(", ".join(f"{name} {_value(value)}" for name, value in fields.items()))
+        yield _Decided(
+            player=answer.player or answer.component,
+            status=answer.status if answer.calls else "no model",
+            words=clip(words, 120),
+            reasoning=answer.reasoning,
+        )
 
 
 def turn_text(run: Any, turn: Turn) -> str:
     """Return a turn as a few lines of plain text."""
     lines = [turn_name(turn)]
-    for label, value, change in _facts(run, turn):
-        lines.append(f"  {label}: {value}" + (f" ({change})" if change else ""))
-    lines += [f"from outside: {clip(printable(str(it)), 200)}" for it in turn.interventions]
-    for who, _, words, why in _decided(turn):
-        lines.append(f"  {printable(who)}: {clip(words or printable(why, keep=' '), 100)}")
-    if (left := len(turn.answers) - _MOST_DECISIONS) > 0:
-        lines.append(f"  and {left} more decisions")
+    for fact in _facts(run, turn):
+        line = f"  {fact.name}: {fact.value}"
+        lines.append(f"{line} ({fact.change})" if fact.change else line)
+    lines += [f"from outside: {clip(printable(str(done)), 200)}" for done in turn.interventions]
+    for decided in _decisions(turn):
+        words = decided.words or printable(decided.reasoning, keep=" ")
+        lines.append(f"  {printable(decided.player)}: {clip(words, 100)}")
+    left_out = len(turn.answers) - _MOST_DECISIONS
+    if left_out > 0:
+        lines.append(f"  and {left_out} more decisions")
     return "\n".join(lines)
 
 
@@ -90,11 +123,12 @@ def turn_html(run: Any, turn: Turn) -> Markup:
     """Return a turn as simple HTML: its state, what was done from outside, its decisions."""
     heading = styled(styled(turn_name(turn), tag="strong"), tag="p")
     parts = [heading, table(("variable", "value", "change"), list(_facts(run, turn)))]
-    parts += [styled(safe(f"From outside: {it}", limit=300)) for it in turn.interventions]
-    rows: list[Any] = []
-    for who, how, words, why in _decided(turn):
-        status = badge(how) if how in STATUS_COLOURS else how
-        rows.append((who, status, words, styled(clip(why, 300), tag="span", dir="auto")))
+    parts += [styled(safe(f"From outside: {done}", limit=300)) for done in turn.interventions]
+    rows = []
+    for decided in _decisions(turn):
+        status = badge(decided.status) if decided.status in STATUS_COLOURS else decided.status
+        reasoning = styled(clip(decided.reasoning, 300), tag="span", dir="auto")
+        rows.append((decided.player, status, decided.words, reasoning))
     if rows:
         parts.append(table(("who", "status", "answer", "why"), rows, caption="Decisions"))
     return join(parts)
@@ -102,10 +136,11 @@ def turn_html(run: Any, turn: Turn) -> Markup:
 
 def call_html(call: CallRecord) -> Markup:
     """Return a call's prompt and reply as simple HTML."""
-    *said, (_, reply) = _spoken(call)
-    parts = [styled(styled(role, tag="strong")) + pre(text) for role, text in said]
+    *messages, (_, reply) = _spoken(call)
+    parts = [styled(styled(role, tag="strong")) + pre(text) for role, text in messages]
     site = call.request.site
-    head = styled(f"Turn {site.turn if site else '?'} · {caller(site)}", tag="p")
+    turn = site.turn if site else "?"
+    head = styled(f"Turn {turn} · {caller(site)}", tag="p")
     return join([head, details("The prompt", join(parts), open=True), pre(reply)])
 
 
@@ -116,6 +151,7 @@ def call_text(call: CallRecord) -> str:
 
 def _spoken(call: CallRecord) -> list[tuple[str, str]]:
     """Return a call's messages and, last, its reply or what went wrong, each with its role."""
-    fault = call.history[-1].reason or "no reply"
-    reply = fault if call.reply is None else call.reply.text
-    return [*map(spoken, call.request.messages), ("reply", reply)]
+    messages = [spoken(message) for message in call.request.messages]
+    if call.reply is None:
+        return [*messages, ("reply", call.history[-1].reason or "no reply")]
+    return [*messages, ("reply", call.reply.text)]

@@ -9,11 +9,11 @@ tell apart (Okabe and Ito's), or shades of one; names, shapes and numbers say th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._picture import lines_of, picture
+from llmsim_lab.lab._picture import Points, lines_of, picture
 from llmsim_lab.simulation.figures import demo_figure
 from llmsim_lab.simulation.parameters import SERIES
 
@@ -49,24 +49,27 @@ def rate_figure(
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     if history is not None and not hasattr(history, "columns"):
-        way_out = "give a frame, such as load_us_macro().loc['1979Q3':]"
-        raise ConfigError(f"history={history!r:.80} is not a frame; {way_out}")
+        raise ConfigError(
+            f"history={history!r:.80} is not a frame; give one, such as "
+            "load_us_macro().loc['1979Q3':]"
+        )
     lines = lines_of(dict(runs))
     for line in lines:
         if not any("interest_rate" in row for row in line.rows):
-            what = f"the run {line.name!r} has no interest_rate"
-            raise ConfigError(f"{what}; RateChart draws runs of any world")
-    beside: dict[str, Any] = {}
+            raise ConfigError(
+                f"the run {line.name!r} has no interest_rate; RateChart draws runs of any world"
+            )
+    beside: dict[str, Points] = {}
     if history is not None:
         turns = list(range(int(lines[0].rows[0]["turn"]), len(history)))
+        known = [name for name in _PANELS if name in history.columns]
         beside["history (T-bill)"] = {
-            name: (turns, history[name].to_numpy(dtype=float)[: len(turns)])
-            for name in _PANELS
-            if name in history.columns
+            name: (turns, history[name].astype(float).tolist()[: len(turns)]) for name in known
         }
     if rule_of is not None:
         known_names("run", rule_of, [line.name for line in lines])
-        [line] = [line for line in lines if line.name == rule_of]
+        line_of_rule = next(line for line in lines if line.name == rule_of)
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
-        beside[name] = {"interest_rate": line.points("taylor_rate")}
-    return picture(lines, [it for it in SERIES if it.column in _PANELS], title, beside)
+        beside[name] = {"interest_rate": line_of_rule.points("taylor_rate")}
+    drawn = [series for series in SERIES if series.column in _PANELS]
+    return picture(lines, drawn, title, beside)

@@ -12,7 +12,6 @@ from llmsim_lab.errors import ConfigError
 __all__ = ["enable_nested_asyncio"]
 
 _FIRST_THAT_LOSES_CELLS = (7, 1)
-_INSTEAD = "Or write `await simulation.arun(8)`, or `simulation.run(8)`"
 
 
 def enable_nested_asyncio() -> None:
@@ -26,11 +25,16 @@ def enable_nested_asyncio() -> None:
     """
     kernel = sys.modules.get("ipykernel")  # without one there are no cells to lose
     if kernel is not None and kernel.version_info >= _FIRST_THAT_LOSES_CELLS:
-        what = f"nested asyncio under ipykernel {kernel.__version__} loses queued cells of Run All"
-        raise ConfigError(f"{what} without a word (from 7.1 on). {_INSTEAD}, which needs no patch")
+        raise ConfigError(
+            f"nested asyncio under ipykernel {kernel.__version__} loses queued cells of Run All "
+            "without a word (from 7.1 on). Or write `await simulation.arun(8)`, or "
+            "`simulation.run(8)`, which needs no patch"
+        )
     try:
         import nest_asyncio
     except ImportError as error:
-        what = "nest-asyncio is not installed: pip install 'llmsim-lab[notebooks]'"
-        raise ConfigError(f"{what}. {_INSTEAD}, which needs no patch") from error
+        raise ConfigError(
+            "nest-asyncio is not installed: pip install 'llmsim-lab[notebooks]'. Or write "
+            "`await simulation.arun(8)`, or `simulation.run(8)`, which needs no patch"
+        ) from error
     nest_asyncio.apply()

@@ -25,11 +25,19 @@ def weights_of(rule: Rule) -> list[float]:
     Of a Taylor rule without its lower bound. Central differences: exact in a linear rule, but for
     rounding.
     """
-    rate = replace(rule, lower_bound=-inf).rate if isinstance(rule, TaylorRule) else rule
-    rest = STEADY_STATE
-    here = {"inflation": rest.inflation, "output_gap": 0.0, "previous_rate": rest.interest_rate}
-    up, down = ([rate(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
-    return [above - below for above, below in zip(up, down, strict=True)]
+    if isinstance(rule, TaylorRule):
+        rule = replace(rule, lower_bound=-inf).rate
+    here = {
+        "inflation": STEADY_STATE.inflation,
+        "output_gap": 0.0,
+        "previous_rate": STEADY_STATE.interest_rate,
+    }
+    weights = []
+    for name, value in here.items():
+        above = rule(**{**here, name: value + 0.5})
+        below = rule(**{**here, name: value - 0.5})
+        weights.append(above - below)
+    return weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,8 +25,6 @@ FIRST_START = "1960Q1"
 LAST_QUARTER = "2009Q3"
 START_VALUE = 1000.0
 
-_FIGURES = ("inflation", "inflation_qoq_annualised", "output_gap", "unemployment", "interest_rate")
-"""The columns that a ``Quarter`` is made of."""
 _QUARTER = re.compile(r"(\d{4})-?Q([1-4])")
 
 
@@ -66,12 +64,18 @@ def initial_state(quarter: object) -> SimulationState:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
     period = start_quarter(quarter)
-    now, *past = [row for name, row in _quarters().items() if name <= period][:-5:-1]
-    names = ("inflation_qoq_annualised", "output_gap", "interest_rate")
-    inflation, gaps, rates = (tuple(row[name] for row in (now, *past)) for name in names)
-    lags = MacroLags(inflation, gaps[:2], rates)
-    levels = {name: now[name] for name in ("gdp_growth", "unemployment")}
-    economy = economy_of(lags, total_economic_value=START_VALUE, **levels)
+    until = [row for name, row in _quarters().items() if name <= period]
+    newest_first = until[:-5:-1]
+    now = newest_first[0]
+    inflation: Any = tuple(row["inflation_qoq_annualised"] for row in newest_first)
+    gaps: Any = tuple(row["output_gap"] for row in newest_first[:2])
+    rates: Any = tuple(row["interest_rate"] for row in newest_first)
+    economy = economy_of(
+        MacroLags(inflation, gaps, rates),
+        gdp_growth=now["gdp_growth"],
+        unemployment=now["unemployment"],
+        total_economic_value=START_VALUE,
+    )
     return SimulationState(period=period, global_state=economy)
 
 
@@ -104,45 +108,58 @@ def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]
         mirrored: whether all deviations from the model's steady state are turned round. Dates are
             left out then, since none of it happened.
     """
-    period = start_quarter(quarter)
+    first = start_quarter(quarter)
+    quarters = []
+    for period, row in _quarters().items():
+        if period >= first:
+            break
+        read = _mirrored_figure if mirrored else dict.__getitem__
+        quarters.append(
+            Quarter(
+                period=None if mirrored else period,
+                inflation=read(row, "inflation"),
+                inflation_in_quarter=read(row, "inflation_qoq_annualised"),
+                output_gap=read(row, "output_gap"),
+                unemployment=read(row, "unemployment"),
+                interest_rate=read(row, "interest_rate"),
+            )
+        )
+    return quarters
 
-    def figures(row: dict[str, Any]) -> Iterator[Any]:
-        for name in _FIGURES:
-            value, middle = row[name], getattr(STEADY_STATE, name.removesuffix("_qoq_annualised"))
-            yield 2 * middle - value if mirrored and value is not None else value
 
-    return [
-        Quarter(None if mirrored else name, *figures(row))
-        for name, row in _quarters().items()
-        if name < period
-    ]
+def _mirrored_figure(row: Mapping[str, Any], name: str) -> Any:
+    """Return a figure of a quarter, as far on the other side of the model's steady state."""
+    value = row[name]
+    if value is None:
+        return None
+    return 2 * getattr(STEADY_STATE, name.removesuffix("_qoq_annualised")) - value
 
 
 def next_quarter(quarter: object, *, steps: int = 1) -> str:
     """Return the quarter ``steps`` later (earlier if negative): 1980Q1 after 1979Q4."""
-    found = _QUARTER.fullmatch(str(quarter).strip().upper())
-    if found is None:
+    match = _QUARTER.fullmatch(str(quarter).strip().upper())
+    if match is None:
         raise ConfigError(f"quarter={quarter!r} is not of the form 1979Q3")
-    years, rest = divmod(int(found[2]) - 1 + steps, 4)
-    return f"{int(found[1]) + years:04}Q{rest + 1}"
+    years, rest = divmod(int(match[2]) - 1 + steps, 4)
+    return f"{int(match[1]) + years:04}Q{rest + 1}"
 
 
 def start_quarter(quarter: object) -> str:
     """Return a quarter that a run can start from, in the form ``1979Q3``."""
     period = next_quarter(quarter, steps=0)
     if not FIRST_START <= period <= LAST_QUARTER:
-        what = f"quarter={period} is outside the data"
-        raise DataError(f"{what}; choose {FIRST_START} to {LAST_QUARTER}")
+        raise DataError(
+            f"quarter={period} is outside the data; choose {FIRST_START} to {LAST_QUARTER}"
+        )
     return period
 
 
 @cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
 def _quarters() -> dict[str, dict[str, Any]]:
     """Return the file's rows by quarter, read once; None where a quarter lacks lags it needs."""
+    rows: dict[str, dict[str, Any]] = {}
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:
-        return {
-            line.pop("quarter"): {
-                name: float(text) if text else None for name, text in line.items()
-            }
-            for line in csv.DictReader(lines)
-        }
+        for line in csv.DictReader(lines):
+            quarter = line.pop("quarter")
+            rows[quarter] = {name: float(text) if text else None for name, text in line.items()}
+    return rows

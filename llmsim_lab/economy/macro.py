@@ -11,8 +11,8 @@ here the data have to be out first, so everything comes one quarter later.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, exp, floor, inf, isfinite
@@ -55,9 +55,11 @@ NO_SHOCKS = Shocks()
 """A quarter without surprises."""
 
 
-SUPPLY_STD, DEMAND_STD = 1.009, 0.819
-"""Standard deviations of the shocks, percentage points and percent of potential: the standard
-errors of Rudebusch and Svensson's equations."""
+SUPPLY_STD = 1.009
+"""Standard deviation of supply shocks, percentage points; as the next one, the standard error of
+Rudebusch and Svensson's equation."""
+DEMAND_STD = 0.819
+"""Standard deviation of demand shocks, percent of potential."""
 
 
 def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = False) -> Shocks:
@@ -171,19 +173,26 @@ class RudebuschSvensson:
         # Percent of a quarter's output, at an annual rate.
         growth = self.potential_growth + 4 * (next_gap - gap)
         value = state.total_economic_value * exp(growth / 400)
-        after = MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2))
-        levels = {"gdp_growth": growth, "unemployment": unemployment}
-        return economy_of(after, total_economic_value=value, **levels)
+        return economy_of(
+            MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2)),
+            gdp_growth=growth,
+            unemployment=unemployment,
+            total_economic_value=value,
+        )
 
 
-def economy_of(lags: MacroLags, **others: float) -> GlobalState:
+def economy_of(
+    lags: MacroLags, *, gdp_growth: float, unemployment: float, total_economic_value: float
+) -> GlobalState:
     """Return an economy whose rate, inflation and gap follow from its lags."""
     return GlobalState(
         interest_rate=lags.interest_rate[0],
         inflation=_mean(*lags.inflation),
         output_gap=lags.output_gap[0],
         lags=lags,
-        **others,
+        gdp_growth=gdp_growth,
+        unemployment=unemployment,
+        total_economic_value=total_economic_value,
     )
 
 
@@ -194,11 +203,14 @@ def set_levels(state: GlobalState, **levels: float) -> GlobalState:
     computes the next quarter. Here all four quarters of inflation move by the same amount, the rate
     and the gap change in the current quarter only, and what is not given stays the same.
     """
-    quarters, (gap, gap_before), (rate, *rates) = astuple(state.lags)
+    inflation: Any = state.lags.inflation
+    gap, gap_before = state.lags.output_gap
+    rate, *rates_before = state.lags.interest_rate
     if "inflation" in levels:
-        quarters = tuple(quarter + levels["inflation"] - state.inflation for quarter in quarters)
+        inflation = tuple(value + levels["inflation"] - state.inflation for value in inflation)
     gaps = (levels.get("output_gap", gap), gap_before)
-    lags = MacroLags(quarters, gaps, (levels.get("interest_rate", rate), *rates))
+    rates: Any = (levels.get("interest_rate", rate), *rates_before)
+    lags = MacroLags(inflation, gaps, rates)
     # Built anew, not copied: only then are the values checked.
     return GlobalState.model_validate({**dict(state), **levels, "lags": lags})
 
@@ -215,15 +227,26 @@ def mirrored(state: GlobalState) -> GlobalState:
     rest = STEADY_STATE
     unemployment = 2 * rest.unemployment - state.unemployment
     if not 0 <= unemployment <= 100:
-        what = f"unemployment of {state.unemployment:g}% has no mirror image"
-        raise ConfigError(f"{what}: that would be {unemployment:g}%; choose another start")
-    lags: Any = (
-        tuple(2 * middle - value for value, middle in zip(*lag, strict=True))
-        for lag in zip(astuple(state.lags), astuple(rest.lags), strict=True)
+        raise ConfigError(
+            f"unemployment of {state.unemployment:g}% has no mirror image: that would be "
+            f"{unemployment:g}%; choose another start"
+        )
+    lags = MacroLags(
+        _mirrored(state.lags.inflation, rest.lags.inflation),
+        _mirrored(state.lags.output_gap, rest.lags.output_gap),
+        _mirrored(state.lags.interest_rate, rest.lags.interest_rate),
     )
-    levels = {"unemployment": unemployment, "gdp_growth": 2 * rest.gdp_growth - state.gdp_growth}
-    value = state.total_economic_value
-    return economy_of(MacroLags(*lags), total_economic_value=value, **levels)
+    return economy_of(
+        lags,
+        gdp_growth=2 * rest.gdp_growth - state.gdp_growth,
+        unemployment=unemployment,
+        total_economic_value=state.total_economic_value,
+    )
+
+
+def _mirrored(values: Sequence[float], middles: Sequence[float]) -> Any:
+    """Return each value as far on the other side of its middle."""
+    return tuple(2 * middle - value for value, middle in zip(values, middles, strict=True))
 
 
 def shifted(state: GlobalState, by: float) -> GlobalState:
@@ -237,8 +260,12 @@ def shifted(state: GlobalState, by: float) -> GlobalState:
     inflation: Any = tuple(value + by for value in state.lags.inflation)
     rates: Any = tuple(value + by for value in state.lags.interest_rate)
     lags = MacroLags(inflation, state.lags.output_gap, rates)
-    levels = {it: getattr(state, it) for it in ("unemployment", "gdp_growth")}
-    return economy_of(lags, total_economic_value=state.total_economic_value, **levels)
+    return economy_of(
+        lags,
+        gdp_growth=state.gdp_growth,
+        unemployment=state.unemployment,
+        total_economic_value=state.total_economic_value,
+    )
 
 
 def _mean(a: float, b: float, c: float, d: float) -> float:
@@ -299,14 +326,21 @@ class TaylorRule:
             output_gap: percent of potential output.
             previous_rate: the rate now in force, percent per year; matters only with inertia.
         """
-        neutral, distance = self.neutral_real_rate, inflation - self.inflation_target
-        target = neutral + self.inflation_target + self.inflation_weight * distance
-        target += self.output_gap_weight * output_gap
-        asked = self.inertia * previous_rate + (1 - self.inertia) * target
-        rate = max(self.lower_bound, asked)
-        if not (isfinite(rate) and isfinite(asked)):
-            seen = f"{inflation=}, {output_gap=}, {previous_rate=}"
-            raise ConfigError(f"no rate follows from {seen} by {self}: all must be finite")
+        distance = inflation - self.inflation_target
+        target = (
+            self.neutral_real_rate
+            + self.inflation_target
+            + self.inflation_weight * distance
+            + self.output_gap_weight * output_gap
+        )
+        smoothed = self.inertia * previous_rate + (1 - self.inertia) * target
+        rate = max(self.lower_bound, smoothed)
+        # max would hide a NaN behind the lower bound.
+        if not (isfinite(rate) and isfinite(smoothed)):
+            raise ConfigError(
+                f"no rate follows from {inflation=}, {output_gap=}, {previous_rate=} by {self}: "
+                "all must be finite"
+            )
         return rate
 
 
@@ -317,9 +351,11 @@ Rule = TaylorRule | Callable[..., float]
 
 def rate_by(rule: Rule, state: GlobalState) -> float:
     """Return the rate that a rule asks for on a quarter's data, percent per year."""
-    asks = rule.rate if isinstance(rule, TaylorRule) else rule
-    return asks(
-        inflation=state.inflation, output_gap=state.output_gap, previous_rate=state.interest_rate
+    ask = rule.rate if isinstance(rule, TaylorRule) else rule
+    return ask(
+        inflation=state.inflation,
+        output_gap=state.output_gap,
+        previous_rate=state.interest_rate,
     )
 
 
@@ -335,8 +371,10 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
     80 quarters from the steady state, 200 seeds: 16.5% of the runs spiral without, none with it,
     and the budget acts in 13% of the quarters.
     """
+    if rate > lower_bound:
+        return 0.0
     wanted = rate_by(TaylorRule(lower_bound=-inf), state)
-    missing = max(0.0, lower_bound - wanted - 2.0) if rate <= lower_bound else 0.0
+    missing = max(0.0, lower_bound - wanted - 2.0)
     return RudebuschSvensson().real_rate_to_gap * missing
 
 
@@ -370,8 +408,10 @@ class EngineConfig(Settings):
         if self.lower >= self.upper:
             raise ValueError(f"rate_bounds={self.rate_bounds} are empty; swap them?")
         if self.max_move / self.rate_step > 1000:
-            what = f"rate_step={self.rate_step} cuts max_move={self.max_move} into more than 1000"
-            raise ValueError(f"{what} rates; a model cannot choose among so many: raise rate_step")
+            raise ValueError(
+                f"rate_step={self.rate_step} cuts max_move={self.max_move} into more than 1000 "
+                "rates; a model cannot choose among so many: raise rate_step"
+            )
         return self
 
     @property
@@ -391,20 +431,27 @@ class EngineConfig(Settings):
             current: the rate before the action, percent per year. Where something else has put it
                 outside the bounds, the closest bound is used instead.
         """
-        return [*_offered(*self.rate_bounds, self.max_move, self.rate_step, current)]
+        # A copy, since the list is kept for the next question.
+        return [*_offered(self.lower, self.upper, self.max_move, self.rate_step, current)]
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Return what is wrong with a new rate, or None.
 
         A rate between the grid's points is accepted: the grid only limits what a model is offered.
         """
-        what, here = f"the new interest rate {rate:g}% is", self.inside(current)
         if not self.lower - _TOLERANCE <= rate <= self.upper + _TOLERANCE:
-            return f"{what} outside the bounds {self.lower:g}% to {self.upper:g}%"
-        if abs(rate - here) <= self.max_move + _TOLERANCE:
-            return None
-        far = f"{abs(rate - here):g} percentage points from the current {here:g}%"
-        return f"{what} {far}; one action may move it by {self.max_move:g} at most"
+            return (
+                f"the new interest rate {rate:g}% is outside the bounds {self.lower:g}% to "
+                f"{self.upper:g}%"
+            )
+        here = self.inside(current)
+        distance = abs(rate - here)
+        if distance > self.max_move + _TOLERANCE:
+            return (
+                f"the new interest rate {rate:g}% is {distance:g} percentage points from the "
+                f"current {here:g}%; one action may move it by {self.max_move:g} at most"
+            )
+        return None
 
     def inside(self, rate: float) -> float:
         """Return the rate, or the bound that it is beyond."""
@@ -445,15 +492,23 @@ class QuadraticLoss(Settings):
         Raises:
             ConfigError: fewer than two quarters, or columns of different lengths.
         """
-        prices, gaps, rates = (list(quarters[name]) for name in STATE)
+        prices = list(quarters["inflation"])
+        gaps = list(quarters["output_gap"])
+        rates = list(quarters["interest_rate"])
         if not len(prices) == len(gaps) == len(rates) > 1:
-            what = f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss"
-            raise ConfigError(f"{what}: it takes as many of each, and at least two")
+            raise ConfigError(
+                f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss: it takes as "
+                "many of each, and at least two"
+            )
         parts = {
             "inflation": fmean((value - self.inflation_target) ** 2 for value in prices[1:]),
             "output_gap": fmean(value**2 for value in gaps[1:]),
             # The first is from the rate that the run starts with, whose quarter does not count.
             "rate_change": fmean((now - before) ** 2 for before, now in pairwise(rates)),
         }
-        loss = parts["inflation"] + self.gap_weight * parts["output_gap"]
-        return {"loss": loss + self.rate_change_weight * parts["rate_change"], **parts}
+        loss = (
+            parts["inflation"]
+            + self.gap_weight * parts["output_gap"]
+            + self.rate_change_weight * parts["rate_change"]
+        )
+        return {"loss": loss, **parts}

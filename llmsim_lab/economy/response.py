@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,22 +16,45 @@ if TYPE_CHECKING:
 
 Verdict = Literal["pass", "fail", "undecided"]
 
-Bounds = tuple[float, float, float]
-"""The least and the most that the whole interval may be to pass, and what it is surely below where
-it fails."""
 
-_NAMED: Bounds = (-0.25, 0.25, -0.25)
-_CRITERIA: Mapping[str, tuple[tuple[int, ...], Bounds | None]] = {
-    "inflation": ((0, 1, 0, 0), (0.0, inf, 0.05)),
-    "long run": ((0, 1, 0, 1), (0.0, inf, 0.0)),
-    "output gap": ((0, 0, 1, 0), (-0.05, inf, 0.0)),
-    "drift": ((1, 0, 0, 0), (-0.25, 0.25, -0.25)),
-    "rate": ((0, 0, 0, 1), None),
+class _Bounds(NamedTuple):
+    """Where an interval has to be, percentage points a quarter.
+
+    Attributes:
+        least: the whole interval is above it, to pass.
+        most: the whole interval is below it, to pass.
+        wrong: the whole interval is below it, or above ``most``, to fail.
+    """
+
+    least: float
+    most: float
+    wrong: float
+
+
+class _Judged(NamedTuple):
+    """A sum of coefficients, and where it has to be; None where it is told and not judged.
+
+    Attributes:
+        weights: of constant, inflation, output gap and rate.
+        bounds: of the sum.
+    """
+
+    weights: tuple[int, int, int, int]
+    bounds: _Bounds | None
+
+
+_AROUND_ZERO = _Bounds(least=-0.25, most=0.25, wrong=-0.25)
+_CRITERIA = {
+    "inflation": _Judged((0, 1, 0, 0), _Bounds(least=0.0, most=inf, wrong=0.05)),
+    "long run": _Judged((0, 1, 0, 1), _Bounds(least=0.0, most=inf, wrong=0.0)),
+    "output gap": _Judged((0, 0, 1, 0), _Bounds(least=-0.05, most=inf, wrong=0.0)),
+    "drift": _Judged((1, 0, 0, 0), _AROUND_ZERO),
+    "rate": _Judged((0, 0, 0, 1), None),
 }
-"""By name: weights on constant, inflation, output gap and rate; bounds, points a quarter."""
-_NEAR, _FAR = 0.5, 2.0
-"""Points of inflation from the target: what counts as on target, and how far from it an interval
-that holds 0 may be."""
+_NEAR = 0.5
+"""Points of inflation from the target: what counts as on target."""
+_FAR = 2.0
+"""Points of inflation from the target: how far from it an interval that holds 0 may be."""
 _DRAWS = 1_000
 """Of coefficients, for the interval of the largest root."""
 _CHANGED = {
@@ -45,6 +67,18 @@ _AT = (1 + 0.95) / 2
 _WORST_FIRST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
 _FEWEST = 6
 """Groups: with fewer the intervals are so wide that nothing can be decided."""
+
+
+class Interval(NamedTuple):
+    """A value and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def rounded(self) -> Interval:
+        """Return it to nine places, so that rounding decides nothing where moves are all alike."""
+        return Interval(*(round(float(number), 9) + 0.0 for number in self))
 
 
 class Criterion(NamedTuple):
@@ -89,7 +123,7 @@ class PolicyResponse:
 
     outcome: Verdict
     criteria: tuple[Criterion, ...]
-    in_the_end: tuple[float, float, float] | None
+    in_the_end: Interval | None
     units: int
     slopes: tuple[float, ...] = ()
     variance: tuple[tuple[float, ...], ...] = ()
@@ -99,7 +133,7 @@ class PolicyResponse:
         return {one.name: one for one in self.criteria}[name]
 
     @property
-    def largest_root(self) -> tuple[float, float, float] | None:
+    def largest_root(self) -> Interval | None:
         """The largest root of the shipped economy and these decisions together, with its interval.
 
         Below 1 every shock dies out, above 1 it grows. By the estimated coefficients; the 95 %
@@ -124,9 +158,10 @@ class PolicyResponse:
         slopes = np.vstack([np.zeros(4), draws]) + self.slopes
         # What a rule adds for a point of last quarter's rate: 1 where it never moves it.
         weights = slopes[:, 1:] + [0.0, 0.0, 1.0]
-        root, *others = largest_roots(matrices_of(weights))
-        low, high = np.quantile(others, [1 - _AT, _AT])
-        return float(root), float(low), float(high)
+        # The first is of the estimates themselves.
+        roots = largest_roots(matrices_of(weights))
+        low, high = np.quantile(roots[1:], [1 - _AT, _AT])
+        return Interval(float(roots[0]), float(low), float(high))
 
     @property
     def stability(self) -> str:
@@ -134,69 +169,90 @@ class PolicyResponse:
 
         It is not part of the outcome: a slow rule may respond, and be too slow.
         """
-        found = self.largest_root
-        if found is None:
+        root = self.largest_root
+        if root is None:
             return ""
-        root, low, high = found
-        known = f"largest root {root:.3f}, {low:.3f} to {high:.3f}"
-        if high < 1:
-            return f"It stabilises this economy: shocks die out ({known})."
-        if low > 1:
-            return f"It does not stabilise this economy: shocks grow ({known})."
+        words = f"largest root {root.value:.3f}, {root.low:.3f} to {root.high:.3f}"
+        if root.high < 1:
+            return f"It stabilises this economy: shocks die out ({words})."
+        if root.low > 1:
+            return f"It does not stabilise this economy: shocks grow ({words})."
         return (
-            f"Whether it stabilises this economy is not decided ({known}; below 1 shocks die out)."
+            f"Whether it stabilises this economy is not decided ({words}; below 1 shocks die out)."
         )
 
     @property
     def sentence(self) -> str:
         """The outcome for readers who know no statistics."""
         if not self.criteria:
-            what = f"{self.units} groups of decisions decide nothing"
-            return f"{what}; it takes {_FEWEST} or more, such as runs of other seeds."
-        telling, *others = [one for one in self.criteria if one.verdict == self.outcome]
-        words = self._words(telling)
-        failed = {one.name for one in others} if self.outcome == "fail" else set()
+            return (
+                f"{self.units} groups of decisions decide nothing; it takes {_FEWEST} or more, "
+                "such as runs of other seeds."
+            )
+        decisive = [criterion for criterion in self.criteria if criterion.verdict == self.outcome]
+        words = self._words(decisive[0])
         if self.outcome == "pass":
             words = f"{self._long_run()}: it responds"
         elif self.outcome == "undecided":
-            words = f"not decided by {self.units} independent cases: {words}; to pass it takes "
-            words += f"{telling.needs}, the interval included"
-        elif "target" in failed:
-            words += f"; {self._words(self['target'])}"
-        elif "drift" in failed:
-            words += f"; {self._words(self['drift'])}"
+            words = (
+                f"not decided by {self.units} independent cases: {words}; to pass it takes "
+                f"{decisive[0].needs}, the interval included"
+            )
+        else:
+            others = {criterion.name for criterion in decisive[1:]}
+            # Where both are missed, how far inflation is off in the end says more.
+            for name in ("target", "drift"):
+                if name in others:
+                    words += f"; {self._words(self[name])}"
+                    break
         return f"{words[0].upper()}{words[1:]}."
 
-    def _long_run(self, only: str = "") -> str:
+    def _long_run(self, *, is_too_little: bool = False) -> str:
         if self.in_the_end is None:
             slope = self["inflation"].interval
             return f"for each point of inflation it raises the rate by {slope} points a quarter"
-        ends = "{:.1f} points ({:.1f} to {:.1f})".format(*self.in_the_end)
-        does = f"raises the rate by {only}" if self.in_the_end[0] > 0 else "moves the rate by "
-        return f"in the end it {does}{ends} for each point of inflation"
+        points = "{:.1f} points ({:.1f} to {:.1f})".format(*self.in_the_end)
+        verb = "moves the rate by"
+        if self.in_the_end.value > 0:
+            verb = "raises the rate by only" if is_too_little else "raises the rate by"
+        return f"in the end it {verb} {points} for each point of inflation"
 
-    def _words(self, one: Criterion) -> str:
-        if one.name == "drift":
-            return f"whatever happens, it moves the rate by {one.interval} points a quarter"
-        if one.name == "target":
-            return self._missed(one)
-        if one.name == "long run" and one.verdict == "fail" and self.in_the_end is not None:
-            return f"{self._long_run('only ')}: it responds too little, so the real rate falls"
-        what = _CHANGED.get(one.name, f"the name {one.name} alone")
-        if one.name == "inflation" and one.high < 0:
-            what = "the higher inflation, the lower it sets the rate: a point more"
-        return f"{what} changes its move by {one.interval} points"
+    def _words(self, criterion: Criterion) -> str:
+        """Return what was measured of one criterion, in words."""
+        interval = criterion.interval
+        if criterion.name == "drift":
+            return f"whatever happens, it moves the rate by {interval} points a quarter"
+        if criterion.name == "target":
+            return self._missed(criterion)
+        is_failed_long_run = criterion.name == "long run" and criterion.verdict == "fail"
+        if is_failed_long_run and self.in_the_end is not None:
+            words = self._long_run(is_too_little=True)
+            return f"{words}: it responds too little, so the real rate falls"
+        if criterion.name == "inflation" and criterion.high < 0:
+            return (
+                "the higher inflation, the lower it sets the rate: a point more changes its move "
+                f"by {interval} points"
+            )
+        cause = _CHANGED.get(criterion.name, f"the name {criterion.name} alone")
+        return f"{cause} changes its move by {interval} points"
 
     def _missed(self, target: Criterion) -> str:
-        side, low, high = "above", target.low, target.high
+        """Return how far inflation is from the target in the end, in words."""
+        side = "above"
+        low = target.low
+        high = target.high
         if target.value < 0:
-            side, low, high = "below", -target.high, -target.low
+            side = "below"
+            low = -target.high
+            high = -target.low
         size = f"{abs(target.value):.2f} points ({low:z.2f} to {high:z.2f})"
         words = f"in the end inflation is {size} {side} its target"
-        if target.verdict != "fail":
-            return words
-        why = "it assumes another neutral rate than this economy's, or aims at another inflation"
-        return f"{words}: {why}"
+        if target.verdict == "fail":
+            words += (
+                ": it assumes another neutral rate than this economy's, or aims at another "
+                "inflation"
+            )
+        return words
 
     def __str__(self) -> str:
         return self.sentence
@@ -261,35 +317,37 @@ def response_of(
     import numpy as np
     from scipy.special import stdtrit  # quantiles of Student's t
 
-    x = np.insert(np.asarray(deviations, dtype=float), 0, 1.0, axis=1)
+    regressors = np.insert(np.asarray(deviations, dtype=float), 0, 1.0, axis=1)
     labels, places = np.unique(np.asarray(groups), return_inverse=True)
-    if (units := len(labels)) < _FEWEST:
+    units = len(labels)
+    if units < _FEWEST:
         return PolicyResponse("undecided", (), None, units)
     member = np.arange(units)[:, None] == places
-    slopes, variance = _regressed(x, np.asarray(moves, dtype=float), member)
+    slopes, variance = _regressed(regressors, np.asarray(moves, dtype=float), member)
     quantile = float(stdtrit(units - 3, _AT))
     criteria = {}
-    for name, (weights, bounds) in _CRITERIA.items():
-        w = np.array(weights)
-        value, reach = float(w @ slopes), quantile * sqrt(max(0.0, w @ variance @ w))
-        criteria[name] = _criterion(name, (value, value - reach, value + reach), bounds)
-    ratio = partial(_ratio, slopes, np.outer(slopes, slopes) - quantile**2 * variance)
+    for name, judged in _CRITERIA.items():
+        weights = np.array(judged.weights)
+        value = float(weights @ slopes)
+        reach = quantile * sqrt(max(0.0, weights @ variance @ weights))
+        interval = Interval(value, value - reach, value + reach)
+        criteria[name] = _criterion(name, interval, judged.bounds)
+    squares = np.outer(slopes, slopes) - quantile**2 * variance
     in_the_end = None
     if criteria["rate"].high < 0:  # else the ratio's interval has no two ends
-        in_the_end = ratio((0, -1, 0, 0), _CRITERIA["rate"][0])
+        in_the_end = _ratio(slopes, squares, (0, -1, 0, 0), _CRITERIA["rate"].weights)
     if criteria["long run"].low > 0:
-        missed_by = ratio((-1, 0, 0, 0), _CRITERIA["long run"][0])
+        missed_by = _ratio(slopes, squares, (-1, 0, 0, 0), _CRITERIA["long run"].weights)
         criteria["target"] = _on_target(missed_by)
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
         value = float(changes.mean())
         reach = stdtrit(len(changes) - 1, _AT) * (changes.std(ddof=1) / sqrt(len(changes)))
-        criteria[name] = _criterion(name, (value, value - reach, value + reach), _NAMED)
-    outcome: Verdict = next(
-        it for it in _WORST_FIRST if it in {one.verdict for one in criteria.values()}
-    )
+        interval = Interval(value, value - reach, value + reach)
+        criteria[name] = _criterion(name, interval, _AROUND_ZERO)
+    verdicts = {criterion.verdict for criterion in criteria.values()}
     return PolicyResponse(
-        outcome,
+        next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
         tuple(criteria.values()),
         in_the_end,
         units,
@@ -300,7 +358,7 @@ def response_of(
 
 def _ratio(
     slopes: NDArray[Any], squares: NDArray[Any], above: Sequence[int], below: Sequence[int]
-) -> tuple[float, float, float]:
+) -> Interval:
     """Return a ratio of two sums of coefficients with Fieller's interval.
 
     Args:
@@ -311,11 +369,14 @@ def _ratio(
     """
     import numpy as np
 
-    top, bottom = np.array(above), np.array(below)
-    a, b, c = bottom @ squares @ bottom, top @ squares @ bottom, top @ squares @ top
+    top = np.array(above)
+    bottom = np.array(below)
+    a = bottom @ squares @ bottom
+    b = top @ squares @ bottom
+    c = top @ squares @ top
     root = sqrt(max(0.0, b * b - a * c))
     value = (top @ slopes) / (bottom @ slopes)
-    return float(value), float((b - root) / a), float((b + root) / a)
+    return Interval(float(value), float((b - root) / a), float((b + root) / a))
 
 
 def _regressed(
@@ -342,20 +403,23 @@ def _regressed(
     return slopes, apart.T @ apart
 
 
-def _criterion(name: str, measured: tuple[float, float, float], bounds: Bounds | None) -> Criterion:
-    # Nine places, so that rounding decides nothing where a player's moves are all alike.
-    value, low, high = (round(float(it), 9) + 0.0 for it in measured)
+def _criterion(name: str, measured: Interval, bounds: _Bounds | None) -> Criterion:
+    value, low, high = measured.rounded()
     if bounds is None:
         return Criterion(name, value, low, high)
-    least, most, wrong = bounds
-    passed, failed = least < low and high < most, high < wrong or low > most
-    needs = f"above {least:g}" if most == inf else f"between {least:g} and {most:g}"
-    verdict: Verdict = "pass" if passed else "fail" if failed else "undecided"
+    verdict: Verdict = "undecided"
+    if bounds.least < low and high < bounds.most:
+        verdict = "pass"
+    elif high < bounds.wrong or low > bounds.most:
+        verdict = "fail"
+    needs = f"above {bounds.least:g}"
+    if bounds.most < inf:
+        needs = f"between {bounds.least:g} and {bounds.most:g}"
     return Criterion(name, value, low, high, needs, verdict)
 
 
-def _on_target(missed_by: tuple[float, float, float]) -> Criterion:
-    value, low, high = (round(it, 9) + 0.0 for it in missed_by)
+def _on_target(missed_by: Interval) -> Criterion:
+    value, low, high = missed_by.rounded()
     surely_off = low > _NEAR or high < -_NEAR
     surely_near = low > -_NEAR and high < _NEAR
     may_be_none = -_FAR < low <= 0 <= high < _FAR

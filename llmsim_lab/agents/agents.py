@@ -13,6 +13,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -41,15 +42,23 @@ _ECONOMIC_STEMS = (
     "reserve salar sanction saving spend stimul subsid suppl surplus tariff tax trade treasury "
     "unemploy wage welfare"
 )
-# By first letters, since else all stems are tried at each word.
-_BY_LETTER = groupby(_ECONOMIC_STEMS.split(), lambda stem: stem[0])
-_ALTERNATIVES = (f"{one}(?:{'|'.join(stem[1:] for stem in those)})" for one, those in _BY_LETTER)
-_ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ALTERNATIVES)})", re.IGNORECASE)
+
+
+def _any_of(stems: Sequence[str]) -> str:
+    """Return a pattern of stems, by first letters, since else all are tried at each word."""
+    patterns = []
+    for letter, group in groupby(stems, lambda stem: stem[0]):
+        ends = "|".join(stem[1:] for stem in group)
+        patterns.append(f"{letter}(?:{ends})")
+    return "|".join(patterns)
+
+
+_ECONOMIC = re.compile(rf"\b(?:{_any_of(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
 _INDICATORS = ("gdp_growth", "inflation", "unemployment", "interest_rate")
 """What the contract's prompt shows."""
 SOURCES = {
-    **{it: f"state.global_state.{it}, turn {{turn}}" for it in (*_INDICATORS, "output_gap")},
+    **{name: f"state.global_state.{name}, turn {{turn}}" for name in (*_INDICATORS, "output_gap")},
     "profile": "{agent}'s profile",
     "moves": "the run's moves_bp",
     "role": "{agent}'s briefing",
@@ -101,41 +110,73 @@ class Agent(ABC):
             ConfigError: it is asked for something else than an action; or moves are on offer, and
                 it knows of none.
         """
-        now, fields = question.state, question.reply.model_fields
-        if not {"action", "rate_change_bp"} & fields.keys():
-            what = f"{self.name!r} proposes actions, and is asked for a {question.reply.__name__}"
+        reply = question.reply
+        if not {"action", "rate_change_bp"} & reply.model_fields.keys():
             raise ConfigError(
-                f"{what}; its seat is 'agent', or a nation's: players={{'agent': ...}}"
+                f"{self.name!r} proposes actions, and is asked for a {reply.__name__}; its seat is "
+                "'agent', or a nation's: players={'agent': ...}"
             )
-        turn, own = question.turn - 1, {self.name: AgentState(name=self.name)}
-        economy, period = now.global_state, now.period
+        state = question.state
         action = await self.decide_action(
-            SimulationState(turn=turn, agents=own, global_state=economy, period=period)
+            SimulationState(
+                turn=question.turn - 1,
+                agents={self.name: AgentState(name=self.name)},
+                global_state=state.global_state,
+                period=state.period,
+            )
         )
         call = action.chain.call if action.chain else None
         if action.status == "failed":
-            why = f"{action.action_string!r} is outside the agent's domain"
-            raise LLMFailureException("invalid_response", 2, None, "agent", detail=why, call=call)
-        words: Any = action.policy_decision or ()
-        size = action.rate_change_bp
-        if size is None and "rate_change_bp" in fields:
-            way_out = "give the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
-            raise ConfigError(f"{self.name!r} states no change, and moves are on offer; {way_out}")
-        rate = action.proposed_rate if size is None else now.interest_rate + size / 100
-        said = {"reasoning": "It gave no reason.", "confidence": 1.0, **dict(words)}
-        said |= {"action": action.action_string, "rate_change_bp": size, "proposed_rate": rate}
-        said = {name: it for name, it in said.items() if name in fields}
-        return said if call is None else question.reply.model_validate(said).with_call(call)
+            raise LLMFailureException(
+                "invalid_response",
+                2,
+                None,
+                "agent",
+                detail=f"{action.action_string!r} is outside the agent's domain",
+                call=call,
+            )
+        if action.rate_change_bp is None and "rate_change_bp" in reply.model_fields:
+            raise ConfigError(
+                f"{self.name!r} states no change, and moves are on offer; give the run "
+                "moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
+            )
+        fields = self._fields_of(action, state.interest_rate)
+        fields = {name: value for name, value in fields.items() if name in reply.model_fields}
+        if call is None:
+            return fields
+        return reply.model_validate(fields).with_call(call)
 
-    def _proposal(self, made: PolicyDecision, chain: LLMReasoningChain, **size: Any) -> Action:
+    def _fields_of(self, action: Action, here: float) -> dict[str, object]:
+        """Return what an action says, by the names of replies' fields."""
+        rate = action.proposed_rate
+        if action.rate_change_bp is not None:
+            rate = here + action.rate_change_bp / 100
+        return {
+            "reasoning": "It gave no reason.",
+            "confidence": 1.0,
+            **dict(action.policy_decision or ()),
+            "action": action.action_string,
+            "rate_change_bp": action.rate_change_bp,
+            "proposed_rate": rate,
+        }
+
+    def _proposal(
+        self,
+        decision: PolicyDecision,
+        chain: LLMReasoningChain,
+        *,
+        rate_change_bp: int | None = None,
+        proposed_rate: float | None = None,
+    ) -> Action:
         return Action(
             agent_name=self.name,
-            action_string=made.action,
-            policy_decision=made,
+            action_string=decision.action,
+            policy_decision=decision,
             status=chain.status,
             reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
             chain=chain,
-            **size,
+            rate_change_bp=rate_change_bp,
+            proposed_rate=proposed_rate,
         )
 
 
@@ -182,16 +223,21 @@ class LLMAgent(Agent):
                 total_timeout_s=self.llm_client.config.timeout_s,
                 prompt=prompt,
                 response_model=PolicyDecision,
-                check=lambda made: None if self._validate_decision(made) else self.complaint,
+                check=self._complaint_about,
                 site=site,
             )
         except LLMFailureException as failure:
             # Twice the right form with an action outside the domain: rejected, not a failed call.
             if not isinstance(failure.rejected, PolicyDecision):
                 raise
-            decision, status = failure.rejected, "failed"
+            decision = failure.rejected
+            status = "failed"
         chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
         return self._proposal(decision, chain)
+
+    def _complaint_about(self, decision: PolicyDecision) -> str | None:
+        """Return what goes back to the model about a decision; None if it belongs."""
+        return None if self._validate_decision(decision) else self.complaint
 
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
@@ -229,7 +275,7 @@ def thin_prompts(
         moves_bp: the changes of the rate on offer, basis points.
         turn: the number of the state that is shown.
     """
-    shared = {it: number(getattr(economy, it)) for it in _INDICATORS}
+    shared = {name: number(getattr(economy, name)) for name in _INDICATORS}
     if moves_bp and "moves" in prompt.slots:
         shared["moves"] = moves_in_words(moves_bp)
     render = prompt.sharing(shared)
@@ -301,12 +347,33 @@ class NationAgent(EconLLMAgent):
         self.profile = NationProfile(**dict(profile or {}))
 
 
-def rule_proposal(
-    rule: Rule, economy: GlobalState, limits: EngineConfig, *, moves_bp: Sequence[int] | None = None
-) -> dict[str, Any]:
-    """Return what a rule proposes, as the fields of a reply: as far as one step goes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleProposal:
+    """What a rule proposes, as the fields of a reply.
 
-    ``rate_change_bp`` is None where no moves are on offer; then ``proposed_rate`` is the rate.
+    Attributes:
+        action: in words.
+        reasoning: the figures that it follows from.
+        confidence: 1.
+        rate_change_bp: the move on offer; None where none are.
+        proposed_rate: the rate, percent per year, where no moves are on offer.
+    """
+
+    action: str
+    reasoning: str
+    confidence: float = 1.0
+    rate_change_bp: int | None = None
+    proposed_rate: float | None = None
+
+
+def rule_proposal(
+    rule: Rule,
+    economy: GlobalState,
+    limits: EngineConfig,
+    *,
+    moves_bp: Sequence[int] | None = None,
+) -> RuleProposal:
+    """Return what a rule proposes: as far as one step goes.
 
     Args:
         rule: the rule.
@@ -314,27 +381,34 @@ def rule_proposal(
         limits: how far one action may move the rate; with moves its bounds alone.
         moves_bp: the changes of the rate on offer, basis points.
     """
-    asked, here = rate_by(rule, economy), economy.interest_rate
+    here = economy.interest_rate
+    wanted = rate_by(rule, economy)
     move: int | None = None
+    proposed_rate: float | None = None
     if moves_bp:
+        rates = {bp: limits.inside(here + bp / 100) for bp in moves_bp}
         # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
-        leads_to = {it: limits.inside(here + it / 100) for it in moves_bp}
-        move = min(leads_to, key=lambda it: (round(abs(leads_to[it] - asked), 9), abs(it)))
-        rate, last = leads_to[move], move in (min(moves_bp), max(moves_bp))
-        further = last and abs(asked - here) > abs(move) / 100
+        move = min(rates, key=lambda bp: (round(abs(rates[bp] - wanted), 9), abs(bp)))
+        rate = rates[move]
+        is_largest = move in (min(moves_bp), max(moves_bp))
+        is_cut_short = is_largest and abs(wanted - here) > abs(move) / 100
     else:
-        rate = min(limits.choices(here), key=lambda it: (abs(it - asked), it))
+        rate = min(limits.choices(here), key=lambda offered: (abs(offered - wanted), offered))
+        proposed_rate = rate
         # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
-        further = abs(rate - asked) > limits.rate_step
+        is_cut_short = abs(rate - wanted) > limits.rate_step
     reasoning = (
         f"With inflation at {number(economy.inflation)}% and an output gap of "
-        f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
+        f"{number(economy.output_gap)}% the rule asks for {number(wanted)}%."
     )
-    if further:
+    if is_cut_short:
         reasoning += f" One step from {number(here)}% goes no further."
-    said = {"action": f"Set the interest rate to {number(rate)}%", "reasoning": reasoning}
-    size = {"rate_change_bp": move, "proposed_rate": rate if move is None else None}
-    return {**said, "confidence": 1.0, **size}
+    return RuleProposal(
+        action=f"Set the interest rate to {number(rate)}%",
+        reasoning=reasoning,
+        rate_change_bp=move,
+        proposed_rate=proposed_rate,
+    )
 
 
 class TaylorRuleAgent(Agent):
@@ -365,8 +439,21 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        said = rule_proposal(self.rule, state.global_state, self.limits, moves_bp=self.moves_bp)
-        why, at = said["reasoning"], state.turn + 1
-        chain = LLMReasoningChain(component="agent", agent=self.name, turn=at, reasoning=why)
-        size = {it: said[it] for it in ("rate_change_bp", "proposed_rate")}
-        return self._proposal(PolicyDecision(**said), chain, **size)
+        proposal = rule_proposal(self.rule, state.global_state, self.limits, moves_bp=self.moves_bp)
+        chain = LLMReasoningChain(
+            component="agent",
+            agent=self.name,
+            turn=state.turn + 1,
+            reasoning=proposal.reasoning,
+        )
+        decision = PolicyDecision(
+            action=proposal.action,
+            reasoning=proposal.reasoning,
+            confidence=proposal.confidence,
+        )
+        return self._proposal(
+            decision,
+            chain,
+            rate_change_bp=proposal.rate_change_bp,
+            proposed_rate=proposal.proposed_rate,
+        )

@@ -7,7 +7,7 @@ output gap. What came before the run is history, in its final vintage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Protocol
 
 from pydantic import Field
 
@@ -41,8 +41,18 @@ class NationProfile(Settings):
     temperament: Annotated[str, Field(min_length=1)] = "pragmatic"
 
 
+class _HasEconomy(Protocol):
+    """A state of an economic run, or of the contracts."""
+
+    @property
+    def global_state(self) -> GlobalState: ...
+
+    @property
+    def period(self) -> str | None: ...
+
+
 def known_quarters(
-    states: Sequence[Any], *, us_from: str | None = None, mirrored: bool = False
+    states: Sequence[_HasEconomy], *, us_from: str | None = None, mirrored: bool = False
 ) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
@@ -54,16 +64,31 @@ def known_quarters(
         us_from: the quarter of the US data that a run starts from, if it does.
         mirrored: whether it starts from that quarter's mirror image.
     """
-    known = [_quarter(state) for state in states]
+    quarters = [_quarter(state) for state in states]
     if us_from:
-        return [*quarters_before(us_from, mirrored=mirrored), *known]
-    return [known[0]._replace(period=None, output_gap=0.0)] * (SHOWN - 1) + known
+        return [*quarters_before(us_from, mirrored=mirrored), *quarters]
+    first = quarters[0]
+    before = Quarter(
+        period=None,
+        inflation=first.inflation,
+        inflation_in_quarter=first.inflation_in_quarter,
+        output_gap=0.0,
+        unemployment=first.unemployment,
+        interest_rate=first.interest_rate,
+    )
+    return [before] * (SHOWN - 1) + quarters
 
 
-def _quarter(state: Any) -> Quarter:
-    now: GlobalState = state.global_state
-    of_prices = now.inflation, now.lags.inflation[0]
-    return Quarter(state.period, *of_prices, now.output_gap, now.unemployment, now.interest_rate)
+def _quarter(state: _HasEconomy) -> Quarter:
+    economy = state.global_state
+    return Quarter(
+        period=state.period,
+        inflation=economy.inflation,
+        inflation_in_quarter=economy.lags.inflation[0],
+        output_gap=economy.output_gap,
+        unemployment=economy.unemployment,
+        interest_rate=economy.interest_rate,
+    )
 
 
 def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
@@ -75,13 +100,13 @@ def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
         members: how many vote.
         rule: how the votes become one rate, in words.
     """
-    economy = "a large economy" if masked or members > 1 else name
     if members == 1:
+        economy = "a large economy" if masked else name
         return f"You are the central bank of {economy} and set its policy interest rate."
-    who = "one" if masked else f"{name}, one"
+    member = "one" if masked else f"{name}, one"
     return (
-        f"You are {who} of the {members} members of the committee that sets the policy interest "
-        f"rate of {economy}; the votes are put together by the rule: {rule}."
+        f"You are {member} of the {members} members of the committee that sets the policy interest "
+        f"rate of a large economy; the votes are put together by the rule: {rule}."
     )
 
 
@@ -92,12 +117,10 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
-    lines, latest = [_HEADER], quarters[-SHOWN:]
-    for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
-        period, inflation = quarter.period, quarter.inflation
-        name = period if period and not masked else f"-{back}" if back else "now"
-        real = None if inflation is None else quarter.interest_rate - inflation
-        lines.append(" | ".join((name, *map(_cell, (*quarter[1:], real)))))
+    latest = quarters[-SHOWN:]
+    lines = [_HEADER]
+    for quarters_ago, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
+        lines.append(_line(quarter, quarters_ago, masked=masked))
     now = latest[-1]
     assert now.inflation is not None  # a run's own states have it
     real_rate = now.interest_rate - now.inflation
@@ -113,6 +136,27 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
     }
 
 
+def _line(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
+    """Return a quarter as a line of the table."""
+    name = "now"
+    if quarter.period and not masked:
+        name = quarter.period
+    elif quarters_ago:
+        name = f"-{quarters_ago}"
+    real_rate = None
+    if quarter.inflation is not None:
+        real_rate = quarter.interest_rate - quarter.inflation
+    figures = (
+        quarter.inflation,
+        quarter.inflation_in_quarter,
+        quarter.output_gap,
+        quarter.unemployment,
+        quarter.interest_rate,
+        real_rate,
+    )
+    return " | ".join([name, *map(_cell, figures)])
+
+
 def view_of(profile: NationProfile, inflation: float) -> dict[str, str]:
     """Return the values of a briefing's slots that differ by mandate and target."""
     target = number(profile.inflation_target)
@@ -125,7 +169,9 @@ def view_of(profile: NationProfile, inflation: float) -> dict[str, str]:
 
 
 def _cell(value: float | None) -> str:
-    return "not known" if value is None else f"{round(value, 2) + 0.0:.2f}"  # not -0.00
+    if value is None:
+        return "not known"
+    return f"{round(value, 2) + 0.0:.2f}"  # not -0.00
 
 
 def _distance(difference: float) -> str:
@@ -134,4 +180,5 @@ def _distance(difference: float) -> str:
     if points == "0":
         return "at"
     noun = "point" if points == "1" else "points"
-    return f"{points} percentage {noun} {'above' if difference > 0 else 'below'}"
+    side = "above" if difference > 0 else "below"
+    return f"{points} percentage {noun} {side}"

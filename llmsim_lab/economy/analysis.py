@@ -16,7 +16,7 @@ from llmsim_lab.economy.macro import STATE, STEADY_STATE, RudebuschSvensson, Rul
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 def weights_of(rule: Rule) -> list[float]:
@@ -49,7 +49,7 @@ class ClosedLoop:
             gap, four of the rate.
     """
 
-    matrix: np.ndarray[Any, np.dtype[np.float64]]
+    matrix: NDArray[np.float64]
 
     @property
     def spectral_radius(self) -> float:
@@ -72,11 +72,11 @@ class ClosedLoop:
         return frame_of(rows, [*STATE]).rename_axis("quarter")
 
 
-def largest_roots(matrices: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def largest_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest root's modulus of each matrix."""
     import numpy as np
 
-    largest: np.ndarray[Any, np.dtype[np.float64]] = np.abs(np.linalg.eigvals(matrices)).max(-1)
+    largest: NDArray[np.float64] = np.abs(np.linalg.eigvals(matrices)).max(-1)
     return largest
 
 
@@ -94,7 +94,7 @@ def closed_loop(rule: Rule | None = None) -> ClosedLoop:
     return ClosedLoop(matrix)
 
 
-def matrices_of(weights: ArrayLike) -> np.ndarray[Any, np.dtype[np.float64]]:
+def matrices_of(weights: ArrayLike) -> NDArray[np.float64]:
     """Return what one quarter does to the economy under each of several rules.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llmsim_lab.economy.analysis import largest_roots, matrices_of
 from llmsim_lab.errors import ConfigError
@@ -262,7 +262,7 @@ def response_of(
     deviations: ArrayLike,
     moves: ArrayLike,
     *,
-    groups: Sequence[object] | NDArray[Any],
+    groups: Sequence[object] | NDArray[np.int64],
     names: Mapping[str, ArrayLike] | None = None,
 ) -> PolicyResponse:
     """Return whether a policymaker responds to the economy, from its decisions.
@@ -357,7 +357,10 @@ def response_of(
 
 
 def _ratio(
-    slopes: NDArray[Any], squares: NDArray[Any], above: Sequence[int], below: Sequence[int]
+    slopes: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    above: Sequence[int],
+    below: Sequence[int],
 ) -> Interval:
     """Return a ratio of two sums of coefficients with Fieller's interval.
 
@@ -380,7 +383,7 @@ def _ratio(
 
 
 def _regressed(
-    x: NDArray[Any], y: NDArray[Any], member: NDArray[Any]
+    x: NDArray[np.float64], y: NDArray[np.float64], member: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return coefficients, and their variance by the jackknife over groups.
 

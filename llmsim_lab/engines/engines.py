@@ -110,10 +110,10 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
-        about, turn = question.values, question.turn
-        self.current_state = SimulationState(turn=turn - 1, global_state=about["economy"])
-        action = Action(agent_name=question.player, action_string=about["action"])
-        decision, _ = await self._decide(action, about["economy"], turn)
+        economy = question.values["economy"]
+        self.current_state = SimulationState(turn=question.turn - 1, global_state=economy)
+        action = Action(agent_name=question.player, action_string=question.values["action"])
+        decision, _ = await self._decide(action, economy, question.turn)
         return decision
 
     async def _decide(
@@ -136,8 +136,10 @@ class LLMEngine(Engine):
             **bounds,
         )
         # A client of the user's own need not run the check, and leaves no call.
-        if decision.call is None and bounds and (problem := bounds["check"](decision)):
-            raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
+        if decision.call is None and bounds:
+            problem = bounds["check"](decision)
+            if problem:
+                raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
         rate = decision.new_interest_rate
         chain = chain_of(decision, site, logger=logger, prompt=prompt, new_interest_rate=rate)
         return decision, chain
@@ -154,27 +156,33 @@ class EconLLMEngine(LLMEngine):
     """
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        prompt, turn = Prompt.load("engine_interest_rate"), self.current_state.turn
-        write = update_prompts(prompt, self.config, current_state, turn)
+        prompt = Prompt.load("engine_interest_rate")
+        write = update_prompts(prompt, self.config, current_state, self.current_state.turn)
         return write(current_state.interest_rate, action.action_string, action.agent_name)
 
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
     ) -> SimulationState:
         """Set the rate and count the turn; the past that macro models read stays as it is."""
-        rate, turn = decision.new_interest_rate, self.current_state.turn + 1
-        economy = current_state.global_state.model_copy(update={"interest_rate": rate})
+        economy = current_state.global_state.model_copy(
+            update={"interest_rate": decision.new_interest_rate}
+        )
+        turn = self.current_state.turn + 1
         return current_state.model_copy(update={"global_state": economy, "turn": turn})
 
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         if action.rate_change_bp is not None or action.proposed_rate is not None:
-            what = f"the action of {action.agent_name!r}, {action.action_string!r}, states its size"
-            raise ConfigError(f"{what}; give its agent a seat in a Simulation, which applies it")
+            raise ConfigError(
+                f"the action of {action.agent_name!r}, {action.action_string!r}, states its size; "
+                "give its agent a seat in a Simulation, which applies it"
+            )
         here = round(current_state.interest_rate, 2)  # real data have more digits than are shown
         bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(here))}
-        bounds["check"] = lambda made: self.config.problem(made.new_interest_rate, current=here)
+        bounds["check"] = lambda decision: self.config.problem(
+            decision.new_interest_rate, current=here
+        )
         return await super()._decide(action, current_state, turn, **bounds)
 
 
@@ -212,13 +220,22 @@ def update_prompts(
         economy: the quarter.
         turn: the number of the state that is shown.
     """
-    names = ("lowest_rate", "highest_rate", "max_move", "rate_step", "inflation", "gdp")
-    bounds = (*limits.rate_bounds, limits.max_move, limits.rate_step)
-    figures = map(number, (*bounds, economy.inflation, economy.gdp_growth))
-    render = prompt.sharing(dict(zip(names, figures, strict=True)))
-    return lambda rate, action, agent: render(
-        {"current_rate": number(rate), "action_string": action}
-    ).sourced(_SOURCES, turn=turn, agent=agent)
+    render = prompt.sharing(
+        {
+            "lowest_rate": number(limits.lower),
+            "highest_rate": number(limits.upper),
+            "max_move": number(limits.max_move),
+            "rate_step": number(limits.rate_step),
+            "inflation": number(economy.inflation),
+            "gdp": number(economy.gdp_growth),
+        }
+    )
+
+    def write(rate: float, action: str, agent: str) -> RenderedPrompt:
+        text = render({"current_rate": number(rate), "action_string": action})
+        return text.sourced(_SOURCES, turn=turn, agent=agent)
+
+    return write
 
 
 class EconomicEngine(EconLLMEngine):
@@ -234,7 +251,9 @@ class EconomicEngine(EconLLMEngine):
         """Apply the validated actions in order and return the next quarter."""
         state = await super().run_turn(validated_actions)
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        start, rate = self.current_state.global_state, state.global_state.interest_rate
-        economy = RudebuschSvensson().advance(start, interest_rate=rate)
+        economy = RudebuschSvensson().advance(
+            self.current_state.global_state,
+            interest_rate=state.global_state.interest_rate,
+        )
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})

@@ -99,7 +99,7 @@ def advice_for(run: Simulation, name: str) -> str:
     rule = TaylorRule(inflation_target=targets.get(name, run.nations[0].inflation_target))
     economy = run.state.global_state
     proposal = rule_proposal(rule, economy, run.engine, moves_bp=run.moves_bp)
-    return f"The Taylor rule: {proposal['action']}. {proposal['reasoning']}"
+    return f"The Taylor rule: {proposal.action}. {proposal.reasoning}"
 
 
 def _nearest(rate: float, rates: Iterable[float]) -> float:

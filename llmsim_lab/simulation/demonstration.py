@@ -316,7 +316,7 @@ def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
             rule_proposal(rule, economy, recorded.engine, moves_bp=recorded.moves_bp)
             for economy in economies
         ]
-        quarters[name] = [proposal["rate_change_bp"] for proposal in proposals]
+        quarters[name] = [proposal.rate_change_bp for proposal in proposals]
     rest = rest_at(recorded.nations[0].inflation_target)
     asked_for = np.array([rate_by(rules[RULE], economy) for economy in economies])
     # At its lower bound the rule asks for 0, and in the mirror image for twice the resting rate.

@@ -582,8 +582,8 @@ class Simulation(Run[Economy]):
         rule = TaylorRule(inflation_target=self._nations[question.player].inflation_target)
         economy = question.state.global_state
         proposal = rule_proposal(rule, economy, self.engine, moves_bp=self.moves_bp)
-        fields = question.reply.model_fields
-        return {name: proposal[name] for name in fields if proposal[name] is not None}
+        fields = {name: getattr(proposal, name) for name in question.reply.model_fields}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
         """Return a state with figures or shocks set; inflation's last four quarters move with it.

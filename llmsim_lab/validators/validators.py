@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient
@@ -56,9 +55,12 @@ def verdict_prompts(
     )
     rule = _PERMISSIVE if permissive else _STRICT
     render = prompt.sharing({"domain_description": described, "rule": rule})
-    return lambda action, agent: render({"action": action}).sourced(
-        _SOURCES, permissive=permissive, agent=agent
-    )
+
+    def write(action: str, agent: str) -> RenderedPrompt:
+        text = render({"action": action})
+        return text.sourced(_SOURCES, permissive=permissive, agent=agent)
+
+    return write
 
 
 class Validator(ABC):
@@ -116,14 +118,21 @@ class LLMValidator(Validator):
         return decision
 
     async def _marked(self, action: Action, state: SimulationState) -> Action:
-        why = "The agent's own check found the action outside its domain."
-        said: dict[str, Any] = {"is_valid": False, "reasoning": why}
-        if action.status != "failed":  # else it is outside the domain, after a second try
+        if action.status == "failed":  # it was outside the domain, after a second try
+            result = ValidationResult(
+                is_valid=False,
+                reasoning="The agent's own check found the action outside its domain.",
+                action_evaluated=action.action_string,
+            )
+        else:
             decision, chain = await self._decide(action, state.turn + 1)
-            said = {**dict(decision), "status": chain.status, "chain": chain}
-        result = ValidationResult(**said, action_evaluated=action.action_string)
-        verdict = {"validated": result.is_valid, "validation_result": result}
-        return action.model_copy(update=verdict)
+            result = ValidationResult(
+                **dict(decision),
+                status=chain.status,
+                chain=chain,
+                action_evaluated=action.action_string,
+            )
+        return action.model_copy(update={"validated": result.is_valid, "validation_result": result})
 
     async def _decide(
         self, action: Action, turn: int

@@ -49,11 +49,11 @@ ODD = 9.673333333333334
 def test_a_proposal_goes_as_far_as_what_is_on_offer(
     economy: Any, how: Any, rate: float, move: Any, further: bool
 ) -> None:
-    said = rule_proposal(TaylorRule(), GlobalState(**economy), EngineConfig(), **how)
-    assert said["rate_change_bp"] == move
-    assert said["proposed_rate"] == (pytest.approx(rate, abs=1e-6) if move is None else None)
-    assert said["action"] == f"Set the interest rate to {number(rate)}%"
-    assert ("goes no further" in said["reasoning"]) is further
+    proposal = rule_proposal(TaylorRule(), GlobalState(**economy), EngineConfig(), **how)
+    assert proposal.rate_change_bp == move
+    assert proposal.proposed_rate == (pytest.approx(rate, abs=1e-6) if move is None else None)
+    assert proposal.action == f"Set the interest rate to {number(rate)}%"
+    assert ("goes no further" in proposal.reasoning) is further
 
 
 async def test_a_function_is_a_rule_too() -> None:

@@ -69,16 +69,16 @@ _FEWEST = 6
 """Groups: with fewer the intervals are so wide that nothing can be decided."""
 
 
-class Interval(NamedTuple):
+class Estimated(NamedTuple):
     """A value and the ends of its 95 % interval."""
 
     value: float
     low: float
     high: float
 
-    def rounded(self) -> Interval:
+    def rounded(self) -> Estimated:
         """Return it to nine places, so that rounding decides nothing where moves are all alike."""
-        return Interval(*(round(float(number), 9) + 0.0 for number in self))
+        return Estimated(*(round(float(number), 9) + 0.0 for number in self))
 
 
 class Criterion(NamedTuple):
@@ -123,7 +123,7 @@ class PolicyResponse:
 
     outcome: Verdict
     criteria: tuple[Criterion, ...]
-    in_the_end: Interval | None
+    in_the_end: Estimated | None
     units: int
     slopes: tuple[float, ...] = ()
     variance: tuple[tuple[float, ...], ...] = ()
@@ -133,7 +133,7 @@ class PolicyResponse:
         return {one.name: one for one in self.criteria}[name]
 
     @property
-    def largest_root(self) -> Interval | None:
+    def largest_root(self) -> Estimated | None:
         """The largest root of the shipped economy and these decisions together, with its interval.
 
         Below 1 every shock dies out, above 1 it grows. By the estimated coefficients; the 95 %
@@ -161,7 +161,7 @@ class PolicyResponse:
         # The first is of the estimates themselves.
         roots = largest_roots(matrices_of(weights))
         low, high = np.quantile(roots[1:], [1 - _AT, _AT])
-        return Interval(float(roots[0]), float(low), float(high))
+        return Estimated(float(roots[0]), float(low), float(high))
 
     @property
     def stability(self) -> str:
@@ -330,7 +330,7 @@ def response_of(
         weights = np.array(judged.weights)
         value = float(weights @ slopes)
         reach = quantile * sqrt(max(0.0, weights @ variance @ weights))
-        interval = Interval(value, value - reach, value + reach)
+        interval = Estimated(value, value - reach, value + reach)
         criteria[name] = _criterion(name, interval, judged.bounds)
     squares = np.outer(slopes, slopes) - quantile**2 * variance
     in_the_end = None
@@ -343,7 +343,7 @@ def response_of(
         changes = np.asarray(of_name, dtype=float)
         value = float(changes.mean())
         reach = stdtrit(len(changes) - 1, _AT) * (changes.std(ddof=1) / sqrt(len(changes)))
-        interval = Interval(value, value - reach, value + reach)
+        interval = Estimated(value, value - reach, value + reach)
         criteria[name] = _criterion(name, interval, _AROUND_ZERO)
     verdicts = {criterion.verdict for criterion in criteria.values()}
     return PolicyResponse(
@@ -361,7 +361,7 @@ def _ratio(
     squares: NDArray[np.float64],
     above: Sequence[int],
     below: Sequence[int],
-) -> Interval:
+) -> Estimated:
     """Return a ratio of two sums of coefficients with Fieller's interval.
 
     Args:
@@ -379,7 +379,7 @@ def _ratio(
     c = top @ squares @ top
     root = sqrt(max(0.0, b * b - a * c))
     value = (top @ slopes) / (bottom @ slopes)
-    return Interval(float(value), float((b - root) / a), float((b + root) / a))
+    return Estimated(float(value), float((b - root) / a), float((b + root) / a))
 
 
 def _regressed(
@@ -406,7 +406,7 @@ def _regressed(
     return slopes, apart.T @ apart
 
 
-def _criterion(name: str, measured: Interval, bounds: _Bounds | None) -> Criterion:
+def _criterion(name: str, measured: Estimated, bounds: _Bounds | None) -> Criterion:
     value, low, high = measured.rounded()
     if bounds is None:
         return Criterion(name, value, low, high)
@@ -421,7 +421,7 @@ def _criterion(name: str, measured: Interval, bounds: _Bounds | None) -> Criteri
     return Criterion(name, value, low, high, needs, verdict)
 
 
-def _on_target(missed_by: Interval) -> Criterion:
+def _on_target(missed_by: Estimated) -> Criterion:
     value, low, high = missed_by.rounded()
     surely_off = low > _NEAR or high < -_NEAR
     surely_near = low > -_NEAR and high < _NEAR

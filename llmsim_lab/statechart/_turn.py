@@ -247,48 +247,81 @@ def plan_turn(
     ):
         if person.banned:
             continue
-        ticks = person.ticks + 1
         # Iterated: of the model itself ``dict`` would look for keys, slowly and in vain.
         agent = SocialAgent(
             **dict(iter(profile)),
             state=person.state,
-            ticks_in_state=ticks,
+            ticks_in_state=person.ticks + 1,
         )
-        stays_away = person.state is AgentState.RESTING or (
-            person.state is AgentState.IDLE and chance >= profile.activity
-        )
-        about = None
-        if _is_time_up(agent, chart):
-            trigger = TIMEOUT
-        elif person.state is AgentState.SCROLLING and next_post is not None:
-            trigger = "sees_post"
-            about = next_post
-            plan.seen[profile.name] = next_post.content
-        elif person.state is AgentState.SCROLLING:
-            trigger = "feed_empty"
-        elif stays_away:
-            continue
-        else:
-            trigger = triggers_in(person.state)[0]
+        event = _event_for(
+            agent,
+            chart,
+            opens_app=chance < profile.activity,
+            next_post=next_post,
             # It may have left circulation since; ``at_hand`` has it all the same.
-            about = posts.get(person.post or 0)
+            looked_at=posts.get(person.post or 0),
+        )
+        if event is None:
+            continue
+        if event.trigger == "sees_post" and next_post is not None:
+            plan.seen[profile.name] = next_post.content
         # With the guards, so that a model never chooses what they would then not allow.
         options = chart.valid_targets(
             person.state,
-            trigger,
+            event.trigger,
             agent=agent,
-            context=about,
+            context=event.about,
         )
         if options:
             plan.moves[profile.name] = MoveQuestion(
                 agent,
                 person.state,
-                trigger,
+                event.trigger,
                 options,
-                about,
+                event.about,
                 number,
             )
     return plan
+
+
+class _Event(NamedTuple):
+    """What happens to a user in a turn.
+
+    Attributes:
+        trigger: the event's name in the chart.
+        about: the post that it is about, if it is about one.
+    """
+
+    trigger: str
+    about: Post | None = None
+
+
+def _event_for(
+    agent: SocialAgent,
+    chart: Statechart,
+    *,
+    opens_app: bool,
+    next_post: Post | None,
+    looked_at: Post | None,
+) -> _Event | None:
+    """Return what happens to an agent in a turn; None where nothing does.
+
+    Args:
+        agent: the user as it is in this turn.
+        chart: says after how many ticks time is up.
+        opens_app: whether it does, if it is idle.
+        next_post: the post that it sees if it scrolls; None if no post is left.
+        looked_at: the post that its state is about, if it is about one.
+    """
+    if _is_time_up(agent, chart):
+        return _Event(TIMEOUT)
+    if agent.state is AgentState.RESTING:
+        return None
+    if agent.state is AgentState.IDLE and not opens_app:
+        return None
+    if agent.state is AgentState.SCROLLING:
+        return _Event("feed_empty") if next_post is None else _Event("sees_post", next_post)
+    return _Event(triggers_in(agent.state)[0], looked_at)
 
 
 def _is_time_up(agent: SocialAgent, chart: Statechart) -> bool:

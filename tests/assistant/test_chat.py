@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from assistant_kit import conversation, engine
+from assistant_kit import call, conversation, engine
 from builders import make_client
 
 from llmsim_lab.assistant import (
@@ -15,12 +15,13 @@ from llmsim_lab.assistant import (
     Chat,
     DecisionContext,
     DecisionType,
+    FunctionTools,
     ToolCall,
 )
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.scope import scope
-from llmsim_lab.types import CallSite, ChatRequest
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"
 
@@ -141,6 +142,30 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
     assert question.request.prompt.startswith("Be kind.\n\nUser: Hi")
     person.answer(question, {"reasoning": "", "text": "Hello, Ann.", "confidence": 1})
     assert (await sending).text == "Hello, Ann."
+
+
+async def test_an_edited_constitution_may_word_the_message_too_but_not_a_yes() -> None:
+    ran: list[str] = []
+
+    def delete_task(task_id: int) -> str:
+        """Remove a task."""
+        ran.append(f"deleted {task_id}")
+        return "done"
+
+    client = make_client([ChatReply(text="", tool_calls=(call("delete_task", task_id=3),))])
+    chat = Chat(
+        user_id="ann",
+        constitution="Be kind.",
+        llm_client=client,
+        tools=FunctionTools(delete_task),
+    )
+    [prompt] = chat.prompts.values()
+    terse = chat.fork(0, prompt=prompt.replace("{{ message }}", "In brief: {{ message }}"))
+    question = await terse.send("Remove 3")
+    assert question.text == "Shall I delete task 3? Please answer yes or no."
+    assert terse.calls[-1].request.messages[-1].content == "In brief: Remove 3"
+    assert (await terse.send("yes")).text == "Done: delete task 3."
+    assert ran == ["deleted 3"]
 
 
 async def test_a_model_in_the_seat_is_asked_where_and_when_the_turn_asks() -> None:

@@ -27,6 +27,7 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
     assert all(len(set(person.interests)) == 3 for person in people)
     assert people[40:] != population(100, seed=6)[40:]
     assert population(60, seed=5) == people[:60]
+    assert SocialSimulation.config_type(seed_posts=0).seed_posts == ()
 
 
 def test_names_and_topics_lose_the_space_around_them_and_topics_are_lower_case() -> None:

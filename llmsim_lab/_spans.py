@@ -80,6 +80,7 @@ def placed(
     tokens: Sequence[int | None],
 ) -> Iterator[Part]:
     """Yield where values are; of no tokens where none are known."""
+    # Each message counts its characters by itself, and their values come mixed.
     ends = dict.fromkeys(ROLES, 0)
     for (name, role, gap, source), length, count in zip_longest(layout, lengths, tokens):
         start = ends[role] + gap
@@ -230,6 +231,7 @@ def _form_in(text: str) -> _FormText:
 
 def relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
     """Return a fact so that calls of any agent and turn have the same form."""
+    # Not ``isinstance``: True is no turn, and an enum's member no name.
     if type(fact) is str and fact == agent:
         return None
     if type(fact) is int and turn is not None and -1 <= fact - turn <= 0:

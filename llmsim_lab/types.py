@@ -370,6 +370,7 @@ class CallRecord:
         others = info.context.others
         if others is None:
             return [self.status, self.numbers]
+        # Below 0, where no attempt on a tape has its number.
         numbers = self.numbers if info.context.are_numbered else [-1 - len(others)]
         others[tuple(numbers)] = self
         return [self.status, numbers]
@@ -546,6 +547,7 @@ class Decision(OfJson, Immutable):
         return type(self) is type(other) and dict(iter(self)) == dict(iter(other))
 
     def __hash__(self) -> int:
+        # Needed, since a class that defines ``__eq__`` loses the one it inherits.
         return hash((type(self), *[value for _, value in self]))
 
 
@@ -656,8 +658,9 @@ def reply_schema(
         ) from error
     if "$ref" in schema:  # to a model that holds values of its own kind
         name = schema["$ref"].rpartition("/")[2]
+        # A copy: the reply is changed below in ways in which one inside it is not.
         schema = {**deepcopy(schema["$defs"][name]), "$defs": schema["$defs"]}
-    schema.pop("description", None)
+    schema.pop("description", None)  # the class's docstring is for people
     if issubclass(model, Reply):
         _put_in_order(schema["properties"], model, rationale)
 

@@ -304,6 +304,7 @@ class StatusError(Exception):
     ) -> None:
         values: JSONObject = {}
         inner = [error]
+        # Inwards, as from {"error": {"message": "{\"error\": …}"}}.
         while inner:
             error = inner[0]
             if isinstance(error, str):
@@ -537,6 +538,7 @@ class Server:
         if sent.chat is not None and _OVERFLOW.search(error.words):
             return self._overflow(error, sent.body, sent.chat)
         status = error.status
+        # Questions about the server itself name no model.
         model = sent.body.get("model", "")
         for_model = f" for {model!r}" if model else ""
         reason: FailureReason = "client_error"

@@ -103,6 +103,7 @@ def narrowed(part: Schema, root: Schema, limits: Schema) -> dict[str, Any]:
     """
     description = _description(part, root)
     if "enum" in limits:
+        # The values say the type, and whatever other rules the field has were checked.
         return {**description, **limits}
     part = resolved(part, root)
     bounded: list[dict[str, Any]] = []
@@ -273,6 +274,7 @@ def own_range(part: Schema) -> tuple[Number, Number]:
     """Return the bounds of a field of numbers; infinite where it has none."""
     if "anyOf" not in part:
         return _bounds_of(part)
+    # What fits one kind is allowed, so the widest of their ranges counts.
     ranges = [_bounds_of(kind) for kind in _numbers_in(part)]
     # Of several kinds of numbers pydantic says the bounds in its own words.
     of_all = {name: part[word] for word, name in _PYDANTIC_BOUNDS.items() if word in part}
@@ -294,6 +296,7 @@ def _bounds_of(part: Schema) -> tuple[Number, Number]:
     """Return the bounds of one kind of number."""
     is_whole = part.get("type") == "integer"
     lowest = part.get("minimum", -math.inf)
+    # The next number that there is, so that all ranges include their ends from here on.
     if "exclusiveMinimum" in part:
         above = part["exclusiveMinimum"]
         lowest = above + 1 if is_whole else math.nextafter(above, math.inf)
@@ -450,6 +453,7 @@ def _range_within(limit: _Limit) -> tuple[Number, Number]:
         lowest = math.ceil(lowest)
         highest = math.floor(highest)
     elif any("core" in kind for kind in field.numbers):
+        # By its digits: Decimal(0.1) itself is 0.1000000000000000055…
         lowest = Decimal(str(lowest))
         highest = Decimal(str(highest))
     else:
@@ -511,6 +515,7 @@ def _read_values(limit: _Limit, values: Sequence[object]) -> tuple[object, ...]:
         read = _reader(limit.reply, limit.name)(values)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
+        # The first part of its place is the number of the value in the list.
         raise limit.foreign(values[int(fault["loc"][0])], fault["msg"]) from None
     if _all_plain_numbers(values) and _all_plain_numbers(read):
         return tuple(read)  # as most are, where a world asks each turn within another grid
@@ -520,6 +525,7 @@ def _read_values(limit: _Limit, values: Sequence[object]) -> tuple[object, ...]:
         wanted = _kind(read_value)
         # As a text does for a date.
         stands_for_it = kind == "text" and wanted not in ("number", "truth value")
+        # Pydantic reads "3" as 3 and true as 1, which is not what a limit should say.
         if kind != wanted and not stands_for_it:
             raise limit.foreign(value, f"a {kind} is not a {wanted}")
         if not all_finite(read_value):

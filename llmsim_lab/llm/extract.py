@@ -73,6 +73,7 @@ def parse_reply(
         InvalidReply: nothing in the text fits.
     """
     validator = reply_validator(response_model, has_reasoning=rationale is not False)
+    # Most replies are JSON and nothing else, and then the text is read once.
     try:
         decision: ModelT = validator.validate_json(text)
     except ValidationError as error:
@@ -174,7 +175,7 @@ def _json_values(text: str) -> Iterator[JSONObject]:
         try:
             value, position = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
-            position += 1
+            position += 1  # a brace of prose, or of a draft that was not finished
             continue
         yield value
 
@@ -187,6 +188,7 @@ def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
         place = ".".join(map(str, fault["loc"]))
         if fault["type"] == "missing":
             lacking.append(place)
+        # In the question's words: pydantic knows the class's limits, which may be wider.
         elif fault["type"] in _BROKEN_LIMITS and place in allowed:
             wrong.append(fault_text({**fault, "msg": f"must be {allowed[place]}"}))
         else:

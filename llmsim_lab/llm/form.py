@@ -137,8 +137,9 @@ class _Form:
         """
         part = resolved(part, self._schema)
         if part.get("enum"):
-            one_of = "one of " if len(part["enum"]) > 1 else ""
-            return [f"{one_of}{', '.join(map(_json, part['enum']))}"]
+            # As JSON, so that a text has its quotes and the number 1 has none.
+            choices = ", ".join(map(_json, part["enum"]))
+            return [f"one of {choices}" if len(part["enum"]) > 1 else choices]
         kind = part.get("type")
         if isinstance(kind, str) and kind in _SCALARS:
             return [_scalar_words(kind, part)]
@@ -146,6 +147,7 @@ class _Form:
         for earlier, where in self._earlier:
             if earlier == form:
                 return [f"in the same form as {where}"]
+        # Before what is inside it is told, since that may be of the same form again.
         self._earlier.append((form, place))
         if "properties" in part:
             return self._described_object(part, indent)
@@ -225,6 +227,7 @@ class _Form:
             _NoExample: none could be made.
         """
         part = resolved(part, self._schema)
+        # A tree of branches that must have branches: it has no example, and none is shown.
         if part in inside:
             raise _NoExample
         inside = (*inside, part)
@@ -316,6 +319,7 @@ class _Form:
             values = [example, *[f"{example} {number}" for number in range(2, count + 1)]]
         elif type(example) is int:
             values = [example + number for number in range(count)]
+        # Of other kinds, such as objects, there is no telling how to make them differ.
         if len(values) < count:
             raise _NoExample
         return list(values[:count])
@@ -328,6 +332,7 @@ class _Form:
             default = _json(self._example(part["contentSchema"], inside))
         elif len(default) > longest:
             default = default[:longest]
+        # The author's own examples are the best ones, where they fit.
         candidates: list[JSON] = [*part.get("examples", ())]
         candidates.append(default.ljust(shortest, "."))
         candidates.append(f"{default}.")  # a sentence
@@ -414,6 +419,7 @@ def _example_number(part: Schema) -> float:
         middle = min(highest) - 1
     else:
         middle = Fraction(1)
+    # The rounded one reads better, and may lie outside a narrow range.
     candidates = [round(middle, 2), middle]
     if step:
         below = math.floor(middle / step) * step

@@ -12,7 +12,6 @@ import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import _http, connect
-from llmsim_lab.llm._access import Mask
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 
@@ -88,7 +87,7 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
                 seen.append(b"sent " + chunk)
                 yield chunk
 
-    answer = _http.HttpAnswer(httpx.Response(200, stream=Body()), "it", Mask(None))
+    answer = _http.HttpAnswer(httpx.Response(200, stream=Body()), "it", _http.NO_MASK)
     async for line in answer.lines():
         seen += [line]
     assert seen[:4] == [b"sent on", b"sent e\ntwo\nth", b"one", b"two"]
@@ -107,7 +106,7 @@ class Body(httpx.AsyncByteStream):
 
 
 async def read(pieces: Iterable[bytes]) -> list[bytes]:
-    answer = _http.HttpAnswer(httpx.Response(200, stream=Body(pieces)), "it", Mask(None))
+    answer = _http.HttpAnswer(httpx.Response(200, stream=Body(pieces)), "it", _http.NO_MASK)
     return [line async for line in answer.lines()]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import NoReturn, TypeVar
 
 from pydantic import BaseModel
@@ -49,7 +50,7 @@ class Recorded:
         request = entry.request
         # A request that was made by hand gets the number of the turn that is played.
         if request is not context.request:
-            context = context._replace(request=request)
+            context = replace(context, request=request)
         # Its own clock: one that is cancelled in the queue has been waited for, too.
         began = time.monotonic()
         if watch is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from dataclasses import replace
 from typing import TypeVar
 
 from llmsim_lab._util.text import log_event
@@ -90,7 +91,7 @@ class Retried:
 
 
 def _seeded(context: CallContext[T], seed: int) -> CallContext[T]:
-    """Return a call's first attempt with a seed; ``_replace`` takes as long as the other layers."""
+    """Return a call's first attempt with a seed; ``replace`` takes as long as the other layers."""
     return CallContext(
         context.request,
         context.read,
@@ -138,7 +139,8 @@ def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> Ca
     wait_s = _CHANCE.uniform(*context.config.retry_wait_s)
     wait_s = max(wait_s, min(fault.retry_after_s or 0.0, context.request.timeout_s))
     log_wait(request, wait_s, fault.reason)
-    return context._replace(
+    return replace(
+        context,
         request=request,
         seed=seed,
         first=failed,

@@ -14,6 +14,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from llmsim_lab._util.frozen import thawed
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.patterns import text_like
 from llmsim_lab._util.schemas import resolved, schemas_in
 from llmsim_lab._util.text import faults
@@ -23,8 +24,6 @@ from llmsim_lab.llm.choice import LABELS
 from llmsim_lab.llm.form import FORMATS
 from llmsim_lab.run._question import AskedQuestion
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
-
-Schema = Mapping[str, Any]
 
 _MOST_DRAWS = 100
 """Of one reply: the class may have rules of its own, such as two fields that add up to 10."""
@@ -86,20 +85,24 @@ def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
     return ChatReply(text=json.dumps(reply, default=str))
 
 
-def _drawn_fields(question: AskedQuestion, rng: Random) -> dict[str, Any]:
+def _drawn_fields(question: AskedQuestion, rng: Random) -> dict[str, object]:
     reply = question.batch.reply
     allowed = question.allowed
-    fields, root = reply.model_fields, field_schemas(reply)
-    drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
+    root = field_schemas(reply)
+    drawn: dict[str, object] = {}
+    if "reasoning" in reply.model_fields:
+        drawn["reasoning"] = "A random answer."
     for name, part in fields_of(reply).items():
+        is_of_every_reply = name in Reply.model_fields
         # A contract's reply must have a confidence; others may leave it out.
-        if name in drawn or (name in Reply.model_fields and not fields[name].is_required()):
+        if name in drawn or (is_of_every_reply and not reply.model_fields[name].is_required()):
             continue
         if name in allowed.choices:
             drawn[name] = rng.choice(allowed.choices[name])
             continue
         if name in allowed.ranges:
-            part = _within(reply, name, *allowed.ranges[name])
+            lowest, highest = allowed.ranges[name]
+            part = _within(reply, name, lowest, highest)
         drawn[name] = _drawn(part, root, rng)
     return drawn
 
@@ -121,7 +124,7 @@ def _drawn(
     root: Schema,
     rng: Random,
     depth: int = 0,
-) -> Any:
+) -> object:
     """Return a value of a schema, as JSON has it or as Python does.
 
     Args:
@@ -137,8 +140,9 @@ def _drawn(
         return rng.choice(part["enum"])
     if "anyOf" in part:  # of an optional field the first is its type, the second null
         alternatives = part["anyOf"]
-        ends = depth > _DEEPEST and {"type": "null"} in alternatives
-        return None if ends else _drawn(alternatives[0], root, rng, depth)
+        if depth > _DEEPEST and {"type": "null"} in alternatives:
+            return None
+        return _drawn(alternatives[0], root, rng, depth)
     if "oneOf" in part:
         return _drawn(rng.choice(part["oneOf"]), root, rng, depth)
     match part.get("type"):
@@ -162,8 +166,8 @@ def _drawn_object(
     root: Schema,
     rng: Random,
     depth: int,
-) -> dict[str, Any]:
-    drawn: dict[str, Any] = {}
+) -> dict[str, object]:
+    drawn: dict[str, object] = {}
     for name, inside in part.get("properties", {}).items():
         drawn[name] = _drawn(inside, root, rng, depth)
     if drawn:
@@ -183,21 +187,18 @@ def _drawn_object(
     return drawn
 
 
-def _drawn_items(
-    part: Schema,
-    root: Schema,
-    rng: Random,
-    depth: int,
-) -> list[Any]:
+def _drawn_items(part: Schema, root: Schema, rng: Random, depth: int) -> list[object]:
     first = part.get("prefixItems", [])
-    items = [_drawn(one, root, rng, depth) for one in first]
+    items = [_drawn(item, root, rng, depth) for item in first]
     if first and not part.get("items"):
         return items
     fewest = part.get("minItems", 0)
-    most = fewest if depth > _DEEPEST else part.get("maxItems", fewest + _MORE)
-    others = part.get("items") or {"type": "string"}
+    most = part.get("maxItems", fewest + _MORE)
+    if depth > _DEEPEST:
+        most = fewest
+    further = part.get("items") or {"type": "string"}
     missing = rng.randint(fewest, most) - len(items)
-    return [*items, *(_drawn(others, root, rng, depth) for _ in range(missing))]
+    return items + [_drawn(further, root, rng, depth) for _ in range(missing)]
 
 
 def _drawn_number(part: Schema, rng: Random) -> float:
@@ -210,12 +211,12 @@ def _drawn_number(part: Schema, rng: Random) -> float:
         lowest = 0 if highest >= 0 else highest - max(100, width)
     if math.isinf(highest):
         highest = lowest + width
-    places = part.get("core", {}).get("decimal_places")
     if step:
         drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
         return int(drawn) if is_whole else float(drawn)
-    if places is not None:
-        steps = 10**places
+    decimals = part.get("core", {}).get("decimal_places")
+    if decimals is not None:
+        steps = 10**decimals
         return float(rng.randint(math.ceil(lowest * steps), math.floor(highest * steps)) / steps)
     if is_whole:
         return rng.randint(math.ceil(lowest), math.floor(highest))
@@ -225,25 +226,26 @@ def _drawn_number(part: Schema, rng: Random) -> float:
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def _drawn_text(part: Schema, rng: Random) -> Any:
-    form, core = part.get("format", ""), part.get("core")
+def _drawn_text(part: Schema, rng: Random) -> object:
+    text_format = part.get("format", "")
+    core = part.get("core")
     if core is not None:
         return _drawn_time(core, rng)
-    if form.startswith("uuid"):
+    if text_format.startswith("uuid"):
         digits = uuid.UUID(int=rng.getrandbits(128), version=4).hex
-        version = form.removeprefix("uuid") or "4"  # of which Python makes those to 5
+        version = text_format.removeprefix("uuid") or "4"  # of which Python makes those to 5
         return uuid.UUID(f"{digits[:12]}{version}{digits[13:]}")
     if "pattern" in part:
         return _text_like(part, rng)
-    if form in FORMATS:  # of which one text is as good as another
-        return FORMATS[form]
+    if text_format in FORMATS:  # of which one text is as good as another
+        return FORMATS[text_format]
     return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
 
 
 def _text_like(part: Schema, rng: Random) -> str:
-    pattern, shortest = part["pattern"], part.get("minLength", 0)
+    pattern = part["pattern"]
     try:
-        return text_like(pattern, rng, shortest=shortest)
+        return text_like(pattern, rng, shortest=part.get("minLength", 0))
     except ValueError as error:
         raise ConfigError(
             f"no random text can be drawn for the pattern {pattern!r}: {error}; answer by a rule, "
@@ -258,27 +260,34 @@ _FIRST_DAYS = {
 }
 """Of days that a class does not bound; days to come are far off, since no clock is read."""
 _DAYS = dt.timedelta(days=10_000)
-_SECOND, _DAY = dt.timedelta(seconds=1), dt.timedelta(days=1)
+_SECOND = dt.timedelta(seconds=1)
+_DAY = dt.timedelta(days=1)
 
 
-def _drawn_time(core: Schema, rng: Random) -> Any:
+def _drawn_time(core: Schema, rng: Random) -> object:
     """Return a date, a time or a duration within the bounds of pydantic's schema ``core``."""
-    lowest, highest = core.get("ge", core.get("gt")), core.get("le", core.get("lt"))
-    kind = core["type"]
-    if kind == "time":
-        first, last = lowest or dt.time(0), highest or dt.time(23, 59, 59)
-        zone = dt.UTC if core.get("tz_constraint") == "aware" else first.tzinfo or last.tzinfo
-        start, end = (dt.datetime.combine(_FIRST_DAYS[None], it, dt.UTC) for it in (first, last))
-        return (
-            (start + rng.randint(0, (end - start) // _SECOND) * _SECOND).time().replace(tzinfo=zone)
-        )
+    lowest = core.get("ge", core.get("gt"))
+    highest = core.get("le", core.get("lt"))
+    if core["type"] == "time":
+        return _drawn_time_of_day(core, lowest or dt.time(0), highest or dt.time(23, 59, 59), rng)
     start = _start(core)
     if lowest is None:
         lowest = start if highest is None else min(start, highest - _DAYS)
     if highest is None:
         highest = max(lowest, start) + _DAYS
-    unit = _DAY if kind == "date" else _SECOND
+    unit = _DAY if core["type"] == "date" else _SECOND
     return lowest + rng.randint(0, (highest - lowest) // unit) * unit
+
+
+def _drawn_time_of_day(core: Schema, first: dt.time, last: dt.time, rng: Random) -> dt.time:
+    zone = first.tzinfo or last.tzinfo
+    if core.get("tz_constraint") == "aware":
+        zone = dt.UTC
+    # On one day, since times cannot be added up.
+    start = dt.datetime.combine(_FIRST_DAYS[None], first, dt.UTC)
+    end = dt.datetime.combine(_FIRST_DAYS[None], last, dt.UTC)
+    drawn = start + rng.randint(0, (end - start) // _SECOND) * _SECOND
+    return drawn.time().replace(tzinfo=zone)
 
 
 def _start(core: Schema) -> Any:

@@ -25,9 +25,11 @@ from llmsim_lab.run._registry import RunClass, is_shipped
 from llmsim_lab.types import OfJson, Rationale
 
 
-def _as_on_tape(values: Any) -> Any:
+def _as_on_tape(values: object) -> object:
     """Return values as a replay sets them, which has them from the tape."""
-    return whole(kept_values(values)) if isinstance(values, Mapping) else values
+    if not isinstance(values, Mapping):
+        return values
+    return whole(kept_values(values))
 
 
 class StateChange(Settings):
@@ -46,16 +48,23 @@ class StateChange(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, values: Any) -> Any:
+    def _check_names(cls, values: object) -> object:
+        if not isinstance(values, Mapping):
+            return values
         # Here, so that a file and a world's call show the right form too.
-        for name in values.keys() - cls.model_fields.keys() if isinstance(values, Mapping) else ():
-            form = "write {'turn': 3, 'set': {'coins.Ann': 5}}, which acts on the way to turn 4"
-            raise ValueError(f"{name}: unknown; there are {', '.join(cls.model_fields)}; {form}")
+        for name in values.keys() - cls.model_fields.keys():
+            raise ValueError(
+                f"{name}: unknown; there are {', '.join(cls.model_fields)}; write {{'turn': 3, "
+                "'set': {'coins.Ann': 5}}, which acts on the way to turn 4"
+            )
         return values
 
     def __str__(self) -> str:
-        done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
-        return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
+        values = ", ".join(f"{name} = {value}" for name, value in self.set.items())
+        words = f"turn {self.turn}: {clip(values, 200)}"
+        if self.note:
+            words += f" ({self.note})"
+        return words
 
 
 PlayerWord = Literal["model", "rule", "random", "person"]
@@ -66,15 +75,17 @@ OnError = Literal["raise", "fallback"]
 """What follows where a player's own code fails: the turn does, or a stand-in answers."""
 
 
-def by_name(players: Any) -> Mapping[str, Any]:
+def by_name(players: object) -> Mapping[str, Any]:
     """Return players by name; one alone answers for all."""
-    return players if isinstance(players, Mapping) else {"*": players}
+    if isinstance(players, Mapping):
+        return players
+    return {"*": players}
 
 
 Players = Annotated[dict[str, PlayerWord], BeforeValidator(by_name)]
 
 
-def _place_of_reasons(value: Any) -> Any:
+def _place_of_reasons(value: object) -> object:
     """Return where a reason is given; true and false are how older configurations write it.
 
     Raises:
@@ -155,7 +166,7 @@ def players_seed(config: WorldConfig) -> int | str:
 class Parameter:
     """A parameter as an attribute of a run, which keeps what its configuration says of it."""
 
-    def __init__(self, name: str, default: Any) -> None:
+    def __init__(self, name: str, default: object) -> None:
         self.name = name
         self.default = default
 
@@ -180,71 +191,84 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         ConfigError: a field has a name that is taken, a default that does not fit, or a type that
             JSON cannot hold.
     """
-    taken = {*inspect.signature(base).parameters, "given", "unrecorded"}  # as instances have them
-    # Of the class itself get_type_hints would return those of all its bases as well.
-    own = {"__annotations__": dict(inspect.get_annotations(cls)), "__module__": cls.__module__}
-    shim, localns = type("Annotations", (), own), dict(vars(cls))
+    # What only instances have.
+    taken = {*inspect.signature(base).parameters, "given", "unrecorded"}
     fields: dict[str, Any] = {}
-    try:
-        hints = get_type_hints(shim, localns=localns, include_extras=True)
-    except (NameError, TypeError) as error:
-        way_out = "write types of parameters at the top of the file, or of the cell"
-        what = f"an annotation of {cls.__name__} cannot be read: {error}"
-        raise ConfigError(f"{what}; {way_out}, where they are known") from error
-    for name, hint in hints.items():
+    for name, hint in _hints_of(cls).items():
         default = cls.__dict__.get(name, ...)
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
-            raise _taken(cls, name, "call the parameter")
+            raise ConfigError(
+                f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; call "
+                f"the parameter something else, such as {name}_"
+            )
         fields[name] = (hint, default)
         if isinstance(default, FieldInfo):
             default = default.get_default(call_default_factory=True)
         setattr(cls, name, Parameter(name, default))
-    _check_names(cls, base)
+    _check_attributes(cls, base)
     # Last, so that runs are called after this class and not after its parent.
     parent: type[WorldConfig] = cls.config_type
     for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
         known = parent.model_fields[name]
         fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
-    parents: Any = filter(lambda it: issubclass(it, base), cls.__bases__)
-    bases = tuple(dict.fromkeys(it.config_type for it in parents))
+    worlds: list[RunClass] = [world for world in cls.__bases__ if issubclass(world, base)]
+    bases = tuple(dict.fromkeys(world.config_type for world in worlds))
     make: Any = create_model  # whose types know one base
-    made: type[WorldConfig] = make(
+    config: type[WorldConfig] = make(
         f"{cls.__name__}Config",
         __base__=bases,
         __module__=cls.__module__,
         **fields,
     )
-    made.gone = cls.gone
+    config.gone = cls.gone
     # A shipped world's has a name that users write: SimulationConfig(...).
-    made.shown_as = "" if is_shipped(cls) else cls.__name__
+    config.shown_as = "" if is_shipped(cls) else cls.__name__
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
-    made.__qualname__ = f"{cls.__qualname__}.config_type"
-    return made
+    config.__qualname__ = f"{cls.__qualname__}.config_type"
+    return config
 
 
-def _check_names(cls: RunClass, base: RunClass) -> None:
+def _hints_of(cls: type) -> dict[str, Any]:
+    """Return the types of a class's own annotations.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    # Of the class itself get_type_hints would return those of all its bases as well.
+    own = {"__annotations__": dict(inspect.get_annotations(cls)), "__module__": cls.__module__}
+    shim = type("Annotations", (), own)
+    try:
+        return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(
+            f"an annotation of {cls.__name__} cannot be read: {error}; write types of parameters "
+            "at the top of the file, or of the cell, where they are known"
+        ) from error
+
+
+def _check_attributes(cls: RunClass, base: RunClass) -> None:
     """Raise ConfigError for attributes without annotation whose names mean something else."""
-    annotated = {name for one in base.__mro__ for name in inspect.get_annotations(one)}
+    annotated: set[str] = set()
+    for part in base.__mro__:
+        annotated.update(inspect.get_annotations(part))
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
-        known = inspect.getattr_static(base, name, None)  # of a property, the property itself
+        of_base = inspect.getattr_static(base, name, None)  # of a property, the property itself
         is_method = hasattr(type(value), "__get__")  # or a property, or what else is like one
         if is_method:
-            wrong = isinstance(known, property) and not hasattr(type(value), "__set__")
+            is_taken = isinstance(of_base, property) and not hasattr(type(value), "__set__")
         else:
-            its = name in cls.config_type.model_fields or known is not None
-            wrong = its and name not in annotated
-        if wrong:
-            form = f"{name}: {type(value).__name__} = {value!r:.60}"
-            raise _taken(cls, name, f"a new default is annotated, {form}; or call it")
-
-
-def _taken(cls: type, name: str, way_out: str) -> ConfigError:
-    taken = f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one"
-    return ConfigError(f"{taken}; {way_out} something else, such as {name}_")
+            is_of_run = name in cls.config_type.model_fields or of_base is not None
+            is_taken = is_of_run and name not in annotated
+        if is_taken:
+            raise ConfigError(
+                f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; a new "
+                f"default is annotated, {name}: {type(value).__name__} = {value!r:.60}; or call it "
+                f"something else, such as {name}_"
+            )
 
 
 def state_type_of(cls: RunClass, base: RunClass) -> type | None:
@@ -257,6 +281,7 @@ def state_type_of(cls: RunClass, base: RunClass) -> type | None:
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
-            named = get_args(parent)[0]
-            return named if isinstance(named, type) and named is not Any else None
+            state = get_args(parent)[0]
+            # With its parameter left open it is a base of worlds.
+            return state if isinstance(state, type) and state is not Any else None
     return None

@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -72,12 +72,14 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
         cls: the world's class.
         base: ``Run``, whose own code is not in the digests: its package's version is recorded.
     """
-    own = _own(cls, base)
-    paths = dict.fromkeys(file_of(one) for one in (*own, cls.state_type) if not is_shipped(one))
+    classes = _without_base(cls, base)
+    files = dict.fromkeys(
+        file_of(part) for part in (*classes, cls.state_type) if not is_shipped(part)
+    )
     with suppress(OSError, AttributeError):  # a zip, or it is gone; or there is none
-        contents = [path.read_bytes() for path in paths]  # type: ignore[union-attr]
+        contents = [file.read_bytes() for file in files]  # type: ignore[union-attr]
         return {"file": hashlib.sha256(b"\0".join(contents)).hexdigest()}
-    return {"methods": digest_of(*[source for one in own for source in _sources(one)])}
+    return {"methods": digest_of(*_sources_of(classes))}
 
 
 def sources_digest(cls: RunClass, base: RunClass) -> str:
@@ -87,28 +89,34 @@ def sources_digest(cls: RunClass, base: RunClass) -> str:
         cls: the world's class.
         base: ``Run``, whose own are not in it.
     """
-    sources = [source for one in _own(cls, base) for source in _sources(one)]
-    config, state = (one.model_json_schema() for one in (cls.config_type, cls.state_type))
+    sources = _sources_of(_without_base(cls, base))
+    config = cls.config_type.model_json_schema()
+    state = cls.state_type.model_json_schema()
     shared = base.config_type.model_fields
-    fields = {name: it for name, it in config["properties"].items() if name not in shared}
+    fields = {name: schema for name, schema in config["properties"].items() if name not in shared}
     return digest_of(*sources, dumps([fields, state]))
 
 
-def _own(cls: RunClass, base: RunClass) -> list[RunClass]:
-    return [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
+def _without_base(cls: RunClass, base: RunClass) -> list[RunClass]:
+    """Return a world's class and its bases below ``Run``."""
+    return [part for part in cls.__mro__ if issubclass(part, base) and part is not base]
 
 
-def _sources(cls: type) -> Iterable[str]:
-    """Return the sources of a class's methods, or their code where the source is not known."""
-    for name, value in sorted(vars(cls).items()):
-        function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-        if not isinstance(function, types.FunctionType):
-            continue
-        try:
-            yield inspect.getsource(function)
-        except (OSError, TypeError):
-            code = function.__code__
-            yield f"{name} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+def _sources_of(classes: Sequence[type]) -> list[str]:
+    """Return the sources of classes' methods, or their code where the source is not known."""
+    sources = []
+    for cls in classes:
+        for name, value in sorted(vars(cls).items()):
+            # Of a class method and of a property, the function.
+            function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+            if not isinstance(function, types.FunctionType):
+                continue
+            try:
+                sources.append(inspect.getsource(function))
+            except (OSError, TypeError):
+                code = function.__code__
+                sources.append(f"{name} {code.co_code!r} {code.co_consts!r} {code.co_names!r}")
+    return sources
 
 
 # --- the classes by their names ------------------------------------------------------------------
@@ -120,18 +128,24 @@ def register(name: str, cls: RunClass) -> None:
     Raises:
         ConfigError: another class has that name.
     """
-    if (registered := _known.get(name)) is not None and not _same(registered, cls):
-        this, that = (f"{one.__module__}.{one.__qualname__}" for one in (cls, registered))
-        what = f"{this} cannot be the kind {name!r}: {that} is"
-        raise ConfigError(f"{what}; give it another name: kind = '...'")
+    registered = _known.get(name)
+    if registered is not None and not _is_same(registered, cls):
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__} cannot be the kind {name!r}: "
+            f"{registered.__module__}.{registered.__qualname__} is; give it another name: "
+            "kind = '...'"
+        )
     _known[name] = cls
 
 
-def _same(one: type, other: type) -> bool:
+def _is_same(cls: type, other: type) -> bool:
     """Return True for one class, also where a script imports itself by its own name."""
-    if one.__qualname__ != other.__qualname__:
+    if cls.__qualname__ != other.__qualname__:
         return False
-    return one.__module__ == other.__module__ or file_of(one) == file_of(other) is not None
+    if cls.__module__ == other.__module__:
+        return True
+    file = file_of(cls)
+    return file is not None and file == file_of(other)
 
 
 def _where_packages_are() -> tuple[tuple[str, int], ...]:
@@ -158,12 +172,14 @@ def find_class(name: str) -> RunClass:
     if name in _known:
         return _known[name]
     announced = _announced(_where_packages_are())
-    if entry := announced.get(name):
-        entry.load()  # defines the class, which registers itself
+    if name in announced:
+        announced[name].load()  # defines the class, which registers itself
     if name not in _known:
-        there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
-        what = f"no kind of simulation is called {name!r:.80}; known are: {there}"
-        raise ConfigError(f"{what}. Import the module that defines it first")
+        kinds = [kind for kind in {*_known, *announced} if ":" not in kind]
+        raise ConfigError(
+            f"no kind of simulation is called {name!r:.80}; known are: {', '.join(sorted(kinds))}. "
+            "Import the module that defines it first"
+        )
     return _known[name]
 
 
@@ -177,14 +193,13 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
     try:
         return find_class(name)
     except ConfigError as error:
-        why = str(error)
-        if _OWN.fullmatch(name):
-            why = (
-                f"it is one of {name}, which is not known here, and a tape never makes code run; "
-                f"{how_to_import(name)}, and call again. If file or class was renamed, write "
-                f'kind = "{name}" in the class'
-            )
-        raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
+        if not _OWN.fullmatch(name):
+            raise TapeError(f"run {run} on the tape cannot be played: {error}") from error
+        raise TapeError(
+            f"run {run} on the tape cannot be played: it is one of {name}, which is not known "
+            f"here, and a tape never makes code run; {how_to_import(name)}, and call again. If "
+            f'file or class was renamed, write kind = "{name}" in the class'
+        ) from error
 
 
 def how_to_import(kind: str) -> str:

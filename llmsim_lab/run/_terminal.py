@@ -14,6 +14,7 @@ from llmsim_lab.llm import Person
 from llmsim_lab.llm.fields import field_words
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.llm.scope import caller
+from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._records import clients_of
 
 _terminal = threading.Lock()
@@ -44,17 +45,18 @@ def _say(text: str) -> None:
 def _field(question: OpenQuestion, name: str) -> Any:
     schema = question.fields[name]
     about = f", {schema['description']}" if "description" in schema else ""
-    offer = f" ({words})" if (words := field_words(schema)) else ""
-    empty = "" if question.faults({name: None}).get(name) else "; empty for none"
+    words = field_words(schema)
+    offer = f" ({words})" if words else ""
+    is_needed = question.faults({name: None}).get(name)
+    empty = "" if is_needed else "; empty for none"
     while True:
         _say(f"{name.replace('_', ' ')}{about}{offer}{empty}:")
         try:
             answer = input("> ").strip()
         except EOFError:
-            who = caller(question.request.site)
             raise ConfigError(
-                f"no one answers for {who}: standard input has ended; play on a terminal, or with "
-                "HumanSeat"
+                f"no one answers for {caller(question.request.site)}: standard input has ended; "
+                "play on a terminal, or with HumanSeat"
             ) from None
         value = question.value(name, answer)
         fault = question.faults({name: value}).get(name)
@@ -63,7 +65,7 @@ def _field(question: OpenQuestion, name: str) -> Any:
         _say(f"That {fault}.")
 
 
-def ask_people_here(run: Any) -> None:
+def ask_people_here(run: AnyRun) -> None:
     """Have the people of a run asked on the terminal, where nothing else can ask them.
 
     So it is in a plain script, whose one thread waits for the run. In a notebook, and where another
@@ -98,5 +100,5 @@ def _is_plain_script() -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return False
-    others = [it for it in threading.enumerate() if it.name != LOOP_THREAD]
-    return others == [threading.main_thread()] == [threading.current_thread()]
+    threads = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
+    return threads == [threading.main_thread()] == [threading.current_thread()]

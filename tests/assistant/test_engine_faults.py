@@ -207,6 +207,10 @@ def branching(levels: int) -> dict[str, Any]:
 
 EVERY_ITEM = {"type": "object", "properties": {"x": {"items": {"enum": [*range(9_000)]}}}}
 UNIQUE = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
+BESIDE_A_LONG_LIST = {
+    "type": "object",
+    "properties": {"x": {"items": {"type": "string"}}, "y": {"enum": [*range(9_000)]}},
+}
 ALTERNATIVES = {"type": "object", "properties": {"x": {"anyOf": [{"type": "string"}] * 300}}}
 
 
@@ -216,6 +220,7 @@ ALTERNATIVES = {"type": "object", "properties": {"x": {"anyOf": [{"type": "strin
     [
         (branching(40), "a text", "takes more than 50,000 steps to check"),
         (EVERY_ITEM, [*range(9_000)], "takes more than 50,000 steps to check"),
+        (BESIDE_A_LONG_LIST, ["a"] * 100, None),
         # Each message about a wrong value holds the value.
         (ALTERNATIVES, {"text": "a" * 30_000}, "takes more than 50,000 steps to check"),
         (

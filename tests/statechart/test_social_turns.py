@@ -115,6 +115,17 @@ def test_reshares_carry_the_text_and_stay_in_the_same_cascade() -> None:
         assert item.root == source.id
 
 
+def test_an_answer_to_an_answer_stays_in_the_cascade_that_it_began_with() -> None:
+    answer = post(5, "Press", kind="reply", parent=2, root=2)
+    person = UserState("User 1", AgentState.EVALUATING, post=5)
+    start = network(FeedEntry(answer), people=(person,), at=0)
+    simulation = played(make_social(replies=picks("engaging_reply"), users=1, state=start), 1)
+    [made] = simulation.state.new_posts
+    assert (made.kind, made.parent, made.root) == ("reply", 5, 2)
+    [entry] = [entry for entry in simulation.state.feed if entry.post.id == 5]
+    assert (entry.likes, entry.replies, entry.reshares) == (0, 1, 0)
+
+
 def test_a_post_that_nothing_led_to_is_about_one_of_its_authors_interests() -> None:
     people = tuple(UserState(f"User {n}", AgentState.COMPOSING) for n in range(1, 9))
     start = network(people=people, at=0)

@@ -54,7 +54,7 @@ class Multiverse:
 
     def __str__(self) -> str:
         count = len(self.frame)
-        if not self.frame["estimate"].any():
+        if (self.frame["estimate"] == 0).all():
             return f"{self.finding}: exactly 0 in all {count} specifications"
         if self.chance is None:
             return (
@@ -107,7 +107,9 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     for arm, comparison in zip(pairs, comparisons, strict=True):
         choices = _choices(study.arms[arm], factor)
         rows.append({**choices, **_numbers_of(comparison)})
-    frame = frame_of(rows).sort_values("estimate", ignore_index=True)
+    # As numbers, so that what is not known is NaN.
+    numbers = dict.fromkeys(("estimate", "low", "high", "p"), float)
+    frame = frame_of(rows).astype(numbers).sort_values("estimate", ignore_index=True)
     is_up = frame["estimate"].median() >= 0
     beyond = frame["low"] > 0 if is_up else frame["high"] < 0
     return Multiverse(

@@ -845,7 +845,7 @@ def test_intervals_contain_the_truth_as_often_as_they_say(
     assert row["measured"] > 0.92
 
 
-def test_situations_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
+def test_calls_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
     cell = next(c for c in bench["CELLS"] if c.group == "before: calls as units")
     assert bench["measure_cell"](cell, 60)["measured"] < 0.75
 

@@ -17,8 +17,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -115,7 +114,9 @@ class Job(_Place):
     @property
     def where(self) -> str:
         """Its unit in words."""
-        return f"seed {self.unit}" if isinstance(self.unit, int) else f"run {self.unit}"
+        if isinstance(self.unit, int):
+            return f"seed {self.unit}"
+        return f"run {self.unit}"
 
     @property
     def file_name(self) -> str:
@@ -131,20 +132,29 @@ class Job(_Place):
             TapeError: the tape was changed, or is another job's.
         """
         runs: dict[Play, RunInfo] = {}
-        why = ""
+        is_foreign = False
         try:
             for info in tape.runs():
                 note = info.manifest.get(NOTE) or {}
                 if note.get("job") == self.digest:
                     runs[tuple(note["play"])] = info
                 elif note and info.id > max(self.forks, default=0):
-                    why = f"is not of arm {self.arm!r}, {self.where}"
-            if runs and tape.damaged:
-                why = "was changed since it was recorded"
+                    is_foreign = True
+            is_changed = bool(runs and tape.damaged)
         except TapeError as error:
-            why = f"is damaged: {error}"
-        if why:
-            raise TapeError(f"{tape.path} {why}; delete it, and the run is played again")
+            raise TapeError(
+                f"{tape.path} is damaged: {error}; delete it, and the run is played again"
+            ) from error
+        if is_changed:
+            raise TapeError(
+                f"{tape.path} was changed since it was recorded; delete it, and the run is played "
+                "again"
+            )
+        if is_foreign:
+            raise TapeError(
+                f"{tape.path} is not of arm {self.arm!r}, {self.where}; delete it, and the run is "
+                "played again"
+            )
         return runs
 
 
@@ -242,15 +252,19 @@ class StudyPlayer:
             tape = Tape(file, read_only=True)
             runs = job.runs_on(tape)
             done = sum(self.is_done(job, tape, info) for info in runs.values())
-        except LabError as wrong:
-            return replace(entry, status="failed", tape=file, error=str(wrong))
-        ended = [info.outcome or "" for info in runs.values()]
-        errors = [it.removeprefix(_FAILED) for it in ended if it.startswith(_FAILED)]
-        status: RunStatus = "done" if done == len(job.plays) else "stopped" if runs else "left"
+        except LabError as error:
+            return replace(entry, status="failed", tape=file, error=str(error))
+        if not runs:
+            return entry
         before = job.at if self.world.again else 0
         turns = sum(info.turns - before for info in runs.values())
-        entry = replace(entry, status=status, tape=file if runs else None, turns=turns)
-        return replace(entry, status="failed", error=errors[0]) if errors else entry
+        status: RunStatus = "done" if done == len(job.plays) else "stopped"
+        entry = replace(entry, status=status, tape=file, turns=turns)
+        for info in runs.values():
+            if info.outcome is not None and info.outcome.startswith(_FAILED):
+                error_words = info.outcome.removeprefix(_FAILED)
+                return replace(entry, status="failed", error=error_words)
+        return entry
 
     def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:
         """Return True for a run that has ended: by its turns, or by itself."""
@@ -270,13 +284,15 @@ class StudyPlayer:
             # is asked the same at once reads it once.
             plays = [self._play(job, tape, play, runs.get(play)) for play in job.plays]
             outcomes = await asyncio.gather(*plays, return_exceptions=True)
-            errors += [error_text(it) for it in outcomes if isinstance(it, Exception)]
-        except Exception as error:  # noqa: BLE001 - likewise
+            errors += [error_text(fault) for fault in outcomes if isinstance(fault, Exception)]
+        except Exception as error:  # noqa: BLE001 - whatever it is, others are played
             errors.append(error_text(error))
         finally:
             _tidy(file)
         entry = self.read(job, file)
-        return replace(entry, status="failed", error=errors[0]) if errors else entry
+        if errors:
+            return replace(entry, status="failed", error=errors[0])
+        return entry
 
     async def _play(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
         """Play what is left of one of a job's runs, when it is its turn and not all is spent."""
@@ -287,7 +303,8 @@ class StudyPlayer:
     async def _play_rest(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
-        run._purse, run._quiet = self.purse, job.arm in self.warned
+        run._purse = self.purse
+        run._quiet = job.arm in self.warned
         self.warned.add(job.arm)
         self.playing[job.key] = run
         self.on_change()
@@ -305,28 +322,45 @@ class StudyPlayer:
 
     def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
         """Return one of a job's runs, new or as far as it was played."""
-        arm, world, (wording, sample) = self.arms[job.arm], self.world, play
         if info is not None:
-            client = self.models.of(world, arm, llm_config_of(info.manifest))
-            players = world.level(arm, "players")
-            run: AnyRun = world.cls.resume(tape, info.id, llm_client=client, players=players)
-            world.edit(run, arm, wording, resumed=True)
-            return run
+            return self._resumed(job, tape, play, info)
+        world = self.world
+        arm = self.arms[job.arm]
+        wording, sample = play
+        origin: dict[str, Any] = {}
         if job.forks:
             number = job.forks[job.plays.index(play)]
-            seed: dict[str, Any] = {"seed": None} if world.again else {}
-            recorded = llm_config_of(tape.run(number).manifest, **seed)
+            manifest = tape.run(number).manifest
+            # Without its seed, with which all samples of a situation would be one.
+            recorded = (
+                llm_config_of(manifest, seed=None) if world.again else llm_config_of(manifest)
+            )
             client = self.models.of(world, arm, recorded)
             run = world.begin(arm, client, number, play, tape, job.since)
             origin = {"verb": "fork", "parent": number, "fork_turn": run.turn_number}
         else:
-            run, origin = world.begin(arm, self.models.of(world, arm), job.run, play), {}
-        parts = [job.arm, list(world.wordings(arm))[wording], job.where]
-        name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
-        run.config = run.config.model_copy(update={"name": name})
+            run = world.begin(arm, self.models.of(world, arm), job.run, play)
+        name = [job.arm, list(world.wordings(arm))[wording], job.where]
+        if world.again:
+            name.append(f"sample {sample}")
+        run.config = run.config.model_copy(update={"name": ", ".join(filter(None, name))})
         # A file may be copied to another one's name.
-        known = {"code": world.code, NOTE: {"job": job.digest, "play": list(play)}}
-        return record(run, tape, known, **origin)
+        note = {"job": job.digest, "play": list(play)}
+        return record(run, tape, {"code": world.code, NOTE: note}, **origin)
+
+    def _resumed(self, job: Job, tape: Tape, play: Play, info: RunInfo) -> AnyRun:
+        """Return one of a job's runs as far as it was played."""
+        world = self.world
+        arm = self.arms[job.arm]
+        run: AnyRun = world.cls.resume(
+            tape,
+            info.id,
+            llm_client=self.models.of(world, arm, llm_config_of(info.manifest)),
+            players=world.level(arm, "players"),
+        )
+        wording, _ = play
+        world.edit(run, arm, wording, resumed=True)
+        return run
 
     @property
     def is_spent(self) -> bool:
@@ -341,13 +375,77 @@ class StudyPlayer:
 # --- many jobs -----------------------------------------------------------------------------------
 
 
-async def play_all(  # noqa: C901 - one loop, here and elsewhere
-    player: StudyPlayer, jobs: Iterator[Task], parallel: int | None, executor: Executor | None
+Submit = Callable[[Job, Path], Coroutine[Any, Any, StudyRun]]
+"""Plays a job into its file and returns how it ended: ``StudyPlayer.play`` here, and
+``Elsewhere.play`` on an executor."""
+
+
+class Elsewhere:
+    """Plays jobs in an executor's workers.
+
+    Args:
+        player: the study's.
+        executor: where.
+
+    Raises:
+        ConfigError: cloudpickle is not installed, or something cannot travel.
+    """
+
+    def __init__(self, player: StudyPlayer, executor: Executor) -> None:
+        self._player = player
+        self._executor = executor
+        self._pickled = packed(player)
+
+    async def play(self, job: Job, file: Path) -> StudyRun:
+        """Hand out a job, again if its worker was lost; what its file has by then goes with it.
+
+        Raises:
+            BrokenExecutor: the executor broke as a whole, as a pool does that loses a process.
+        """
+        fault: BaseException | None = None
+        for _ in range(_TRIES):
+            try:
+                entry, content = await self._worked(job, file)
+            except (BrokenExecutor, _Stopped):
+                raise
+            except LabError as error:
+                return self._failed(job, file, error_text(error))
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of a lost worker
+                fault = error
+            else:
+                return _keep_tape(file, entry, content)
+        assert fault is not None
+        return self._failed(job, file, f"its worker was lost: {error_text(fault)}")
+
+    async def _worked(self, job: Job, file: Path) -> tuple[StudyRun, bytes]:
+        begun = _content(file)
+        once = secrets.token_hex(8)
+        work_done = self._executor.submit(work, self._pickled, job, begun, once)
+        try:
+            return await asyncio.wrap_future(work_done)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise _Stopped from error  # the study is stopped, and not a worker lost
+            raise
+
+    def _failed(self, job: Job, file: Path, error: str) -> StudyRun:
+        return replace(self._player.read(job, file), status="failed", error=error)
+
+
+class _Stopped(asyncio.CancelledError):
+    """A study is stopped while a worker plays."""
+
+
+async def play_all(
+    player: StudyPlayer,
+    jobs: Iterator[Task],
+    parallel: int | None,
+    executor: Executor | None,
 ) -> AsyncIterator[StudyRun]:
     """Play jobs, so many at once, here or on an executor; yields each as it ends.
 
-    What is spent of a budget ends it. A job whose worker was lost is handed out again; what its
-    file has by then goes with it.
+    What is spent of a budget ends it.
 
     Args:
         player: the study's.
@@ -356,49 +454,38 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
         executor: where; here if not given.
 
     Raises:
-        ConfigError: the executor broke as a whole, as a pool does that loses a process.
+        ConfigError: the executor broke as a whole, as a pool does that loses a process; or
+            something cannot travel to it.
     """
-    pickled = b"" if executor is None else packed(player)
-    broken: BaseException | None = None
-    lost: list[Task] = []
-    tries = Counter[Key]()
-    out: dict[asyncio.Future[Any], Task] = {}
+    submit: Submit = player.play
+    if executor is not None:
+        submit = Elsewhere(player, executor).play
+    broken: BrokenExecutor | None = None
+    playing: set[asyncio.Task[StudyRun]] = set()
     try:
         while True:
-            while not broken and (parallel is None or len(out) < parallel) and not player.is_spent:
-                if (job := lost.pop() if lost else next(jobs, None)) is None:
+            while broken is None and not player.is_spent:
+                if parallel is not None and len(playing) >= parallel:
                     break
-                if executor is None:
-                    out[asyncio.create_task(player.play(*job))] = job
-                    continue
-                begun, once = _content(job[1]), secrets.token_hex(8)
-                try:
-                    future = executor.submit(work, pickled, job[0], begun, once)
-                    out[asyncio.wrap_future(future)] = job
-                except BrokenExecutor as error:
-                    broken = error
-            if not out:
+                job = next(jobs, None)
+                if job is None:
+                    break
+                playing.add(asyncio.create_task(submit(*job)))
+            if not playing:
                 break
-            ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
+            ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
-                job = out.pop(task)
-                failed = asyncio.CancelledError() if task.cancelled() else task.exception()
-                if failed is None:
-                    yield task.result() if executor is None else _keep_tape(job[1], *task.result())
-                elif isinstance(failed, BrokenExecutor):
-                    broken = failed  # what others bring is waited for
-                elif isinstance(failed, LabError) or tries[job[0].key] == _TRIES - 1:
-                    why = "" if isinstance(failed, LabError) else "its worker was lost: "
-                    entry = player.read(*job)
-                    yield replace(entry, status="failed", error=f"{why}{error_text(failed)}")
+                try:
+                    entry = task.result()
+                except BrokenExecutor as error:
+                    broken = error  # what others bring is waited for
                 else:
-                    tries[job[0].key] += 1
-                    lost.append(job)
+                    yield entry
     finally:
-        for task in out:
+        for task in playing:
             task.cancel()
-        await asyncio.gather(*out, return_exceptions=True)
-    if broken:
+        await asyncio.gather(*playing, return_exceptions=True)
+    if broken is not None:
         raise ConfigError(
             f"the {type(executor).__name__} lost a process, and the runs with it; what has ended "
             "is kept, and another study.run(executor=...) with another pool continues"
@@ -415,14 +502,14 @@ def packed(player: StudyPlayer) -> bytes:
         import cloudpickle
 
         models = player.models
-        travelling = player.world, models.given, models.samples, player.arms
-        found: bytes = cloudpickle.dumps(travelling)
+        travelling = (player.world, models.given, models.samples, player.arms)
+        pickled: bytes = cloudpickle.dumps(travelling)
     except Exception as error:  # pickling runs code of any object's, which raises anything
         raise ConfigError(
             f"the study cannot travel to other processes: {error}. A client cannot: name the model "
             "('ollama:NAME'), or give a function that makes one; cloudpickle: llmsim-lab[study]"
         ) from error
-    return found
+    return pickled
 
 
 @cache
@@ -455,20 +542,26 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
 
 def _keep_tape(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
     """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
-    part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
+    part = file.with_suffix(".part")
+    guard = filelock.FileLock(f"{file}.lock", timeout=0)
     part.unlink(missing_ok=True)  # of a process that was killed; a link is not followed
     with part.open("xb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
     with suppress(filelock.Timeout), guard:
-        there = _content(file)
+        present = _content(file)
         # What a worker was given, but for a line that was cut off, and which it then cut too.
-        if content.startswith(there[: there.rfind(b"\n") + 1]):
+        whole_lines = present[: present.rfind(b"\n") + 1]
+        if content.startswith(whole_lines):
             part.replace(file)
     if not part.exists():
         _tidy(file)
         return replace(entry, tape=file)
     part.unlink()
-    error = f"{file} was continued elsewhere meanwhile; run() takes up what is there"
-    return replace(entry, status="failed", tape=file, error=error)
+    return replace(
+        entry,
+        status="failed",
+        tape=file,
+        error=f"{file} was continued elsewhere meanwhile; run() takes up what is there",
+    )

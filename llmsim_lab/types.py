@@ -36,12 +36,12 @@ from pydantic.errors import (
 from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
+from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
 
 __all__ = [
     "Attempt",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
@@ -15,6 +14,7 @@ from llmsim_lab.llm.client import checked_client
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Question
+from llmsim_lab.spans import Span
 from llmsim_lab.types import CallSite
 
 _FINDINGS = "What you looked up:"

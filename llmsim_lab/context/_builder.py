@@ -13,12 +13,12 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from llmsim_lab._spans import Span
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import ANY, Variable, Variables, humanise
 from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.spans import Span
 
 CORE = "context builder"
 """The source of sections that are not a module's."""

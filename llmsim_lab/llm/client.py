@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from llmsim_lab._spans import Origin
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import dumps, plain
@@ -40,6 +39,7 @@ from llmsim_lab.llm.extract import InvalidReply, parse_reply, with_instruction
 from llmsim_lab.llm.form import told_form
 from llmsim_lab.llm.scope import scope, scoped
 from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.spans import Origin
 from llmsim_lab.types import (
     CallRecord,
     CallSite,

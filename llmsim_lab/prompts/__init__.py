@@ -1,6 +1,6 @@
 """Prompts as files: one Markdown file each, with slots for what changes."""
 
-from llmsim_lab._spans import Span
 from llmsim_lab.prompts.prompt import Prompt, RenderedPrompt
+from llmsim_lab.spans import Span
 
 __all__ = ["Prompt", "RenderedPrompt", "Span"]

@@ -29,10 +29,10 @@ from jinja2.runtime import Context
 from jinja2.visitor import NodeVisitor
 from pydantic import BaseModel
 
-from llmsim_lab._spans import Filled, Part, Role, laid_out
 from llmsim_lab._util.jsontext import SCALARS
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
+from llmsim_lab.spans import Filled, Part, Role, laid_out
 
 T = TypeVar("T")
 

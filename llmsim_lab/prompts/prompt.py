@@ -17,8 +17,9 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Self
 
-from llmsim_lab import _spans
-from llmsim_lab._spans import (
+from llmsim_lab._util.text import estimate_tokens
+from llmsim_lab.errors import PromptError
+from llmsim_lab.spans import (
     MAX_SPANS,
     ROLES,
     Filled,
@@ -27,9 +28,11 @@ from llmsim_lab._spans import (
     Provenance,
     Role,
     Span,
+    form_of,
+    laid_out,
+    relative,
+    shared_origin,
 )
-from llmsim_lab._util.text import estimate_tokens
-from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
 _FEW_PAIRS = 250_000
@@ -415,8 +418,8 @@ class RenderedPrompt(str):
             parts[role].append(part)
             tokens.append(count)
         return cls.of(
-            _spans.laid_out(system, parts["system"]),
-            _spans.laid_out(user, parts["user"]),
+            laid_out(system, parts["system"]),
+            laid_out(user, parts["user"]),
             template,
             tuple(tokens),
         )
@@ -483,8 +486,8 @@ class RenderedPrompt(str):
         turn = site.turn if site else None
         facts = []
         for name, fact in self._facts.items():
-            facts.append((name, _spans.relative(fact, agent, turn)))
-        form = _spans.form_of(
+            facts.append((name, relative(fact, agent, turn)))
+        form = form_of(
             system_layout,
             system_lengths,
             user_layout,
@@ -493,8 +496,8 @@ class RenderedPrompt(str):
         )
         # In the lengths alone calls of one form differ.
         if set(self._tokens) - {None}:
-            return _spans.shared_origin(form, (user_lengths, self._tokens))
-        return _spans.shared_origin(form, user_lengths)
+            return shared_origin(form, (user_lengths, self._tokens))
+        return shared_origin(form, user_lengths)
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -27,7 +27,6 @@ from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
-from llmsim_lab._spans import Origin
 from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.jsontext import (
     as_mapping,
@@ -41,6 +40,7 @@ from llmsim_lab._util.jsontext import (
 )
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason, TapeError
+from llmsim_lab.spans import Origin
 from llmsim_lab.tape._journal import MAX_TEXTS, Journal, Place, kind_in
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab._spans import MAX_SPANS, MAX_WORDS, Origin, Provenance, Span
 from llmsim_lab.errors import TapeError
 from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.spans import MAX_SPANS, MAX_WORDS, Origin, Provenance, Span
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
 ADVICE = Prompt(

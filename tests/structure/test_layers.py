@@ -18,7 +18,7 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("_util",),
-    ("_spans",),
+    ("spans",),
     ("types",),
     ("prompts",),
     ("tape",),

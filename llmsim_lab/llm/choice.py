@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from statistics import fmean
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from llmsim_lab._util.text import text_of
 from llmsim_lab._util.waiting import gather_all
@@ -210,8 +211,15 @@ def _can_be_told_apart(values: Sequence[object], texts: Sequence[str]) -> bool:
     return len(values) == len(set(values)) == len(set(texts))
 
 
-def orders_of(options: Mapping[OptionT, str]) -> list[tuple[str, dict[str, OptionT]]]:
-    """Return the questions, one for each rotation, with what each letter means in them."""
+class Order(NamedTuple, Generic[OptionT]):
+    """A question with its options in one order, and what each letter means in it."""
+
+    question: str
+    meaning: Mapping[str, OptionT]
+
+
+def orders_of(options: Mapping[OptionT, str]) -> list[Order[OptionT]]:
+    """Return the questions, one for each rotation of the options."""
     values = list(options)
     labels = LABELS[: len(values)]
     named = f"{', '.join(labels[:-1])} or {labels[-1]}"
@@ -222,8 +230,8 @@ def orders_of(options: Mapping[OptionT, str]) -> list[tuple[str, dict[str, Optio
         rotated = values[start:] + values[:start]
         meaning = dict(zip(labels, rotated, strict=True))
         lines = [f"{label}: {options[value]}" for label, value in meaning.items()]
-        question = "\n".join(lines)
-        orders.append((f"{question}\n\n{instruction}", meaning))
+        shown = "\n".join(lines)
+        orders.append(Order(f"{shown}\n\n{instruction}", meaning))
     return orders
 
 
@@ -249,8 +257,8 @@ async def choice_by(
     """
     *earlier, last = before
     conversations = []
-    for question, _ in orders_of(options):
-        message = replace(last, content=f"{last.content}\n\n{question}")
+    for order in orders_of(options):
+        message = replace(last, content=f"{last.content}\n\n{order.question}")
         conversations.append([*earlier, message])
     # The first one alone: where there are no probabilities, the others need not be asked.
     answers = [await ask(conversations[0], MEASURED, WANTED)]
@@ -294,11 +302,13 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) 
     Raises:
         LLMFailureException: no letter was among the alternatives.
     """
-    by_option: dict[OptionT, list[float]] = {value: [] for value in options}
-    by_label: dict[str, list[float]] = {label: [] for label in LABELS[: len(options)]}
+    by_option = defaultdict[OptionT, list[float]](list)
+    by_label = defaultdict[str, list[float]](list)
     masses = []
-    orders: list[dict[str, float]] = []
-    for (_, labels), (reply, _) in zip(orders_of(options), answers, strict=True):
+    measured: list[Mapping[str, float]] = []
+    orders = orders_of(options)
+    for order, (reply, _) in zip(orders, answers, strict=True):
+        labels = order.meaning
         shares = dict.fromkeys(labels, 0.0)
         listed = []
         for token, logarithm in reply.top_logprobs:
@@ -316,7 +326,7 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) 
         room = max(0.0, 1 - sum(listed)) / max(1, absent)
         least = max(_LEAST, min([room, *listed]))
         listed_shares = {label: share or least for label, share in shares.items()}
-        orders.append(listed_shares)
+        measured.append(listed_shares)
         for label, option in labels.items():
             log = math.log(listed_shares[label])
             by_label[label].append(log)
@@ -329,27 +339,28 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) 
     probabilities = _means(by_option)
     label_pull = _means(by_label)
     distances = []
-    for (_, labels), measured in zip(orders_of(options), orders, strict=True):
+    for order, shares_of_order in zip(orders, measured, strict=True):
         explained = {}
-        for label, option in labels.items():
+        for label, option in order.meaning.items():
             explained[label] = probabilities[option] * label_pull[label]
-        distances.append(_distance(_shares(measured), _shares(explained)))
+        distances.append(_distance(_shares(shares_of_order), _shares(explained)))
     return Choice(
         probabilities=probabilities,
-        mass=min(math.fsum(masses) / len(masses), 1.0),
+        mass=min(fmean(masses), 1.0),  # probabilities are rounded, and may add up to more
         method="logprobs",
         label_pull=label_pull,
-        misfit=math.fsum(distances) / len(distances),
+        misfit=fmean(distances),
         calls=calls,
     )
 
 
 def _means(logarithms: Mapping[KeyT, Sequence[float]]) -> dict[KeyT, float]:
     """Return geometric means of probabilities, scaled to add up to 1."""
-    means = {key: math.fsum(values) / len(values) for key, values in logarithms.items()}
+    means = {key: fmean(values) for key, values in logarithms.items()}
     highest = max(means.values())
     # Relative to the highest, since all of them may be too small for a float.
-    return _shares({key: math.exp(mean - highest) for key, mean in means.items()})
+    weights = {key: math.exp(mean - highest) for key, mean in means.items()}
+    return _shares(weights)
 
 
 def _shares(weights: Mapping[KeyT, float]) -> dict[KeyT, float]:
@@ -369,12 +380,12 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall])
     Raises:
         LLMFailureException: no answer was an option.
     """
-    orders = [labels for _, labels in orders_of(options)]
+    orders = orders_of(options)
     of_each_order = len(answers) // len(orders)
     counts: Counter[OptionT] = Counter()
     pulls: Counter[str] = Counter()
     for number, (reply, _) in enumerate(answers):
-        labels = orders[number // of_each_order]
+        labels = orders[number // of_each_order].meaning
         label = label_of(reply.text, labels)
         if label is not None:
             counts[labels[label]] += 1
@@ -387,7 +398,7 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall])
         probabilities={option: counts[option] / valid for option in options},
         mass=valid / len(answers),
         method="samples",
-        label_pull={label: pulls[label] / valid for label in orders[0]},
+        label_pull={label: pulls[label] / valid for label in orders[0].meaning},
         interval={option: wilson(counts[option], valid) for option in options},
         samples=len(answers),
         calls=calls,

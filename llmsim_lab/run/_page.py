@@ -25,7 +25,7 @@ from llmsim_lab.run._reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
 _MODULES = ("text", "dom", "reading", "chart", "calls", "compare", "view")
-_VIEWS = ("seat", "chat", "forest", "study", "prompts", "host")
+_VIEWS = ("seat", "chat", "forest", "curve", "study", "prompts", "host")
 """In the order in which they are joined: each uses those before it. A further view, which calls
 ``addView``, comes before ``host``, and its style into ``_STYLES``."""
 _STYLES = ("view", "calls", "seat", "study")

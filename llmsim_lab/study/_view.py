@@ -150,14 +150,34 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
                 except LabError:  # not of a column, or no seed is done in both
                     continue
                 made["bands"].append([arm, _listed(band[_BAND])])
-    factors = study.arms[study.reference]
-    levels = {name: {its.get(name) for its in study.arms.values()} for name in factors}
-    if len(levels) > 1 and study.counts["done"] == len(arms) * len(wide):
-        for factor in (name for name, its in levels.items() if len(its) == 2):
-            curve = multiverse(study, factor, outcome=outcome)
-            own = [*_BAND[1:], *curve.choices]
-            made["curves"].append([factor, str(curve), curve.choices, _listed(curve.frame[own])])
+    if study.counts["done"] == len(arms) * len(wide):
+        factors = _factors_with_two_levels(study)
+        made["curves"] = [_curve(study, factor, outcome) for factor in factors]
     return made
+
+
+def _factors_with_two_levels(study: Any) -> list[str]:
+    """Return the factors that a finding may be about; none where there is only one factor."""
+    factors = list(study.arms[study.reference])
+    if len(factors) < 2:
+        return []
+    levels = {name: {of_arm[name] for of_arm in study.arms.values()} for name in factors}
+    return [name for name in factors if len(levels[name]) == 2]
+
+
+def _curve(study: Any, factor: str, outcome: str) -> dict[str, Any]:
+    """Return a specification curve as numbers."""
+    curve = multiverse(study, factor, outcome=outcome)
+    chance = curve.chance
+    return {
+        "factor": factor,
+        "finding": curve.finding,
+        "same_sign": curve.same_sign,
+        "holds": curve.holds,
+        "chance": chance and {"p": chance.p, "same_sign": chance.same_sign, "holds": chance.holds},
+        "choices": curve.choices,
+        "rows": _listed(curve.frame[[*_BAND[1:], *curve.choices]]),
+    }
 
 
 def _listed(frame: Any) -> list[list[Any]]:

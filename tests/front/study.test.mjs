@@ -21,8 +21,9 @@ const STUDY = put("study", {
       effect({ outcome: "left", value: -1, p: 0.5 })] },
   "of given": { units: [[1, 2], [3, null]], turns: [[1, 1, 2], [2, 3, 4]],
     bands: [["rich", [[1, 1, 0, 2], [2, 1, null, null]]]],
-    curves: [["taste", "a − b: holds in 50%", ["order"],
-      [[0.5, 0.1, 0.9, "up"], [1, null, null, "down"]]]] } });
+    curves: [{ factor: "taste", finding: "a − b", same_sign: 1, holds: 0.5, choices: ["order"],
+      chance: { p: 0.031, same_sign: 0.7, holds: 0.04 },
+      rows: [[0.5, 0.1, 0.9, "up"], [1, null, null, "down"]] }] } });
 const studied = (more = [], given = {}) => (
   makeWindow([...STUDY, ...more], { panels: ["study", ...ALL], ...given }));
 
@@ -83,7 +84,8 @@ test("a distance of texts has no sign, and a typical difference stands below its
 test("charts are of units, turns, bands and specifications, and a point opens its run", () => {
   const { text, find, texts, sent, store } = studied([run(5), turn(5, 0, [])]);
   assert.equal(texts("plot").length, 4);
-  assert.match(text(), /holds in 50%/);
+  assert.match(text(),
+    /2 specifications · interval without 0 in 50 % \(4 % by chance\).*joint p \.031/);
   assert.ok(find((it) => /rich: mean 2 of 1 seed/.test(it.attributes["aria-label"])));
   find((it) => it.localName === "circle").fire("click");
   assert.deepEqual(sent, [{ do: "open", place: 0 }]);

@@ -120,8 +120,9 @@ async def test_a_factorial_has_a_specification_curve_and_a_page_has_all_runs(
 ) -> None:
     study = make_study(vary={"taste": ["plain", "fancy"], "factor": [1.0, 2.0]}, seeds=2)
     browser = Browser(StudyBoard(await study.arun(progress=False)))
-    finding = [(it[0], it[2], len(it[3])) for it in part(browser, "of level")["curves"]]
-    assert finding == [("taste", ["factor"], 2), ("factor", ["taste"], 2)]
+    curves = part(browser, "of level")["curves"]
+    findings = [(curve["factor"], curve["choices"], len(curve["rows"])) for curve in curves]
+    assert findings == [("taste", ["factor"], 2), ("factor", ["taste"], 2)]
     assert len(PageData(study.page(tmp_path / "study.html")).runs) == 8
 
 

@@ -1,13 +1,14 @@
 // A study: effects first, then charts of an outcome, what failed, and its runs by arm.
 import { Choice, Fold, Passage, soft, Table } from "./calls.js";
 import { limited, look, Panels, pathOf, plain, Plot, Swatch } from "./chart.js";
+import { Curve } from "./curve.js";
 import { h } from "./dom.js";
 import { Forest } from "./forest.js";
 import { groupBy } from "./reading.js";
 import { clip, facts, figure, isNumber, plural } from "./text.js";
 import { addView, Button } from "./view.js";
 
-const MOST_UNITS = 60, MOST_FAILED = 5, MOST_BANDS = 4, LINE = 16;
+const MOST_UNITS = 60, MOST_FAILED = 5, MOST_BANDS = 4;
 
 const designOf = (store) => store.reading.part("study", "design");
 const lookAt = (at) => look({ look: at });
@@ -97,8 +98,9 @@ function Outcome({ store, outcome, made }) {
         title: `${arm} − ${arms[0]}`, note: "by turn, simultaneous 95 % band",
         looks: [arms.indexOf(arm)] })),
     ], more),
-    curves.map((curve) => h(Panels, { key: curve[0], store, label: "Specifications", count: 1 },
-      (wide) => h(Curve, { curve, wide }))),
+    curves.map((curve) => h(Panels, {
+      key: curve.factor, store, label: `Specifications of ${curve.finding}`, count: 1 },
+    (wide) => h("div", null, h(Curve, { store, curve, wide })))),
   ];
 }
 
@@ -136,22 +138,6 @@ function Dots({ store, wide, label, units }) {
         units.map((row, unit) => dot(row, unit, at, x, y)),
         own.length > 0 && h("path", { class: `curve mean ${lookAt(at)}`,
           d: `M${x(at - 0.2)} ${y(mean)}H${x(at + 0.2)}` })))] });
-}
-
-/** A specification curve: estimates in their order, and below what each was made with. */
-function Curve({ curve: [, title, choices, rows], wide }) {
-  const levels = choices.flatMap((name, at) => (
-    [...new Set(rows.map((row) => row[3 + at]))].map((level) => [name, 3 + at, level])));
-  return h(Plot, { wide, left: Math.min(170, wide / 3), span: [-0.5, rows.length - 0.5], title,
-    values: [0, ...rows.flatMap((row) => row.slice(0, 3))], below: LINE * levels.length, names: [],
-    draw: (x, y, bottom) => [rows.map(([estimate, low, high], at) => h("g", { key: at },
-      isNumber(low) && h("path", { class: "curve k0", d: `M${x(at)} ${y(low)}V${y(high)}` }),
-      isNumber(estimate) && h("circle", { class: "dot k0", cx: x(at), cy: y(estimate), r: 4 }))),
-    levels.map(([name, at, level], line) => h("g", { key: `${name} ${level}` },
-      h("text", { x: x(-0.5) - 7, y: bottom + LINE * line + 4, "text-anchor": "end" },
-        clip(`${name} ${level}`, Math.floor(x(-0.5) / 6.5))),
-      rows.map((row, place) => row[at] === level && h("path", { key: place, class: "tick",
-        d: `M${x(place)} ${bottom + LINE * line - 5}v10` }))))] });
 }
 
 /** The runs, a row an arm and a square a unit, and why some failed. */

@@ -596,6 +596,41 @@ def through_the_table(rng: Rng, replications: int, *, n: int, formula: str | Non
 # --- what plan() promises -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """Reads from a pilot the smallest difference that ``plan()`` promises to see.
+
+    Attributes:
+        pilot: how much the pilot repeats.
+        planned: and the study.
+        contrast: what is compared.
+        comparisons: of the study.
+    """
+
+    pilot: Sizes
+    planned: Sizes
+    contrast: Contrast = NEW_RUNS
+    comparisons: int = 1
+
+    def of(self, sample: Sample) -> float | None:
+        """Return what is promised; None where nothing tells."""
+        parts = estimate_numbers(self.contrast, sample, Wanted())
+        return detectable(
+            [Compared(contrast=self.contrast, outcome="y", parts=parts)],
+            pilot_sizes=self.pilot,
+            planned=self.planned,
+            comparisons=self.comparisons,
+        ).value
+
+
+@cache
+def promise_of_shares(pilot: Sizes, planned: Sizes, differing: int) -> float | None:
+    """Return the promise of a pilot of shares, which follows from how many pairs differ."""
+    values = np.zeros((2, 1, pilot.runs, 1))
+    values[1, 0, :differing, 0] = 1
+    return Promise(pilot=pilot, planned=planned).of(sample_of(values))
+
+
 def promised(
     rng: Rng,
     replications: int,
@@ -603,10 +638,8 @@ def promised(
     sample: Callable[..., Sample],
     pilot: Mapping[str, Any],
     planned: Mapping[str, Any],
-    pilot_sizes: Sizes,
-    planned_sizes: Sizes,
-    contrast: Contrast = NEW_RUNS,
-    comparisons: int = 1,
+    promise: Promise,
+    are_shares: bool = False,
 ) -> Counts:
     """Count the studies that find the difference that a pilot promised with power .8.
 
@@ -619,29 +652,25 @@ def promised(
         sample: draws the numbers; ``effect`` is the true difference.
         pilot: arguments of ``sample`` for the pilot.
         planned: and for the study.
-        pilot_sizes: how much the pilot repeats.
-        planned_sizes: and the study.
-        contrast: what is compared.
-        comparisons: of the study.
+        promise: reads the pilot.
+        are_shares: whether outcomes are 0 or 1.
     """
     hits = 0
     offered = 0
     for _ in range(replications):
-        seen = estimate_numbers(contrast, sample(rng, **pilot), Wanted())
-        promise = detectable(
-            [Compared(contrast=contrast, outcome="y", parts=seen)],
-            pilot_sizes=pilot_sizes,
-            planned=planned_sizes,
-            comparisons=comparisons,
-        )
-        if promise.value is None:
+        seen = sample(rng, **pilot)
+        if are_shares:
+            differing = int((seen.values[0] != seen.values[1]).sum())
+            size = promise_of_shares(promise.pilot, promise.planned, differing)
+        else:
+            size = promise.of(seen)
+        if size is None:
             continue
         offered += 1
         parts = []
-        for number in range(comparisons):
-            effect = promise.value if number == 0 else 0.0
-            drawn = sample(rng, effect=effect, **planned)
-            parts.append(estimate_numbers(contrast, drawn, Wanted()))
+        for number in range(promise.comparisons):
+            drawn = sample(rng, effect=size if number == 0 else 0.0, **planned)
+            parts.append(estimate_numbers(promise.contrast, drawn, Wanted()))
         own = [one.p or 1.0 for one in parts]
         hits += adjusted(own, [one.pairs for one in parts]).p_values[0] < ALPHA
     return Counts(hits, offered)
@@ -942,65 +971,64 @@ def _cells_of_families() -> Iterator[Cell]:
 
 
 def _cells_of_promises() -> Iterator[Cell]:
-    def promise(name: str, **options: Any) -> Cell:
+    def cell(name: str, **options: Any) -> Cell:
         count = partial(promised, **options)
         return Cell(group="power .8 that a pilot promised", name=name, count=count, wanted=0.8)
 
     for n in (5, 8, 20):
-        yield promise(
+        yield cell(
             f"{n} pairs, then 20",
             sample=runs_with_effect,
             pilot={"n": n},
             planned={"n": 20},
-            pilot_sizes=run_sizes(n),
-            planned_sizes=run_sizes(20),
+            promise=Promise(pilot=run_sizes(n), planned=run_sizes(20)),
         )
-    yield promise(
+    yield cell(
         "8 pairs, then 20, first of a family of 12",
         sample=runs_with_effect,
         pilot={"n": 8},
         planned={"n": 20},
-        pilot_sizes=run_sizes(8),
-        planned_sizes=run_sizes(20),
-        comparisons=12,
+        promise=Promise(pilot=run_sizes(8), planned=run_sizes(20), comparisons=12),
     )
     for n in (10, 30):
-        yield promise(
+        yield cell(
             f"shares, 20 pairs, then {n}",
             sample=partial(shares_with_effect, base=0.3),
             pilot={"n": 20},
             planned={"n": n},
-            pilot_sizes=run_sizes(20),
-            planned_sizes=run_sizes(n),
+            promise=Promise(pilot=run_sizes(20), planned=run_sizes(n)),
+            are_shares=True,
         )
     recorded = Sizes(runs=6, situations=60, samples=2, wordings=1)
-    yield promise(
+    yield cell(
         "6 runs x 10 situations, the same again",
         sample=partial(situations, of_runs=6, turns=10, answers=2),
         pilot={},
         planned={},
-        pilot_sizes=recorded,
-        planned_sizes=recorded,
+        promise=Promise(pilot=recorded, planned=recorded),
     )
-    one_run = Sizes(runs=1, situations=8, samples=3, wordings=1)
-    yield promise(
+    yield cell(
         "8 situations of one run x 3 answers, then 5",
         sample=partial(situations, of_runs=1, turns=8),
         pilot={"answers": 3},
         planned={"answers": 5},
-        pilot_sizes=one_run,
-        planned_sizes=Sizes(runs=1, situations=8, samples=5, wordings=1),
-        contrast=THESE,
+        promise=Promise(
+            pilot=Sizes(runs=1, situations=8, samples=3, wordings=1),
+            planned=Sizes(runs=1, situations=8, samples=5, wordings=1),
+            contrast=THESE,
+        ),
     )
     for contrast, name in ((NEW_WORDINGS, "new wordings"), (NEW_BOTH, "new wordings and runs")):
-        yield promise(
+        yield cell(
             f"4 wordings each, then 8: {name}",
             sample=partial(wordings, units=6, by_run=0.5),
             pilot={"counts": (4, 4)},
             planned={"counts": (8, 8)},
-            pilot_sizes=Sizes(runs=6, situations=6, samples=3, wordings=4),
-            planned_sizes=Sizes(runs=6, situations=6, samples=3, wordings=8),
-            contrast=contrast,
+            promise=Promise(
+                pilot=Sizes(runs=6, situations=6, samples=3, wordings=4),
+                planned=Sizes(runs=6, situations=6, samples=3, wordings=8),
+                contrast=contrast,
+            ),
         )
 
 

@@ -71,7 +71,8 @@ async def test_text_calls_and_reason_come_back() -> None:
     assert response == LLMResponse("I will.", (MILK,), finish_reason="length")
     [request] = backend.requests
     assert (request.options["temperature"], request.options["num_predict"]) == (0.2, 99)
-    assert request.tools[0]["function"]["name"] == "add_task"
+    offered = [tool["function"]["name"] for tool in request.tools]
+    assert offered == [*(tool.name for tool in TASK_TOOLS), "respond"]
     assert request.site is not None
     assert request.site.component == "assistant"
 

@@ -64,7 +64,8 @@ def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_us
 
 def test_old_posts_leave_the_feed_and_of_too_many_the_least_noticed() -> None:
     config = FeedConfig(max_age=3, max_posts=2, recency=0)
-    entries = [FeedEntry(post(1)), FeedEntry(post(2, turn=2), likes=5), FeedEntry(post(3, turn=2))]
+    liked = FeedEntry(post(1), likes=9)
+    entries = [liked, FeedEntry(post(2, turn=2), likes=5), FeedEntry(post(3, turn=2))]
     left = circulate(entries, [FeedEntry(post(4, turn=3))], number=3, config=config)
     assert [entry.post.id for entry in left] == [2, 4]
 

@@ -15,8 +15,8 @@ from typing import Any
 from worlds import Pot, PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.run import Series, Turn
 from llmsim_lab.run._reading import Reading, RowState
-from llmsim_lab.run._turn import Series, Turn
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 

@@ -85,6 +85,7 @@ def as_reply(
         ConfigError: it is not such a reply, or not within the limits.
     """
     reply = question.batch.reply
+    # A reply of the class was checked when it was made.
     decision = answer if isinstance(answer, reply) else _read(answer, reply, whose, question)
     if not ALWAYS_FINITE.issuperset(map(type, decision.__dict__.values())):
         _check_values(decision, whose, question)
@@ -104,6 +105,7 @@ def _read(
     question: AskedQuestion,
 ) -> Decision:
     """Return the reply that fields, or the value of its one field, make."""
+    # A class of a cell that was run again has the same name and is another class.
     if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
         raise defined_again(reply.__name__, reply.__module__)
     needed, form = _form_of(reply)
@@ -217,6 +219,7 @@ def _listed_values(limits: object, type_name: object) -> Sequence[object]:
     """Return the values of a field, from a list or few enough whole numbers; else none."""
     if isinstance(limits, list):
         return limits
+    # A range of floats has no last value to list.
     if isinstance(limits, tuple) and type_name == "integer":
         lowest, highest = limits
         whole_numbers = range(int(lowest), int(highest) + 1)

@@ -149,6 +149,7 @@ class _GuardedRandom(Random):
 
     def _check(self) -> None:
         task = _current_task()
+        # The first task that draws has the generator.
         self._owner = self._owner or task
         if task is None or self._owner is not task:
             raise ConfigError(
@@ -584,6 +585,7 @@ class Ask:
         numbers = []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
+            # By name, tag and by: what a replay can tell apart by itself needs no number.
             first = self._numbering.get(key, _Numbering(task, 0))
             if first.task is task:
                 self._numbering[key] = _Numbering(task, first.times + 1)
@@ -592,6 +594,7 @@ class Ask:
                 numbers.append(0)
         source = batch.prompt
         if callable(source) or (isinstance(source, str) and not has_slots(source)):
+            # Only of prompts without slots: those with slots are known by name and digest.
             batch.name = self._name_of(batch, names)
         return numbers
 
@@ -631,10 +634,12 @@ class Ask:
             elif only is not None:
                 await self._done(only)
             elif work:
+                # Each in a task of its own. One that fails ends the others, and is what is raised.
                 await gather_all([self._done(item) for item in work])
         finally:
             for waits_for in returned:
                 close_unawaited(waits_for.answer)
+        # Only now: where one failed the turn is played again, and would record them twice.
         self._answers += batch.answers
         if is_alone:
             return questions[0].decision
@@ -655,11 +660,13 @@ class Ask:
         measured: dict[tuple[object, ...], _ToMeasure] = {}
         sent: list[str] = []
         for question in questions:
+            # Asked for each, since the run notes whom its questions name.
             seated = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(seated, "call_with_retry"):
                 waits_for = self._answer_of_code(seated, question)
                 if waits_for is not None:
+                    # So that it is closed even if another question cannot be asked.
                     returned.append(waits_for)
                     work.append(waits_for)
                 continue
@@ -671,12 +678,15 @@ class Ask:
                 continue
             text = question.text()
             self._check_new(question, text)
+            # Of people and scripts no server reads anything anew.
             if not isinstance(backend, Person | ScriptedBackend):
                 sent.append(text)
             if batch.decide is None or is_person:  # who gives one answer
                 work.append(_ToModel(client, question, text))
                 continue
+            # Per question, since limits may leave each player other options.
             options = options_of(question)
+            # Players who are sent the same by one model have the same probabilities.
             key = (id(client), text, options.name, *options.texts.items())
             if key not in measured:
                 measured[key] = _ToMeasure(client, text, options, [])
@@ -721,6 +731,7 @@ class Ask:
         """
         warnings = self._warnings
         key = (batch.reply, batch.tag, batch.by, batch.name or batch.prompt)
+        # One prompt has nothing to share.
         if len(sent) < 2 or warnings.has_order or key in warnings.compared:
             return
         warnings.compared.add(key)  # what it is asked in later turns is put in the same order
@@ -747,11 +758,13 @@ class Ask:
         _check_reply(batch.reply, whom, self._around.config.rationale)
         _check_names(names)
         for name in batch.values:
+            # A slot of this name would have two values.
             if name in GIVEN:
                 raise ConfigError(
                     f"{name!r} has a value in every prompt already ({', '.join(GIVEN)}); call "
                     "yours something else"
                 )
+        # Checked when it is asked: a misspelt word would count as "raise".
         if batch.on_error is not None and batch.on_error not in get_args(OnError):
             raise ConfigError(
                 f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
@@ -763,9 +776,11 @@ class Ask:
                     "the system message itself; a prompt's file has it below '## System', without "
                     "system="
                 )
+            # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)
         batch.prepare(whom)
         edits = self._around.prompts.edit
+        # A function's text is known when it is called, which a turn of rules would never do.
         if callable(batch.prompt) and edits is not None and edits.missing and names:
             batch.text_for(whom)  # a study has yet to see the prompt that it edits
 
@@ -844,7 +859,8 @@ class Ask:
             raise question.batch.fault
         if isinstance(error, TapeError | BudgetReached):  # the run's, not the player's
             raise error
-        if isinstance(error, LLMFailureException):  # of a player that asks a model by itself
+        # A player of code may ask a model by itself, as Question.put_to does.
+        if isinstance(error, LLMFailureException):
             self._model_failed(error, question, stands_in=self._falls_back(question))
             return
         if self._falls_back(question):
@@ -861,6 +877,7 @@ class Ask:
         if not self._falls_back(question):
             raise fault
         answerer = question.answerer
+        # Once for each who fails: a rule that is wrong fails for every player in every turn.
         if not self.stand_ins[answerer] and answerer not in self._warnings.stand_ins:
             _warn(
                 "FALLBACK",
@@ -928,6 +945,7 @@ class Ask:
             f"stands in: {error}",
             calls=calls,
         )
+        # A stand-in is nobody's conviction, whatever confidence its fields have.
         batch.answers.append(replace(record, status="fallback", confidence=None))
 
     async def _choose(self, work: _ToMeasure) -> None:
@@ -938,6 +956,7 @@ class Ask:
         calls: tuple[CallRecord, ...] = ()
         if len(options.texts) > 1:
             agent = first.player if len(work.questions) == 1 else None
+            # Measured for several, the call is of none of them.
             site = replace(first.site, agent=agent)
             try:
                 choice = await work.client.choose(work.text, options.texts, site=site)
@@ -948,6 +967,7 @@ class Ask:
             calls = choice.calls
         reply = first.batch.reply
         for question in work.questions:
+            # The only option, where there is but one: then no model is asked.
             value = next(iter(options.texts))
             reasoning = "there was nothing else to choose"
             if choice is not None:

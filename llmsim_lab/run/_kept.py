@@ -78,11 +78,13 @@ def kept_state(
         ConfigError: something would be lost; says of which field, and why.
     """
     name = kind.__name__
+    # A subclass would come back as its base, without its own fields.
     if type(state) is not kind and not is_defined_again(type(state), kind):
         raise ConfigError(
             f"the state is a {type(state).__name__}, and its tape would give a {name} back: write "
             f"Run[{type(state).__name__}]"
         )
+    # A state may hold replies, whose calls are named by their places in the turn.
     places = Places(calls, others={}, are_numbered=on_tape)
     try:
         raw = encoded(state, kind, places)
@@ -116,6 +118,7 @@ def kept_config(config: ConfigT, name: str) -> ConfigT:
         back = type(config).model_validate(values)
     except _UNREADABLE as error:
         raise _cannot_read(config, (name,), error) from error
+    # As after a cell was run again: old objects, new classes.
     if is_defined_again(type(config), type(back)):
         raise defined_again(name, type(config).__module__)
     if is_same(config, back, (name,)):
@@ -148,6 +151,7 @@ def reply_as_json(reply: BaseModel) -> JSONObject:
     """
     try:
         written: JSONObject = reply.model_dump(mode="json", warnings=False, fallback=number_of)
+        # Most replies are of numbers and texts, which JSON gives back as they are.
         if not SCALARS.issuperset(map(type, written.values())):
             written = loads(dumps(_ordered(written, reply)))
     except _UNWRITABLE as error:
@@ -185,6 +189,7 @@ def kept_values(values: Mapping[str, object]) -> dict[str, Any]:
         back: dict[str, Any] = decoded(raw, _ANYTHING)
     except _UNREADABLE as error:
         raise _cannot_read(values, (), error) from error
+    # For what it raises; what came back is what is kept in any case.
     is_same(values, back, ())
     return back
 
@@ -268,6 +273,7 @@ def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
                 by_name=True,
             )
             again = encoded(holder["state"], kind, places)
+            # As values, since how JSON is spaced does not count.
             if dumps(loads(again)) == dumps(loads(raw)):
                 return holder["state"]
         raise
@@ -325,6 +331,7 @@ def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: P
     # Most are of numbers, and may have thousands.
     if SCALARS.issuperset(types) and was == back and types == _types_of(back.values()):
         return same
+    # A field that is not written, with exclude=, say.
     if len(was) != len(back):
         raise _lost(was, back, path)
     for (key, value), (key_back, value_back) in zip(was.items(), back.items(), strict=True):
@@ -363,6 +370,7 @@ def _is_same_model(was: BaseModel, back: BaseModel, path: Path) -> bool:
         written = {name: written.get(name) for name in read_back}
         same = False
     same = _is_same_dict(written, read_back, path) and same
+    # Of a class with extra="allow".
     if was.__pydantic_extra__:
         same = is_same(was.__pydantic_extra__, back.__pydantic_extra__, path) and same
     return same
@@ -384,6 +392,7 @@ def _is_same_collection(was: Collection[object], back: Collection[object], path:
             _check_time(value, path)
     if was != back:
         raise _lost(was, back, path)
+    # Sets have no order in which members could be compared one by one.
     return SCALARS.issuperset(map(type, was))
 
 
@@ -413,6 +422,7 @@ def _check_converted(was: object, back: object, path: Path) -> None:
     So it may where its annotation does not say which type: in ``Any``, ``Sequence`` or a union.
     """
     if isinstance(was, Enum):
+        # In a field of its own type it would have come back as a member.
         is_same(was.value, back, path)
     elif isinstance(back, Mapping) and (isinstance(was, BaseModel | Mapping) or is_dataclass(was)):
         _is_same_dict(fields_of(was), back, path)
@@ -421,6 +431,7 @@ def _check_converted(was: object, back: object, path: Path) -> None:
         _is_same_list(list(was), list(back), path)
     elif isinstance(was, datetime) and isinstance(back, str):
         _check_time(was, path)
+        # As in a field without a type, where a time comes back as text.
         if datetime.fromisoformat(back) != was:
             raise _lost(was, back, path)
     elif isinstance(was, datetime | time):
@@ -512,7 +523,9 @@ def _not_finite(value: object, path: Path) -> ConfigError:
 
 def _cannot_write(value: object, path: Path, error: BaseException) -> ConfigError:
     """Return the error of a state that cannot be written; it names the innermost such value."""
+    # Asked first: what is too deep fails in several ways, none of which says so.
     _check_depth(value, path)
+    # The innermost value that fails is the one to name.
     for name, part in _parts_of(value):
         try:
             _as_json(part)

@@ -29,6 +29,7 @@ async def from_outside(
 
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
+    # As the tape has it, by which it is looked for.
     key = json_ready(f"the key of {what}", key)
     recorder = scope().recorder
     outside = recorder.find_outside(what, key)
@@ -60,10 +61,12 @@ async def from_outside(
         answer: object = work()
         if isawaitable(answer):
             answer = await answer
+        # As a replay will have it: what JSON changes is changed now.
         result = json_ready(f"what {what} gave", answer)
     except asyncio.CancelledError:
         record(stopped=True, seconds=time.monotonic() - began)
         raise
+    # Not Exception: what was broken off halfway may have been done.
     except BaseException:
         if once:
             record(stopped=True)

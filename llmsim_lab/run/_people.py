@@ -146,6 +146,7 @@ class People:
     def next(self) -> dict[str, PersonAsked]:
         """Return the same, or, between turns, what they will be asked first where that is known."""
         run = self.run
+        # While a turn is played the questions themselves are there.
         if run._stepping or self.over:
             return self.waiting()
         latest = run.turns[-1]  # another one, too, where its state was changed

@@ -90,6 +90,7 @@ def as_prompt(text: str, name: str, system: str) -> Prompt | None:
         prompt = Prompt(text, system=system, name=name)
     except PromptError:
         return None
+    # What is_as_written knows it by.
     prompt.parent = prompt.digest
     return prompt
 
@@ -111,6 +112,7 @@ def with_edits(prompts: Mapping[str, Prompt], edits: Sequence[Prompt]) -> dict[s
         named = {place: prompt for place, prompt in prompts.items() if prompt.name == edit.name}
         if not named:
             raise _no_such_prompt(edit.name, {prompt.name for prompt in prompts.values()})
+        # By the digest first: of two prompts of one name only the edited one is meant.
         origins = [place for place, prompt in named.items() if prompt.digest == edit.parent]
         for place in origins or named:
             if place in taken and taken[place] != edit:

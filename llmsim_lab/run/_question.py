@@ -136,6 +136,7 @@ class Batch:
         try:
             value = function(player)
         except LabError as error:  # which says what is wrong, and may be of a class of its own
+            # A note, since the class and its message are the caller's.
             error.add_note(f"{self.place}: the function {name}= raised this for {player}.")
             self.fault = error
             raise
@@ -145,6 +146,7 @@ class Batch:
             )
             raise self.fault from error
         if type(value) is not str and isawaitable(value):  # most are texts, and asking takes long
+            # Else Python warns of it as well, after this error.
             close_unawaited(value)
             self.fault = ConfigError(
                 f"{self.place}: the function {name}= is async, and a question does not wait for "
@@ -222,6 +224,7 @@ class Batch:
         """
         turn = self.turn
         known: dict[str, object] = {
+            # A function of the name: each player's own.
             "name": str,
             "state": turn.state,
             "run": turn.config,
@@ -229,6 +232,7 @@ class Batch:
             "turns": turn.config.turns,
             **self.values,
         }
+        # A text without slots takes no values; given ones are for rules then.
         slots = used.prompt.slots if isinstance(used.prompt, Prompt) else ()
         unfilled = {*slots} - known.keys()
         unused = self.values.keys() - {*slots}
@@ -239,6 +243,7 @@ class Batch:
         for slot in slots:
             value = known[slot]
             if callable(value):
+                # Called for each player who is sent the prompt, and not before.
                 own[slot] = value
             else:
                 shared[slot] = value
@@ -254,6 +259,7 @@ class Batch:
             if self._allowed_to_all is None:
                 self._allowed_to_all = self._allowed_by(player, _by_field(player, self.limits))
             return self._allowed_to_all
+        # Of each player its own; many have the same.
         limits = _by_field(player, self.of_world("limits", self.limits, player))
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self._allowed_by_limits:
@@ -318,6 +324,7 @@ def _by_field(player: str, limits: object) -> Limits:
     as_lists = dict(limits)
     for name, values in limits.items():
         if isinstance(values, range):
+            # A range is a list of values here, and never a lowest and a highest one.
             as_lists[name] = list(values)
         elif hasattr(values, "tolist"):
             as_lists[name] = values.tolist()
@@ -378,12 +385,14 @@ class AskedQuestion:
         Raises:
             ConfigError: another task asks the player as well.
         """
+        # Random numbers would go to another question in a replay.
         if not self._number:
             raise ConfigError(
                 f"{self.player} is asked by two tasks and answers by chance: a replay may ask in "
                 "another order; tell the questions apart: ask(..., tag='second')"
             )
         kind = self.batch.tag or self.batch.by
+        # Named as recordings name them: another name would draw other numbers.
         name = f"{self.player}, {kind}" if kind else self.player
         if self._number > 1:
             name = f"{name}, question {self._number}"
@@ -479,6 +488,7 @@ class Question:
         values = dict(batch.values)
         for name, value in values.items():
             if callable(value):
+                # A rule is given the player's value, as a prompt would be.
                 values[name] = batch.of_world(name, value, self.player)
         return values
 
@@ -540,6 +550,7 @@ def place_of(turn: int, reply: type[Decision], tag: str) -> str:
 def limits_of(question: AskedQuestion) -> dict[str, tuple[Number, Number] | list[Any]]:
     """Return what is allowed, by field; see ``Question.limits``."""
     chosen = {name: list(values) for name, values in question.allowed.choices.items()}
+    # The question's limits last: they are narrower.
     return {**own_limits(question.batch.reply), **question.allowed.ranges, **chosen}
 
 

@@ -67,9 +67,11 @@ def tape_turn(run: AnyRun, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
     planned = [change for change in run.planned if change.turn > turn.number]
     planned.sort(key=lambda change: change.turn)
     cls = type(run)
+    # A step has it already, from reading the state back.
     state = state or encoded(turn.state, cls.state_type, Places(turn.calls))
     rest = dumps(_rest_of_record(turn, planned)).encode()
     row = dumps(row_on_tape(cls, turn)).encode()
+    # Put together by bytes: the state is written once, however large it is.
     return turn.number, b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
 
 
@@ -80,6 +82,7 @@ def row_on_tape(cls: RunClass, turn: Turn) -> JSONObject:
         ConfigError: a column is not ready for JSON; says which.
     """
     row = turn_row(turn)
+    # As most rows are; else each value goes through JSON and back.
     if SCALARS.issuperset(map(type, row.values())) and all_finite(row):
         return row
     try:
@@ -169,6 +172,7 @@ def decode_turn(
         places = Places(calls, attempts)
         state = decoded(dumps(rest.pop("state")).encode(), cls.state_type, places)
         values = read(_rest(), dumps(rest), places)
+        # What a run plans is the run's; see planned_in.
         del values["planned"]
         return Turn(
             number=values.pop("turn"),
@@ -279,6 +283,7 @@ def clients_of(run: AnyRun) -> dict[str, LLMClient]:
     clients: dict[str, LLMClient] = {}
     for seat, player in {"": run.llm_client, **run.players}.items():
         client = getattr(player, "llm_client", player)
+        # Not by its class: a client around another one counts as well.
         if hasattr(client, "model_info"):
             clients[seat] = client
     return clients
@@ -309,6 +314,7 @@ def recorded_settings(manifest: Mapping[str, Any], turn: float = math.inf) -> di
     """
     entries = manifest
     for earlier in manifest.get("settings_before", ()):
+        # They are in the order of the turns, so that the first that fits is the one.
         if turn <= earlier["last_turn"]:
             entries = earlier
             break
@@ -356,6 +362,7 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
                 entry["parent"],
                 entry["digest"],
             )
+        # A prompt that was changed on the tape would be taken for the recorded one.
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt
@@ -386,6 +393,7 @@ def _recorded_prompt(
             parent=parent,
         )
     with suppress(PromptError):
+        # A text with headings of its own says by its digest whether it was parsed.
         prompt = Prompt.parse(text, name=name, parent=parent)
         if prompt.digest == digest:
             return prompt

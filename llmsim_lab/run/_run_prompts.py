@@ -87,6 +87,7 @@ class PromptsInUse:
         """Ask with these prompts from now on."""
         self.by_place = dict(by_place)
         self._has_edited_texts = any(f"{PLAIN}:" in place for place in self.by_place)
+        # Found anew, since a place may have another prompt now.
         self._used: dict[Hashable, UsedPrompt] = {}
 
     def shipped(self, name: str) -> Prompt:
@@ -145,6 +146,7 @@ class PromptsInUse:
         prompt = self._with_system(self._prompt_of(source), system)
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
+        # Once a place has a prompt, it stays: the manifest names it.
         if place not in self.by_place:
             self._check_number()
             self.by_place[place] = prompt if self.edit is None else self.edit(prompt)
@@ -220,6 +222,7 @@ class PromptsInUse:
                 self._warn_if_varied(at_place, digest_of(system, text), place)
             return UsedPrompt(at_place, is_edited=True)
         as_written = UsedPrompt(as_sent(text, system=system, name=name), is_edited=False)
+        # Nothing at this place was edited, and nothing will be.
         if at_place is not None and self.edit is None and not self._has_edited_texts:
             return as_written
         place_of_text = f"{place}:{digest_of(system, text)[:8]}"
@@ -240,6 +243,7 @@ class PromptsInUse:
         if edited.digest == prompt.digest:
             self.by_place.setdefault(place, prompt)
             return as_written
+        # One text stands in for whatever text is asked; a function edits each by itself.
         if self.edit.is_fixed(name):
             self.by_place[place] = edited
         else:
@@ -251,6 +255,7 @@ class PromptsInUse:
     def _warn_if_varied(self, edited: Prompt, digest: str, place: str) -> None:
         """Warn once where one text stands in for several, of which only one was edited."""
         is_same = edited.parent in (None, digest)
+        # An edit with slots of its own says something else to each player.
         if is_same or place in self._varied or Prompt(edited.user).slots:
             return
         self._varied.add(place)

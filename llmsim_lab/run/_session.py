@@ -161,7 +161,9 @@ class Recording(Session):
             models_of_players = manifest.get("players", {})
             recorded = models_of_players.get(name) if name else manifest["model"]
             if recorded is not None:
+                # A resumed run with another model would be half of each.
                 self._check_model(name, asdict(info), recorded)
+            # Known only now: a server says which model it has when it is asked.
             elif name:
                 self.recorder.describe({"players": {**models_of_players, name: asdict(info)}})
             else:
@@ -187,6 +189,7 @@ class Recording(Session):
     def _note_settings(self, run: AnyRun, turn: int) -> None:
         """Write down the settings of the clients, where they are not those of the turn before."""
         settings = {seat: client.config for seat, client in _records.clients_of(run).items()}
+        # Compared before anything is read from the tape: it is so in nearly every turn.
         if settings == self._settings:
             return
         self._settings = settings
@@ -208,6 +211,7 @@ class Recording(Session):
     def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
         prompts = run.prompts
+        # Prompts are only ever added.
         if len(prompts) != self._known_prompts:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
                 self.recorder.describe({"prompts": _records.entries_of(prompts)})
@@ -260,6 +264,7 @@ class Replaying(Session):
         if settings is None or not hasattr(client, "with_config"):
             return player
         if seat not in self._seated:
+            # A twin, since the client is the caller's and goes on with its own settings.
             twin = client.with_config(settings)
             if client is player:
                 self._seated[seat] = twin
@@ -273,12 +278,14 @@ class Replaying(Session):
         if settings == self._settings:
             return
         self._settings = settings
+        # They ask with the settings of the turns before.
         self._seated.clear()
         if isinstance(run.llm_client, RecordedClient) and "" in settings:
             run.llm_client.ask_as(settings[""])
 
     async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
         """Return what was done from outside at the recorded turn."""
+        # A replay may be stepped on by hand, past the end.
         if turn not in self._lines:
             raise TapeError(
                 f"run {self.number} ends at turn {self.tape.run(self.number).turns}; turn {turn} "
@@ -288,6 +295,7 @@ class Replaying(Session):
         self.recorder.begin_turn(turn)
         if not self._settings or "settings_before" in self._manifest:
             self._take_settings(run, _records.recorded_settings(self._manifest, turn))
+        # From the record, not from the plan: some came in while the run was played.
         return _records.interventions_of(self._lines[turn]["record"], "interventions")
 
     def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
@@ -338,6 +346,7 @@ def _with_words_of(recorded: Turn, turn: Turn) -> tuple[Answer, ...]:
     """
     answers = list(turn.by_code)
     for place, (then, now) in enumerate(zip(recorded.by_code, answers, strict=False)):
+        # Without a call: with one, the words are the call's, and recorded.
         if then.status == now.status == "fallback" and not now.calls:
             answers[place] = replace(now, reasoning=then.reasoning)
     return tuple(answers)
@@ -366,6 +375,7 @@ def load_turns(
     recorder = ReplayRecorder(tape, run)
     turns: list[Turn] = []
     for record in records:
+        # A line that is lost would otherwise shift all turns after it.
         if turns and record["turn"] != turns[-1].number + 1:
             raise TapeError(
                 f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "

@@ -75,6 +75,7 @@ class State(OfJson):
         values = self.__dict__
         for name, value in values.items():
             if type(value) is str:
+                # No file can hold half a character.
                 values[name] = whole_text(value)
             elif type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
                 values[name] = _frozen_field(self, name, value)
@@ -185,6 +186,7 @@ def _frozen_tuple(value: tuple[Any, ...], where: str) -> tuple[Any, ...]:
     for item in value:
         is_frozen = _cannot_change(type(item))  # type: ignore[arg-type]
         items.append(item if is_frozen else _frozen(item, where))
+    # The same object, as most are: nothing is made anew.
     if all(map(operator.is_, items, value)):
         return value
     if hasattr(value, "_fields"):  # a named one stays one

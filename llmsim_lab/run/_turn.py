@@ -69,6 +69,7 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     Args:
         lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
     """
+    # The first line of what is done once says only that it begins.
     latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
     texts = []
     for (what, key_as_json, _), line in latest.items():
@@ -211,6 +212,7 @@ class Turn:
     def answers(self) -> tuple[Answer, ...]:
         """The decisions: first those of code, then those that models and people gave."""
         answers = list(self.by_code)
+        # By identity: equal calls, as of repeats, are different ones.
         told_by_code: set[int] = set()
         for answer in self.by_code:
             told_by_code.update(map(id, answer.calls))
@@ -238,6 +240,7 @@ class Turn:
     def statuses(self) -> Counter[str]:
         """How the turn's calls came out, and of decisions without a call those that went wrong."""
         counts: Counter[str] = Counter()
+        # An answer of code, such as a stand-in, has the last word on its call.
         by_call: dict[int, Status] = {}
         for answer in self.by_code:
             if answer.status == "ok":
@@ -385,6 +388,7 @@ def decisions_frame(turns: Sequence[Turn], *, run: int | None, seed: int) -> pd.
             fields = _reply_columns(answer, outcome)
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
+            # Later ones count: what every frame has is taken by no reply and no note.
             decisions.append({**fields, **outcome, **shared, **_decision_columns(answer)})
     before = [name for name in _BEFORE if has_periods or name != "period"]
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
@@ -408,9 +412,11 @@ def _decision_columns(answer: Answer) -> dict[str, Any]:
     """Return what every decision's row has; its cost is that of the calls behind it."""
     calls = answer.calls
     columns: dict[str, Any] = {name: getattr(answer, name) for name in _DECIDED}
+    # Of several calls, as a choice has them, the first one's: all ask one model.
     columns["model"] = calls[0].request.model if calls else None
     for name in _COSTS:
         columns[name] = sum(getattr(call, name) for call in calls)
+    # A start of 0.0 keeps the column one of floats.
     columns["seconds"] = sum((call.seconds for call in calls), 0.0)
     return columns
 

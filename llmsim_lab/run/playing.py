@@ -87,6 +87,7 @@ class PlayedWorld(BaseWorld[StateT]):
         else:
             self.planned = [*self.planned, item]
         try:
+            # At once, not with the next turn: a process may end before that.
             self._session.changed(self)
         except BaseException as error:
             # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
@@ -110,6 +111,7 @@ class PlayedWorld(BaseWorld[StateT]):
             TapeError: the turn came out differently from its recording.
             ConfigError: a turn is being played already.
         """
+        # A step within run() is part of what plays the run already.
         is_part = self._player is not None and self._player is scope().player
         with nullcontext() if is_part else sole_player(self):
             return await self._step()
@@ -169,6 +171,7 @@ class PlayedWorld(BaseWorld[StateT]):
 
         In a plain script people are asked on the terminal.
         """
+        # Before the loop begins: where nobody can answer, a run would wait for ever.
         ask_people_here(self)
         try:
             return run_sync(self.arun(turns, budget=budget, progress=progress))
@@ -184,9 +187,11 @@ class PlayedWorld(BaseWorld[StateT]):
         count = whole_number("turns", wanted, least=0)
         first = self.turn_number + 1
         last = self.turn_number + count
+        # Held over all turns, so that no other process writes to the run in between.
         with self._session.playing():
             self._told_to_reach = last
-            outcome = "interrupted"  # also by Ctrl-C, or the task was cancelled
+            # What the tape says if nothing below sets it otherwise.
+            outcome = "interrupted"  # by Ctrl-C, or the task was cancelled
             try:
                 line = progress_line(
                     "turn",
@@ -197,6 +202,7 @@ class PlayedWorld(BaseWorld[StateT]):
                 async with line as advance:
                     while self.turn_number < last and (beyond_done or not self.done(self.state)):
                         if self._purse is not None:
+                            # Between turns, so that none is begun that cannot be paid for.
                             self._purse.check()
                         turn = await self.step()
                         advance(sum(len(call.history) for call in turn.calls))
@@ -257,24 +263,27 @@ class PlayedWorld(BaseWorld[StateT]):
         before = self.turns[-1]
         session = self._session
         number = before.number + 1
+        # Turns that another run played, as the parent of a fork that is replayed.
         if session.shared:
             turn, *session.shared = session.shared
             self.turns.append(turn)
             return turn
         planned = await session.begin(self, number)
+        # Before anything is asked, since what is asked costs time or money.
         if len(self.turns) == 1 and self._warns:
             for doubt in self._doubts():
                 _warn("LINT", **doubt)
         began = time.perf_counter()
+        # Without a replicate a server draws by a seed of its own.
         replicate = self.config.replicate
         sampling = None if replicate is None else (self.seed, replicate)
         log = CallLog(self.name, number, self._purse, sampling=sampling)
         self._log = log
         ask = Ask(self, self._as_read(before.state), number)
-        # For the next try, should this one fail.
+        # A copy, which this try adds to: should it fail, the next one finds what was done outside.
         session.memory = {**session.memory}
         recorder = session.recorder
-        if recorder is None:
+        if recorder is None:  # the run is on no tape
             recorder = Unrecorded(Known(outcomes=session.memory))
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
         # this turn's log and recorder in the context variable that ``scoped`` sets.
@@ -284,6 +293,7 @@ class PlayedWorld(BaseWorld[StateT]):
             except Exception:
                 ask.check_awaited()  # what was not waited for is often what the turn failed on
                 raise
+            # Before the state is judged: a question that was not awaited is the first cause.
             notes = ask.close()
             after = own_state(self, after)
             calls = log.close()
@@ -312,6 +322,7 @@ class PlayedWorld(BaseWorld[StateT]):
         )
         if turn.became and not session.is_replay:
             _check_noted(turn)
+        # On the tape first. What is raised here leaves the run where it was before.
         turn = session.done(self, turn, kept.json)
         session.memory = {}
         self.turns.append(turn)

@@ -134,6 +134,7 @@ class Run(PlayedWorld[StateT]):
             prompts=prompts,
             parameters=parameters,
         )
+        # Here, and not where the tape is: a recorded run has its interventions in its turns.
         for item in self.config.interventions:
             self.intervene(item.turn, item.set, note=item.note)
         if tape is not None:
@@ -243,6 +244,7 @@ class Run(PlayedWorld[StateT]):
         replaced = by_name(players)
         # One alone is for all: nobody of this run's stays then.
         kept = self.players if isinstance(players, Mapping) else {}
+        # Words in the configuration, for the manifest; the players themselves are below.
         words = {
             name: word
             for name, word in self.config.players.items()
@@ -251,6 +253,7 @@ class Run(PlayedWorld[StateT]):
         config = self.config.model_copy(update={"players": words})
         changes: list[StateChange] = []
         for turn in self.turns[1:]:
+            # What came in while the run was played was planned by nobody, and is set again too.
             changes += turn.interventions
         changes += [change for change in self.planned if change.turn > self.turn_number]
         if llm_client is not None and self.llm_client is not None:
@@ -308,6 +311,7 @@ class Run(PlayedWorld[StateT]):
             TapeMiss: a call differs from the recorded ones; the message shows how.
             TapeError: a turn came out differently, or the tape cannot be read.
         """
+        # Read only: looking at runs must not change or lock the file.
         tape = _reading(tape)
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
@@ -334,6 +338,7 @@ class Run(PlayedWorld[StateT]):
         except TapeError as error:
             changes = _code_changes(info, simulation)
             if changes:
+                # The likeliest cause, which the difference itself does not show.
                 raise type(error)(f"{error}. Note that {changes}") from error
             raise
         return simulation
@@ -396,6 +401,7 @@ class Run(PlayedWorld[StateT]):
                 ),
                 way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
             )
+        # Only now: what is raised before leaves the recorded run as it is.
         simulation._session = Recording(tape, info.id)
         _tell_resumed(tape, info, simulation)
         return simulation
@@ -434,6 +440,7 @@ class Run(PlayedWorld[StateT]):
             arguments=given,
             is_live=True,
         )
+        # From the first state on, with the same players.
         simulation = recorded.counterfactual({})
         tell_recorded(recorded_settings(info.manifest), simulation, "the rerun")
         if simulation.config.replicate is not None:
@@ -484,6 +491,7 @@ class Run(PlayedWorld[StateT]):
             for call in self.calls:
                 attempts += call.history
         else:
+            # A copy: the tape's own may not be changed.
             manifest = plain(tape.run(self.run_id).manifest)
             attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]
         words = str(prompts_read(attempts))
@@ -626,6 +634,7 @@ def _beside(
             parent=parent,
             fork_turn=fork_turn,
         )
+    # A fork of a run that is not recorded is not recorded for the same reason.
     new.unrecorded = run.unrecorded
     if run.tape is not None:
         new.unrecorded = f"the tape {run.tape.path} is open for reading only"
@@ -710,6 +719,7 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
     if run is not None:
         roots: dict[int | None, int] = {}
         for info in infos:
+            # Runs come after their parents, so that a parent's root is known here.
             roots[info.id] = roots.get(info.parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
     reading = Reading(tape.path.name)
@@ -758,6 +768,7 @@ def run_on_tape(
     try:
         run = recorded_run(tape, info, Run, turns=turns)
     except LabError:
+        # The class is not known here, or is another than it was.
         return RecordedRun(tape, info, *turns)
     fault = _unreadable(run)
     if fault:
@@ -774,6 +785,7 @@ def _unreadable(run: Run) -> str:
         for turn in run.turns:
             turn.columns()
         for item in (run.series, run.prediction(), run.last_planned):
+            # Some are computed when they are looked at.
             repr(item)
     except Exception as error:  # noqa: BLE001 - a class's own code raises anything
         return error_text(error)
@@ -809,6 +821,7 @@ def recorded_run(
         TapeError: the tape is damaged, or its class is another one, or not known.
         ConfigError: an argument is missing, or not one of the class's.
     """
+    # First, since all that follows reads it.
     check_manifest(info, tape.path)
     cls = _class_of(info, kind)
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -841,6 +854,7 @@ def _class_of(info: RunInfo, kind: type[RunT]) -> type[RunT]:
     if kind is Run:
         cls = class_of_manifest(info.id, info.manifest)
     recorded = info.manifest["kind"]
+    # Another class would read the states as its own, and might even succeed.
     if cls.kind != recorded:
         raise TapeError(
             f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}; "
@@ -869,6 +883,7 @@ def _check_arguments(
             f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
         )
     if info.manifest["given"] and "players" not in arguments:
+        # Tapes from before manifests named them have none.
         seats = info.manifest.get("given_players", ())
         again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."
         raise ConfigError(
@@ -917,6 +932,7 @@ def own_arguments(cls: type[Run]) -> list[str]:
 
 def _code_changes(info: RunInfo, simulation: Run) -> str:
     """Return what of a run's own code is not as it was recorded; empty where nothing is."""
+    # Of a damaged manifest this may be anything.
     then = as_mapping(info.manifest.get("code"))
     now = simulation.code_digests
     changed = [name for name in now if then.get(name, now[name]) != now[name]]
@@ -955,6 +971,7 @@ def _listed_prompts(prompts: Any, known: Mapping[str, Prompt]) -> list[Prompt]:
         known: the run's prompts, by their places.
     """
     listed = list(prompts) if isinstance(prompts, Iterable) else [prompts]
+    # A text in place of a prompt would not say which prompt it edits.
     if not all(isinstance(prompt, Prompt) for prompt in listed):
         raise ConfigError(
             f"prompt={prompts!r:.60} is not an edited prompt; edit one of the run's: "

@@ -103,8 +103,10 @@ class BaseWorld(Generic[StateT]):
         self.planned: Sequence[StateChange] = ()
         """What was or is to be done from outside, as far as it was planned."""
         players = {} if players is None else by_name(players)
+        # As the tape would give it back, so that a replay has the same parameters to the last bit.
         configured = _configured(type(self), config, parameters, players)
         self.config: Any = kept_config(configured, type(self).__name__)
+        # Before anything can warn.
         log_as_asked()
         self.llm_client = run_client(llm_client)
         if state is None and self.llm_client is not None:  # else it comes from another run
@@ -113,6 +115,7 @@ class BaseWorld(Generic[StateT]):
         self._given_players = seated.unrecorded
         self.given = bool(seated.unrecorded)
         self.players: Mapping[str, Any] = FrozenDict(seated.players)
+        # Before start(), which may use what ready() makes.
         self.ready()
         start = checked_state(self, self.start() if state is None else state, "starts from")
         self.turns: list[Turn] = [Turn(number=0, state=start)]
@@ -167,6 +170,7 @@ class BaseWorld(Generic[StateT]):
         """
         answerer = by or name
         self._seats[answerer] = None
+        # A tag counts as asked only where the player has no seat of its own.
         if tag and answerer not in self.players:
             self._seats[tag] = None
         return self._player_for(answerer, tag)
@@ -184,6 +188,7 @@ class BaseWorld(Generic[StateT]):
         if player == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
         if player != "model":
+            # In a replay, with the settings that were recorded for this turn.
             return self._session.seated(seat, player)
         if self.llm_client is None:
             raise self._no_one_for(name)
@@ -258,6 +263,7 @@ class BaseWorld(Generic[StateT]):
         """
         for name, value in values.items():
             field = name.partition(".")[0]
+            # A field of the state may be called as a parameter is.
             if field in self.state_type.model_fields:
                 continue
             is_value = name in values_in(cast("State", state))
@@ -419,6 +425,7 @@ def _configured(
         configured = {name: getattr(config, name) for name in cls.config_type.model_fields}
         values = {**configured, **parameters}
     if words:
+        # Words given now count more than those of the configuration.
         values["players"] = {**values.get("players", {}), **words}
     return cls.config_type(**values)
 
@@ -479,6 +486,7 @@ def _seated(run: BaseWorld, players: Mapping[str, Any]) -> _Seated:
         is_person = isinstance(getattr(seated[name], "backend", None), Person)
         if not isinstance(player, str) and not is_person:  # whose answers are all on the tape
             unrecorded.append(name)
+    # Now, and not at the first question, which may be hours away.
     if "rule" in seated.values() and getattr(run, "rule", None) is None:
         raise ConfigError(
             f"{type(run).__name__} has no rule; define def rule(self, question) -> YourReply(...) "
@@ -504,6 +512,7 @@ def _as_player(run: BaseWorld, name: str, player: Any) -> Any:
             config = run.llm_client.config if run.llm_client else LLMConfig()
             player = LLMClient(config, player)
         if hasattr(player, "call_with_retry"):
+            # Raises where it lacks what a run asks of a client.
             run_client(player, f"players[{name!r}]")
             return player
         if callable(player):
@@ -567,12 +576,14 @@ def is_parameter(cls: type[BaseWorld], name: str) -> bool:
 
 def _check_world(cls: type[BaseWorld]) -> None:
     """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
+    # Else the first step would fail with a message of Python's.
     if not inspect.iscoroutinefunction(cls.turn):
         raise ConfigError(
             f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
             "def turn(self, state, ask)"
         )
     state = cls.state_type
+    # State itself has no fields, so that nothing could change.
     if not (isinstance(state, type) and issubclass(state, State)) or state is State:
         raise ConfigError(
             f"{cls.__name__} has the state {getattr(state, '__name__', state)}; derive class "

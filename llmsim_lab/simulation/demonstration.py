@@ -21,7 +21,7 @@ from llmsim_lab.economy.response import PolicyResponse, response_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.choice import by_letters, orders_of
-from llmsim_lab.run._turn import Answer
+from llmsim_lab.run import Answer
 from llmsim_lab.simulation.gate import rest_at
 from llmsim_lab.simulation.world import Simulation
 

@@ -11,9 +11,8 @@ from builders import make_client, played
 from page_kit import Log
 from worlds import PublicGoods
 
-from llmsim_lab.run import Ask, Run, State
+from llmsim_lab.run import Ask, Run, State, Turn
 from llmsim_lab.run._reading import Reading, plain
-from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.recorded import about
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatReply

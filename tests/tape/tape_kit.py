@@ -14,7 +14,7 @@ from typing import Any
 from builders import in_words, played, policy, rate_update, verdict
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.run._turn import Answer
+from llmsim_lab.run import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ModelInfo
 

@@ -26,8 +26,9 @@ from llmsim_lab.study._cost import Count
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Decision, Message
 
-_SEED, _TEMPERATURE = 7, 0.7
-"""Fixed, so that models compare."""
+_SEED = 7
+"""Fixed, as the temperature is, so that models compare."""
+_TEMPERATURE = 0.7
 
 
 class Ability(NamedTuple):
@@ -63,18 +64,21 @@ async def findings(
     client = _with_settings(
         client, temperature=_TEMPERATURE, max_text_chars=400, retry_wait_s=(0.0, 0.0)
     )
-    found: list[Ability] = []
+    abilities: list[Ability] = []
     speed = _Speed()
     checks = {"answers": speed.answers, "tokens read a second": speed.reads, **_CHECKS}
     for name, check in [*checks.items()][:first]:
         progress(name)
         try:
-            found.append(Ability(name, *await check(client)))
+            result, ok, note = await check(client)
         except LLMFailureException as failure:
-            if failure.reason in LASTING or not found:
+            if failure.reason in LASTING or not abilities:
                 raise
-            found.append(Ability(name, "failed", ok=False, note=clip(str(failure), 200)))
-    return found
+            note = clip(str(failure), 200)
+            abilities.append(Ability(name, "failed", ok=False, note=note))
+        else:
+            abilities.append(Ability(name, result, ok, note))
+    return abilities
 
 
 def _with_settings(client: LLMClient, **changes: Any) -> LLMClient:
@@ -90,7 +94,8 @@ _WORDS = (
     *("apple", "river", "window", "seven", "green", "mountain", "letter", "cloud", "bread"),
     *("yellow", "music", "garden", "winter", "paper", "silver", "market", "bridge", "lemon"),
 )
-_FEWEST_WORDS, _MOST_WORDS = 40, 200
+_FEWEST_WORDS = 40
+_MOST_WORDS = 200
 _WORDS_FOR_A_TOKEN_A_SECOND = 30
 """A slow model is given fewer: it mostly reads more than twice as fast as it writes."""
 _SLOW = 10.0
@@ -144,7 +149,9 @@ class _Speed:
 
 
 def _rate(tokens_per_s: float) -> str:
-    return f"{tokens_per_s:.1f}" if tokens_per_s < _SLOW else f"{tokens_per_s:,.0f}"
+    if tokens_per_s < _SLOW:
+        return f"{tokens_per_s:.1f}"
+    return f"{tokens_per_s:,.0f}"
 
 
 async def _turn_of_economy(client: LLMClient, reads: float, writes: float) -> str:
@@ -172,15 +179,15 @@ async def _turn_of_economy(client: LLMClient, reads: float, writes: float) -> st
 
 async def _tally(answers: Iterable[Awaitable[str]]) -> Counter[str]:
     """Count what came of questions that are asked one after another; also of those that failed."""
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for answer in answers:
         try:
-            found[await answer] += 1
+            outcomes[await answer] += 1
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
-            found[failure.reason] += 1
-    return found
+            outcomes[failure.reason] += 1
+    return outcomes
 
 
 class _Colour(Decision):
@@ -193,9 +200,10 @@ class _Length(Decision):
 
 async def _untold(client: LLMClient) -> _Result:
     """Ask without a word about JSON; the second attempt tells the form where none came."""
-    asked = _with_settings(client, seed=_SEED, max_tokens=min(200, client.config.num_ctx // 2))
+    tokens = min(200, client.config.num_ctx // 2)
+    seeded = _with_settings(client, seed=_SEED, max_tokens=tokens)
     question = "What suits a picnic: red, green, blue or yellow?"
-    decision = await asked.call_with_retry(prompt=question, response_model=_Colour)
+    decision = await seeded.call_with_retry(prompt=question, response_model=_Colour)
     if decision.call is not None and lacks_form(decision.call.history[0]):
         return "when told", True, "the server does not hold it to a schema: use tell_form=True"
     return "yes", True, "gives JSON without being told the form in words"
@@ -209,15 +217,15 @@ def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
         tokens = min(200, client.config.num_ctx // 2)
 
         async def ask(seed: int, subject: str) -> str:
-            asked = _with_settings(client, seed=seed, max_tokens=tokens)
+            seeded = _with_settings(client, seed=seed, max_tokens=tokens)
             prompt = f"Answer in JSON with the field {words.format(subject)}"
-            decision = await asked.call_with_retry(prompt=prompt, response_model=form)
+            decision = await seeded.call_with_retry(prompt=prompt, response_model=form)
             return decision.call.status if decision.call else "ok"
 
         statuses = await _tally(starmap(ask, enumerate(_SUBJECTS, 1)))
-        others = ", ".join(f"{n} {status}" for status, n in statuses.items() if status != "ok")
-        right = statuses["ok"]
-        return f"{right} of {len(_SUBJECTS)}", right == len(_SUBJECTS), others
+        right = statuses.pop("ok", 0)
+        note = ", ".join(f"{count} {status}" for status, count in statuses.items())
+        return f"{right} of {len(_SUBJECTS)}", right == len(_SUBJECTS), note
 
     return check
 

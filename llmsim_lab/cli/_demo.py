@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -37,12 +37,13 @@ def demo(
     the recorded part and says how to get one.
     """
     out = open_folder(out)
-    found = Demonstration.read()
-    _show(found, out)
+    demonstration = Demonstration.read()
+    _show(demonstration, out)
     if no_live:
         say(_NEXT)
         return
-    seed, recorded = next((seed, its["plain"]) for seed, its in found.runs.items())
+    seed, worlds = next(iter(demonstration.runs.items()))
+    recorded = worlds["plain"]
     taped = recorded.turn_number
     try:
         client = client_for(with_model(recorded.config, model), host=host)
@@ -55,8 +56,11 @@ def demo(
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
     say("Ctrl-C ends it and keeps what was played; --no-live leaves it out.")
     # A tape of its own, since the recording may be read-only; nothing recorded is overwritten.
-    names = chain(["demo"], (f"demo-{number}" for number in count(2)))
-    tape = next(it for name in names if not (it := out / f"{name}.tape").exists())
+    tape = out / "demo.tape"
+    for number in count(2):
+        if not tape.exists():
+            break
+        tape = out / f"demo-{number}.tape"
     simulation = recorded.fork(llm_client=client, to=tape)
     play(simulation, turns, out)
     say("'llmsim-lab tape show' and 'llmsim-lab replay' take it.")
@@ -64,19 +68,19 @@ def demo(
     say(_NEXT)
 
 
-def _show(found: Demonstration, out: Path) -> None:
+def _show(demonstration: Demonstration, out: Path) -> None:
     """Print what a recording shows, and write its picture and its quarters."""
     # Here, since it loads all worlds, and most commands draw nothing.
     from llmsim_lab.lab.figures import demo_figure
 
-    first = next(iter(found.runs.values()))["plain"]
-    many = f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}"
-    shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, their mirror images"
-    say(f"{found.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
-    say(found.to_frame().to_string())
-    say(found.judged)
-    say(found.headline)
-    say(found.verdict, style="bold")
-    picture = write_file(out / "demo.png", figure_bytes(demo_figure(found), "png", dpi=120))
-    quarters = write_file(out / "demo.csv", csv_text(found.paths).encode())
+    first = next(iter(demonstration.runs.values()))["plain"]
+    many = f"up to {demonstration.paths['turn'].max()} quarters from {first.turns[0].state.period}"
+    shocks = f"{counted(len(demonstration.runs), 'seed')} of shocks, {many}, their mirror images"
+    say(f"{demonstration.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
+    say(demonstration.to_frame().to_string())
+    say(demonstration.judged)
+    say(demonstration.headline)
+    say(demonstration.verdict, style="bold")
+    picture = write_file(out / "demo.png", figure_bytes(demo_figure(demonstration), "png", dpi=120))
+    quarters = write_file(out / "demo.csv", csv_text(demonstration.paths).encode())
     say(f"Written: {picture}, {quarters}")

@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -34,11 +35,11 @@ def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     names = weights.installed_models()
     for model in weights.CATALOGUE:
-        here = str(model.path) if model.name in names else "not here"
+        place = str(model.path) if model.name in names else "not here"
         size = f"{model.size_bytes / 1e6:,.0f} MB"
-        say(f"{model.name}: {size}, {model.licence}, {here}; {model.note}")
-    name, why = weights.default_model()
-    say(f"This machine's default: {name} ({why})")
+        say(f"{model.name}: {size}, {model.licence}, {place}; {model.note}")
+    name, reason = weights.default_model()
+    say(f"This machine's default: {name} ({reason})")
     say("Do not use these for findings; take a larger model: 'ollama pull llama3.1:8b'.")
 
 
@@ -49,8 +50,8 @@ def get(
 ) -> None:
     """Fetch a model's weights, verify and keep them; the default model if none is named."""
     if name is None:
-        name, why = weights.default_model()
-        say(f"{name}: {why}")
+        name, reason = weights.default_model()
+        say(f"{name}: {reason}")
     path = weights.get_model(name, file=file)
     say(f"{name} is at {path}")
 
@@ -77,7 +78,10 @@ def doctor(
     """Show which models are there, whether they answer as they must, and what they can do."""
     if models:
         for name in models:
-            (_show_gate if economics else _show_checks)(name, host)
+            if economics:
+                _show_gate(name, host)
+            else:
+                _show_checks(name, host)
     elif economics:
         raise typer.BadParameter("--economics goes with a model: ollama:NAME --economics")
     elif not _report(host):
@@ -107,25 +111,32 @@ def _models_here(host: str | None) -> list[str]:
     if not runtime_installed():
         say("embedded: no runtime: pip install 'llmsim-lab[embedded]'", style="yellow")
     try:
-        found = look(host)
+        server = look(host)
     except BackendError as error:
         say(f"Ollama at {parse_host(host)}: {clip(str(error), 300)}", style="yellow")
         return models
-    say(f"Ollama {found.version} at {parse_host(host)} has {listed(found.models) or 'no model'}")
-    return ([f"ollama:{found.model}"] if found.model else []) + models
+    say(f"Ollama {server.version} at {parse_host(host)} has {listed(server.models) or 'no model'}")
+    if server.model:
+        models.insert(0, f"ollama:{server.model}")
+    return models
 
 
 def _answers(model: str, host: str | None) -> bool:
     """Say whether a model answers, and in the form asked for; return True if it does."""
     try:
         with _asking(model, host) as client:
-            found = run_sync(findings(client, first=4))
+            abilities = run_sync(findings(client, first=4))
     except LabError as error:
         say(f"{model}: {clip(str(error), 300)}", style="yellow")
         return False
-    words = (f"{one.check}: {one.result}" + (f" ({one.note})" if one.note else "") for one in found)
-    works = all(one.ok for one in found)
-    say(f"{model}: {'; '.join(words)}", style="" if works else "yellow")
+    parts = []
+    for ability in abilities:
+        words = f"{ability.check}: {ability.result}"
+        if ability.note:
+            words += f" ({ability.note})"
+        parts.append(words)
+    works = all(ability.ok for ability in abilities)
+    say(f"{model}: {'; '.join(parts)}", style="" if works else "yellow")
     return works
 
 
@@ -144,18 +155,24 @@ def _asking(model: str, host: str | None) -> Iterator[LLMClient]:
 
 def _show_checks(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
-        found = run_sync(findings(client, lambda what: say(f"{model}: {what} ...", to=errors)))
+        progress = partial(_say_progress, model)
+        abilities = run_sync(findings(client, progress))
         info = run_sync(client.model_info())
     server = " ".join(filter(None, (info.backend, info.version)))
     digest = (info.digest or "not known")[:12]
     say(f"{info.name} ({server}, digest {digest}), a context of {_SETTINGS.num_ctx:,} tokens")
-    for one in found:
-        line = f"{one.check:<30}{one.result:<14}{one.note}".rstrip()
-        say(line, style="" if one.ok else "yellow")
+    for ability in abilities:
+        line = f"{ability.check:<30}{ability.result:<14}{ability.note}".rstrip()
+        say(line, style="" if ability.ok else "yellow")
+
+
+def _say_progress(model: str, name: str) -> None:
+    """Say what a model is asked now."""
+    say(f"{model}: {name} ...", to=errors)
 
 
 def _show_gate(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
         say(f"{model}: {_HOW_MUCH}", to=errors)
-        card = economics_card(client, progress=lambda what: say(f"{model}: {what} ...", to=errors))
+        card = economics_card(client, progress=partial(_say_progress, model))
     say(card)

@@ -47,9 +47,10 @@ def new(
     templates = data_path("templates")
     codes = {path.stem: path.read_text(encoding="utf-8") for path in templates.glob("*.py")}
     if template not in codes:
-        known = "".join(f"\n  --from {name}" for name in sorted(codes))
-        what = f"there is no template {template!r}" if template else "choose a template"
-        raise ConfigError(f"{what}; there are:{known}")
+        options = "".join(f"\n  --from {name}" for name in sorted(codes))
+        if template is None:
+            raise ConfigError(f"choose a template; there are:{options}")
+        raise ConfigError(f"there is no template {template!r}; there are:{options}")
     [world] = re.findall(r"^class (\w+)\(Run\[", codes[template], re.MULTILINE)
     try:
         folder.mkdir(parents=True)

@@ -53,8 +53,9 @@ def open_folder(path: Path) -> Path:
         # Written to now: a folder that cannot be would otherwise show only after a long run.
         TemporaryFile(dir=path).close()
     except OSError as error:
-        what = f"cannot write to the folder {path}: {error}"
-        raise ConfigError(f"{what}; choose another --out") from error
+        raise ConfigError(
+            f"cannot write to the folder {path}: {error}; choose another --out"
+        ) from error
     return path
 
 
@@ -84,15 +85,17 @@ def decision_in_words(answer: Answer) -> str:
 
 def _say_decisions(turns: Sequence[Turn]) -> None:
     """Print what was decided in some turns, and why."""
-    said = []
+    lines = []
     for turn in turns:
-        for answer, became in with_outcomes(turn):
-            who = f"{turn.number} {answer.player or answer.component}"
-            rejected = "REJECTED: " if became.get("accepted") is False else ""
-            said.append(clip(f"{who}: {rejected}{decision_in_words(answer)}", _LONGEST_DECISION))
-    if said:
+        for answer, outcome in with_outcomes(turn):
+            words = decision_in_words(answer)
+            if outcome.get("accepted") is False:
+                words = f"REJECTED: {words}"
+            player = answer.player or answer.component
+            lines.append(clip(f"{turn.number} {player}: {words}", _LONGEST_DECISION))
+    if lines:
         say("What was decided in each turn, and why:", style="bold")
-        say("\n".join(few(said, _MOST_DECISIONS)) + "\n")
+        say("\n".join(few(lines, _MOST_DECISIONS)) + "\n")
 
 
 def _summary(turns: Sequence[Turn], unfinished: Sequence[CallRecord], failed_s: float) -> str:

@@ -106,8 +106,10 @@ def _imported(path: Path) -> ModuleType:
             'if __name__ == "__main__":'
         ) from error
     if getattr(module, "__file__", None) != str(path):
-        what = f"{path.name} has the name of another module, {path.stem!r}"
-        raise ConfigError(f"{what}; call the file something else")
+        raise ConfigError(
+            f"{path.name} has the name of another module, {path.stem!r}; call the file something "
+            "else"
+        )
     return module
 
 
@@ -160,7 +162,8 @@ def play(simulation: Run, turns: int, out: Path) -> None:
     """
     for person in people_of(simulation):
         person.ask = person.ask or ask_on_terminal
-    taped, failure = simulation.turn_number, None
+    taped = simulation.turn_number
+    failure: BaseException | None = None
     began = time.monotonic()
     failed_s = 0.0
     try:
@@ -183,7 +186,8 @@ def play(simulation: Run, turns: int, out: Path) -> None:
         return
     say(f"The run ended early, at turn {simulation.turn_number}.", style="red", to=errors)
     if tape is not None:
-        at, cls = f"{tape.path} --run {simulation.run_id}", type(simulation)
-        at += "" if is_shipped(cls) else f" --import {file_of(cls)}"
-        say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
+        arguments = f"{tape.path} --run {simulation.run_id}"
+        if not is_shipped(type(simulation)):
+            arguments += f" --import {file_of(type(simulation))}"
+        say(f"'llmsim-lab resume {arguments}' continues it.", style="red", to=errors)
     raise failure

@@ -114,14 +114,18 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
     """
     if named.endswith(".py") or ".py:" in named:
         world = _playing.world_from(named)
-        its = world.config_type
-        return world, its() if parameters is None else read_config(parameters, its)
+        config_type = world.config_type
+        if parameters is None:
+            return world, config_type()
+        return world, read_config(parameters, config_type)
     file, _, name = named.rpartition(":")
     if file and not Path(named).exists() and Path(file).exists():
         raise ConfigError(f"{file} is not a Python file, so it has no world {name}")
     if parameters is not None:
-        what = f"--config {parameters} is for a world in a Python file, such as pot.py"
-        raise ConfigError(f"{what}; {named} is a configuration itself")
+        raise ConfigError(
+            f"--config {parameters} is for a world in a Python file, such as pot.py; {named} is a "
+            "configuration itself"
+        )
     if named.endswith((".tape", ".tape.gz")):
         raise ConfigError(
             f"{named} is a tape, which is recorded; llmsim-lab run and lint take a run's YAML, or "
@@ -143,13 +147,14 @@ def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
         ConfigError: the world has neither of that name, or a value is wrong.
     """
     fields = type(config).model_fields
-    changed, state = config, dict[str, Any]()
+    changed = config
+    state: dict[str, Any] = {}
     for name, value in values.items():
         first, *rest = [int(part) if part.isdecimal() else part for part in name.split(".")]
         if first not in fields:
             state[name] = value
             continue
-        kept = {known: getattr(changed, known) for known in changed.model_fields_set}
+        kept = {field: getattr(changed, field) for field in changed.model_fields_set}
         kept[str(first)] = with_value(getattr(changed, str(first)), rest, value)
         try:
             changed = type(config).model_validate(kept)
@@ -161,14 +166,16 @@ def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
     try:
         trial.intervene(0, state)
     except ConfigError as error:
-        own = [known for known in fields if known not in WorldConfig.model_fields]
+        parameters = [field for field in fields if field not in WorldConfig.model_fields]
         values_of_state = trial.turns[0].columns()
-        for name in state:
-            if name.partition(".")[0] not in world.state_type.model_fields:
+        for name, value in state.items():
+            field = name.partition(".")[0]
+            if field not in world.state_type.model_fields:
+                near = closest(name, [*parameters, *values_of_state])
                 raise ConfigError(
-                    f"--set {name}={state[name]!r:.60}: {world.__name__} has no parameter "
-                    f"{name.partition('.')[0]!r}{closest(name, [*own, *values_of_state])}; it has "
-                    f"{', '.join(own) or 'none'}, and its state has {listed([*values_of_state])}"
+                    f"--set {name}={value!r:.60}: {world.__name__} has no parameter {field!r}"
+                    f"{near}; it has {', '.join(parameters) or 'none'}, and its state has "
+                    f"{listed([*values_of_state])}"
                 ) from error
         raise ConfigError(f"--set {', '.join(state)}: {error}") from error
     start = StateChange(turn=0, set=state)
@@ -184,7 +191,7 @@ def _played_by(model: str, config: Any) -> Any:
             raise ConfigError(f"--model {model} is neither a model nor a player{near}")
         return _playing.with_model(config, model)
     # The word stands for the model; players that are rules or people already stay what they are
-    players = {who: word for who, word in config.players.items() if word != "model"}
+    players = {name: word for name, word in config.players.items() if word != "model"}
     return config.model_copy(update={"players": {**players, "*": model}})
 
 
@@ -234,24 +241,25 @@ def _continuing(verb: str, about: str) -> Any:
         with existing_tape(file) as tape:
             info = valid_run(tape, run)
             for name, value in values.items():
-                keeps = (
-                    f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes "
-                    "settings of the model, --set llm.num_ctx=16384"
-                )
                 if name.partition(".")[0] in type(config_of(info)).model_fields:
                     raise ConfigError(
-                        f"{keeps}. {name} is a parameter: llmsim-lab run ... --set "
-                        f"{name}={value!s:.60} starts a new run with another one"
+                        f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes "
+                        f"settings of the model, --set llm.num_ctx=16384. {name} is a parameter: "
+                        f"llmsim-lab run ... --set {name}={value!s:.60} starts a new run with "
+                        "another one"
                     )
                 raise ConfigError(
-                    f"{keeps}. llmsim-lab fork {file} --set {name}=... sets a value of the state"
+                    f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes "
+                    f"settings of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} "
+                    f"--set {name}=... sets a value of the state"
                 )
             taped = info.turns if verb == "resume" else 0
             wanted, client = _prepared(info, taped, turns, model, host, settings)
             begun = getattr(operations, verb)(tape, info.id, llm_client=client)
             _playing.play(begun, wanted, open_folder(out))
 
-    command.__name__, command.__doc__ = verb, about
+    command.__name__ = verb
+    command.__doc__ = about
     return command
 
 
@@ -292,17 +300,24 @@ def fork(
             )
         settings, values = _settings_in(_named_values(set_ or ()))
         changes = [{"turn": at, "set": values}] if values else []
-        known = {one.name: one for one in prompts_of(info.manifest).values()}
-        prompts = []
-        for one in map(Prompt.load, prompt or ()):
-            recorded = known.get(one.name, one)
-            parent = None if recorded == one else recorded.digest
-            prompts.append(Prompt(one.user, system=one.system, name=one.name, parent=parent))
+        prompts = _edits(prompt or (), info)
         wanted, client = _prepared(info, at, turns, model, host, settings)
         begun = operations.fork(
             tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
         )
         _playing.play(begun, wanted, open_folder(out))
+
+
+def _edits(files: Iterable[Path], info: RunInfo) -> list[Prompt]:
+    """Return the prompts of files, each as an edit of the recorded one of its name."""
+    recorded = {prompt.name: prompt for prompt in prompts_of(info.manifest).values()}
+    edits = []
+    for file in files:
+        new = Prompt.load(file)
+        old = recorded.get(new.name, new)
+        parent = None if old == new else old.digest
+        edits.append(Prompt(new.user, system=new.system, name=new.name, parent=parent))
+    return edits
 
 
 def _named_values(texts: Iterable[str]) -> dict[str, Any]:
@@ -366,17 +381,20 @@ def _prepared(
     # The client may have had other settings than those in the configuration.
     recorded_llm = recorded_settings(info.manifest, max(1, after)).get("")
     llm = recorded_llm or config.llm
-    if model is None and config.needs_model and (recorded := info.manifest["model"]):
-        backend, name = recorded.get("backend"), recorded.get("name")
+    recorded = info.manifest["model"]
+    if model is None and config.needs_model and recorded:
+        backend = recorded.get("backend")
+        name = recorded.get("name")
         model = f"{backend}:{name}"
         if backend not in CONNECTED:
             raise ConfigError(
                 f"run {info.id} was recorded with the model {name!r} of the backend {backend!r}, "
                 "which the command line cannot reach; name another: --model auto"
             )
-    values = {**llm.model_dump(), **settings, "model": model or config.llm.model}
     try:
-        llm = LLMConfig(**values)
+        llm = LLMConfig.model_validate(
+            {**llm.model_dump(), **settings, "model": model or config.llm.model}
+        )
     except ConfigError as error:
         named = ", ".join(f"llm.{name}" for name in settings)
         raise ConfigError(f"--set {named}: {error}") from error

@@ -76,8 +76,10 @@ def study(
     arguments = _arguments(file, described, source)
     folder = arguments["tape"] = tape or arguments["tape"]
     if action != "run" and not folder.exists():
-        what = f"there is no folder {folder}, so nothing of this study was played"
-        raise ConfigError(f"{what}; llmsim-lab study {file} run, or --tape where it is")
+        raise ConfigError(
+            f"there is no folder {folder}, so nothing of this study was played; llmsim-lab study "
+            f"{file} run, or --tape where it is"
+        )
     code = _code_of(file, described)
     imported = {path.resolve() for path in import_ or ()}
     if code is not None and action != "run" and code.resolve() not in imported:
@@ -117,14 +119,19 @@ def study(
 
 def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, Any]:
     """Return what ``Study`` takes beside the world."""
-    keys = ("vary", "seeds", "turns", "outcome")
-    given: dict[str, Any] = {key: getattr(described, key) for key in keys}
-    tape = path.parent / described.tape if described.tape else path.with_suffix("")
-    given |= {"tape": tape, "name": described.study or path.stem, "llm_client": described.model}
-    for name in described.fixed.keys() & given.keys():
-        what = f"stands at the top of the file, {name}: ..., not under fixed"
-        raise ConfigError(source.fault(("fixed", name), what))
-    return {**described.fixed, **given}
+    arguments: dict[str, Any] = {
+        "vary": described.vary,
+        "seeds": described.seeds,
+        "turns": described.turns,
+        "outcome": described.outcome,
+        "tape": path.parent / described.tape if described.tape else path.with_suffix(""),
+        "name": described.study or path.stem,
+        "llm_client": described.model,
+    }
+    for name in described.fixed.keys() & arguments.keys():
+        fault = f"stands at the top of the file, {name}: ..., not under fixed"
+        raise ConfigError(source.fault(("fixed", name), fault))
+    return {**described.fixed, **arguments}
 
 
 def _code_of(path: Path, described: StudyFile) -> Path | None:
@@ -136,21 +143,25 @@ def _code_of(path: Path, described: StudyFile) -> Path | None:
 
 
 def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
-    named, own = described.world, ".py" in described.world
     try:
-        return world_from(str(path.parent / named)) if own else find_class(named)
+        if ".py" in described.world:
+            return world_from(str(path.parent / described.world))
+        return find_class(described.world)
     except ConfigError as error:
-        hint = "" if own else "; a world of your own is named by its file: pot.py:PublicGoods"
-        raise ConfigError(source.fault(("world",), f"{error}{hint}")) from error
+        text = str(error)
+        if ".py" not in described.world:
+            text += "; a world of your own is named by its file: pot.py:PublicGoods"
+        raise ConfigError(source.fault(("world",), text)) from error
 
 
 def _located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigError:
     """Return an error of ``Study`` with the line of the file that it is most likely about."""
-    named: list[Any] = [(part, it) for part in ("fixed", "vary") for it in getattr(file, part)]
-    named += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
+    places: list[tuple[str, ...]] = [("fixed", name) for name in file.fixed]
+    places += [("vary", name) for name in file.vary]
+    places += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
     # An arm's name has the factors' names in it, and what is wrong may be another part of it.
     text = re.sub(r"^arm '.*?': ", "", str(error))
-    for location in named:
+    for location in places:
         if re.search(rf"(?<![\w.]){re.escape(location[-1])}[.: ='\"]", text):
             return ConfigError(source.fault(location, str(error)))
     return ConfigError(source.fault((), str(error)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -24,14 +24,14 @@ from llmsim_lab.llm.scope import caller
 from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._reading import SETTINGS, RecordedRun, spoken, tool_lines
-from llmsim_lab.run._turn import outside_in_words, own_numbers, plain_series
+from llmsim_lab.run._turn import Answer, outside_in_words, own_numbers, plain_series
 from llmsim_lab.run.recorded import existing_tape, run_on_tape
 from llmsim_lab.tape import Finding, RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape.changes import differences, edited_prompts
 from llmsim_lab.tape.prompts_read import PromptsRead
-from llmsim_lab.types import Status
+from llmsim_lab.types import Attempt, ChatReply, Status
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -75,16 +75,19 @@ def diff(
 ) -> None:
     """Say how two runs differ: what defines them, their prompts, what was done, where they led."""
     with Tape(file, read_only=True) as tape:
-        one, other = valid_run(tape, a), valid_run(tape, b)
+        one = valid_run(tape, a)
+        other = valid_run(tape, b)
         say(f"Run {one.id} ({one.name}) and run {other.id} ({other.name})", style="bold")
         changed = differences(_defining(one), _defining(other), most=_MOST_OF_A_VALUE)
         changed += _changed_prompts(one, other)
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
+        is_family = one.parent is not None or other.parent is not None
         for run in (one, other):
             # What a first run began with, those that come from it have too, or say is gone.
-            is_first = run.parent is None and (one.parent, other.parent) != (None, None)
-            for line in () if is_first else tape.changes(run.id):
+            if run.parent is None and is_family:
+                continue
+            for line in tape.changes(run.id):
                 say(f"Run {run.id} changed: {line}")
         _show_trajectories(tape, one, other)
 
@@ -94,7 +97,7 @@ def prune(file: TapeFile, run: _Runs) -> None:
     """Remove runs from a tape."""
     with existing_tape(file) as tape:
         tape.prune(run)
-    say(f"Removed from {file}: {', '.join(f'run {one}' for one in run)}")
+    say(f"Removed from {file}: {', '.join(f'run {number}' for number in run)}")
 
 
 @app.command("verify")
@@ -111,14 +114,18 @@ def verify(
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
         if replay and not findings:
-            findings = [finding for info in tape.runs() for finding in _replayed(tape, info)]
+            for info in tape.runs():
+                findings += _replayed(tape, info)
         for finding in findings:
             say(finding, style="red")
         if findings:
             raise typer.Exit(1)
-        runs, calls = counted(len(tape.runs()), "run"), sum(it.calls for it in tape.runs())
-        played = "; each was replayed to the same turns" if replay else ""
-        say(f"{file} is sound: {runs}, {calls:,} calls{played}")
+        runs = tape.runs()
+        calls = sum(info.calls for info in runs)
+        words = f"{file} is sound: {counted(len(runs), 'run')}, {calls:,} calls"
+        if replay:
+            words += "; each was replayed to the same turns"
+        say(words)
         say(f"sha256 {digest(file)}", style="dim")
 
 
@@ -135,8 +142,13 @@ def _replayed(tape: Tape, info: RunInfo) -> list[Finding]:
 def repair(file: TapeFile, target: Annotated[Path, typer.Argument(help="The new tape.")]) -> None:
     """Write the intact part of a damaged tape to a new one."""
     for run, (before, kept) in repair_tape(file, target).items():
-        lost = "is left out: its beginning, a text, or a run that it came from is damaged"
-        say(f"Run {run} {lost if kept < 0 else f'is whole up to turn {kept} of {before}'}.")
+        if kept < 0:
+            say(
+                f"Run {run} is left out: its beginning, a text, or a run that it came from is "
+                "damaged."
+            )
+        else:
+            say(f"Run {run} is whole up to turn {kept} of {before}.")
     say(f"Written: {target}")
 
 
@@ -145,38 +157,47 @@ def _defining(run: RunInfo) -> dict[str, Any]:
 
 
 def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
-    before, after = a.manifest["prompts"], b.manifest["prompts"]
+    before = a.manifest["prompts"]
+    after = b.manifest["prompts"]
     for place in sorted(before.keys() ^ after.keys()):
         entry = before.get(place) or after[place]
         if entry["parent"] == entry["digest"]:  # a text without slots, as it was first asked
             continue
-        yield f"Only run {a.id if place in before else b.id} has the prompt {place}"
+        owner = a if place in before else b
+        yield f"Only run {owner.id} has the prompt {place}"
     for (was, now), places in edited_prompts(a.manifest, b.manifest).items():
         yield f"The prompt {', '.join(places)} differs:\n{word_diff(was, now)}"
 
 
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
-    rows, changed = [tape.frame_rows(run.id) for run in (a, b)], dict[int, list[str]]()
-    for turn in sorted(rows[0].keys() & rows[1].keys()):
-        one, other = ({**its[turn], "seconds": 0} for its in rows)  # which always differ
+    rows_of_a = tape.frame_rows(a.id)
+    rows_of_b = tape.frame_rows(b.id)
+    changed: dict[int, list[str]] = {}
+    for turn in sorted(rows_of_a.keys() & rows_of_b.keys()):
+        # How long a turn took always differs.
+        one = {**rows_of_a[turn], "seconds": 0}
+        other = {**rows_of_b[turn], "seconds": 0}
         changed[turn] = [name for name in one | other if one.get(name) != other.get(name)]
     names = [*dict.fromkeys(chain(*changed.values()))]
     if not names:
         turns = f"turns {min(changed)} to {max(changed)}" if changed else "no turn"
         say(f"All columns are the same in {turns}; what was said may differ (show --turn).")
         return
-    at = next(turn for turn, its in changed.items() if its)
+    at = next(turn for turn, columns in changed.items() if columns)
     say(f"They diverge at turn {at}, in: {listed(names)}", style="bold")
     with suppress(TapeError):  # there is no number in both
         frame = tape.compare(a.id, b.id)
         shown = [name for name in names if name in frame][:_MOST_SERIES]
-        say(frame.loc[at:, shown].to_string(float_format=number) if shown else "")
+        if shown:
+            say(frame.loc[at:, shown].to_string(float_format=number))
 
 
 def _show_run(tape: Tape, info: RunInfo) -> None:
     """Print what defines a run and where it led."""
-    source = "" if info.parent is None else f" of run {info.parent}"
-    say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
+    heading = f"Run {info.id}, {info.name}: {info.verb}"
+    if info.parent is not None:
+        heading += f" of run {info.parent}"
+    say(heading, style="bold")
     ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
     say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
     defining = [(name, value) for name, value in flat(_defining(info)).items() if value != "null"]
@@ -199,13 +220,19 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
     rows = [whole(row) for row in tape.frame_rows(info.id).values()]
     series = run_on_tape(tape, info, first=info.turns).series
-    known = {item.column for item in series}
-    more = (name for row in rows for name in own_numbers(row) if name not in known)
-    shown = [*series, *plain_series(more)]
+    charted = {item.column for item in series}
+    others: list[str] = []
+    for row in rows:
+        others += [name for name in own_numbers(row) if name not in charted]
+    shown = [*series, *plain_series(others)]
     # Of rows with thousands of columns a table needs a few.
-    wanted = {"turn", "period", "interventions", *get_args(Status), *(it.column for it in shown)}
-    frame = frame_of([{name: row[name] for name in row if name in wanted} for row in rows])
-    say_turns(frame, shown)
+    wanted = {"turn", "period", "interventions", *get_args(Status)}
+    wanted |= {item.column for item in shown}
+    say_turns(frame_of([_only(row, wanted) for row in rows]), shown)
+
+
+def _only(row: Mapping[str, object], names: Container[str]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if name in names}
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
@@ -220,55 +247,85 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     turn = next((turn for turn in run.turns if turn.number == at), None)
     # A fork's first turns are its parent's.
     owner = tape.player(info.id, at)
-    calls, outside = tape.calls(owner, turn=at, forgotten=True), tape.outside(owner, at)
+    calls = tape.calls(owner, turn=at, forgotten=True)
+    outside = tape.outside(owner, at)
     if turn is None and not calls and not outside:
         raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")
     unfinished = "" if turn else " was not finished; its calls:"
     say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
     if isinstance(run, RecordedRun):
         say(run.note, style="yellow")
-    for words in [*(turn.in_words() if turn else ()), *outside_in_words(outside)]:
+    if turn is not None:
+        for words in turn.in_words():
+            say(words)
+    for words in outside_in_words(outside):
         say(words)
-    for answer in turn.answers if turn else ():
-        who = f"{answer.component} of {answer.player}" if answer.player else answer.component
-        numbers = ", ".join(str(n) for call in answer.calls for n in call.numbers)
-        how = f", from call {numbers}" if numbers else ", without a model"
-        sure = "" if answer.confidence is None else f", confidence {answer.confidence}"
-        say(f"\n{who}: {answer.status}{how}{sure}", style="bold")
-        say(decision_in_words(answer))
+    if turn is not None:
+        for answer in turn.answers:
+            _show_answer(answer)
     for call in calls:
         _show_call(call)
 
 
+def _show_answer(answer: Answer) -> None:
+    """Print a decision, who made it, and from which calls."""
+    heading = answer.component
+    if answer.player:
+        heading += f" of {answer.player}"
+    heading += f": {answer.status}"
+    numbers = [str(number) for call in answer.calls for number in call.numbers]
+    if numbers:
+        heading += f", from call {', '.join(numbers)}"
+    else:
+        heading += ", without a model"
+    if answer.confidence is not None:
+        heading += f", confidence {answer.confidence}"
+    say(f"\n{heading}", style="bold")
+    say(decision_in_words(answer))
+
+
 def _show_call(call: RecordedCall) -> None:
     """Print a call with its settings, and what became of it."""
-    request, reply, site = call.attempt.request, call.attempt.reply, call.attempt.request.site
+    request = call.attempt.request
+    reply = call.attempt.reply
+    site = request.site
     where = f"{caller(site)}, turn {site.turn}" if site else "outside a turn"
-    gone = "; its call failed for good and was made anew" if call.forgotten else ""
-    which = ", second attempt" if request.attempt > 1 else ""
-    say(f"\nCall {call.id} of run {call.run}: {where}{which}{gone}", style="bold")
+    heading = f"Call {call.id} of run {call.run}: {where}"
+    if request.attempt > 1:
+        heading += ", second attempt"
+    if call.forgotten:
+        heading += "; its call failed for good and was made anew"
+    say(f"\n{heading}", style="bold")
     for name in SETTINGS:
-        if (value := getattr(request, name)) not in (None, False, ()):
-            say(f"{name}: {value if isinstance(value, str) else dumps(plain(value))}")
+        value = getattr(request, name)
+        if value in (None, False, ()):
+            continue
+        text = value if isinstance(value, str) else dumps(plain(value))
+        say(f"{name}: {text}")
     for message in request.messages:
         role, text = spoken(message)
         say(f"[{role}]", style="cyan")
         say(text)
     if reply is not None:
-        how = f"{call.attempt.seconds:.2f} s"
-        if reply.prompt_tokens is not None:
-            how += f" · prompt {counted(reply.prompt_tokens, 'token')}"
-        anew = PromptsRead().add(call.attempt)
-        if anew is not None and anew.is_counted:
-            how += f", {anew.tokens:,} of them read anew"
-        if reply.reply_tokens is not None:
-            how += f" · {reply.reply_tokens:,} written"
-        ended = f"ended by: {reply.done_reason}"
-        if call.attempt.cut:
-            ended += f"; {', '.join(call.attempt.cut)} cut at the limit of texts"
-        say(f"--- answered ({how}; {ended})", style="cyan")
-        if reply.thinking:
-            say(reply.thinking, style="dim")
-        say("\n".join(filter(None, (reply.text, *tool_lines(reply)))))
+        _show_reply(reply, call.attempt)
     if call.attempt.reason:
         say(f"--- {call.attempt.reason}: {clip(call.attempt.detail, 500)}", style="red")
+
+
+def _show_reply(reply: ChatReply, attempt: Attempt) -> None:
+    """Print a reply, what it took and how it ended."""
+    cost = f"{attempt.seconds:.2f} s"
+    if reply.prompt_tokens is not None:
+        cost += f" · prompt {counted(reply.prompt_tokens, 'token')}"
+    anew = PromptsRead().add(attempt)
+    if anew is not None and anew.is_counted:
+        cost += f", {anew.tokens:,} of them read anew"
+    if reply.reply_tokens is not None:
+        cost += f" · {reply.reply_tokens:,} written"
+    ended = f"ended by: {reply.done_reason}"
+    if attempt.cut:
+        ended += f"; {', '.join(attempt.cut)} cut at the limit of texts"
+    say(f"--- answered ({cost}; {ended})", style="cyan")
+    if reply.thinking:
+        say(reply.thinking, style="dim")
+    say("\n".join(filter(None, (reply.text, *tool_lines(reply)))))

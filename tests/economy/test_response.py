@@ -40,6 +40,13 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
     )
 
 
+def test_what_is_moved_whatever_happens_is_not_in_the_response_in_the_end() -> None:
+    moves = rule(0.5) + NOISE
+    plain, drifting = (response_of(AWAY, moves + drift, groups=GROUPS) for drift in (0, 0.2))
+    assert drifting.in_the_end == pytest.approx(plain.in_the_end)
+    assert drifting["drift"].value - plain["drift"].value == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize(
     ("moves", "failed", "words"),
     [

@@ -242,6 +242,20 @@ def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
     assert worded.run(progress=False)["interest_rate"].tolist() == [4, 4, 4]
 
 
+def test_who_judges_words_is_offered_rates_with_the_digits_of_the_prompt() -> None:
+    offered: list[float] = []
+
+    def hold(question: Question) -> Any:
+        offered.extend(question.limits["new_interest_rate"])
+        return {"new_interest_rate": offered[0], "reasoning": "So.", "confidence": 1.0}
+
+    players = {"agent": lambda _: dict(policy("Hold the rate")), "engine": hold}
+    world = ruled(players=players, moves_bp=None, validator="none", start_at="1979Q3")
+    here = rates(world)[0]
+    assert here != round(here, 2)
+    assert offered == [round(rate, 2) for rate in offered]
+
+
 # --- the committee --------------------------------------------------------------------------------
 
 

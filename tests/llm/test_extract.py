@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.models import PolicyDecision
@@ -49,3 +50,20 @@ def test_the_decision_is_found(text: str) -> None:
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     with pytest.raises(InvalidReply, match=complaint):
         parse_reply(text, PolicyDecision)
+
+
+def test_a_complaint_names_what_is_missing_and_then_four_more_faults() -> None:
+    class Scores(BaseModel):
+        ann: int
+        bob: int
+        cy: int
+        di: int
+        eve: int
+        fay: int
+
+    with pytest.raises(InvalidReply) as caught:
+        parse_reply('{"ann": "a", "bob": "b", "cy": "c", "di": "d", "eve": "e"}', Scores)
+    complaints = str(caught.value).split("; ")
+    assert complaints[0] == "it lacks fay"
+    assert [one[:3] for one in complaints[1:-1]] == ["ann", "bob", "cy:", "di:"]
+    assert complaints[-1] == "and 1 more"

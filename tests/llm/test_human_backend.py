@@ -31,6 +31,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str, Any]] = {
     "side": ({"$ref": "#/$defs/Side"}, "left", "left"),
     "rate": ({"enum": [1.0, 1.25]}, "1.25 %", 1.25),
     "fixed": ({"const": "a"}, "a", "a"),
+    "label": ({"enum": ["1,000", 5]}, "1,000", "1,000"),
     "words": ({"type": "string", "maxLength": 5}, "12", "12"),
     "parts": ({"type": "array"}, "[1]", [1]),
     "maybe": ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "4", 4),

@@ -276,8 +276,10 @@ class _WrittenCall:
 def _words(text: object, mask: Mask | None = None) -> str:
     """Return a server's explanation, clipped, without secrets and what controls a terminal."""
     words = printable(str(text), keep="\n")
-    # Before it is clipped, which may leave a part of a secret.
-    return clip(words if mask is None else mask.text(words), 500)
+    if mask is not None:
+        # Before it is clipped, which may leave a part of a secret.
+        words = mask.text(words)
+    return clip(words, 500)
 
 
 class StatusError(Exception):
@@ -317,7 +319,9 @@ class StatusError(Exception):
         self._named = [str(values.get(name) or "") for name in ("param", "code", "type")]
         self.sizes = {name: value for name, value in values.items() if type(value) is int}
         code = self.sizes.get("code", 0)
-        self.status = status or (code if 400 <= code <= 599 else None)
+        self.status = status
+        if status is None and 400 <= code <= 599:
+            self.status = code
         headers = headers or {}
         self.retry_after_s = retry_after_s(headers.get("retry-after"))
         self.scheme = headers.get("www-authenticate", "").partition(" ")[0].lower()

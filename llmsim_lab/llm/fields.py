@@ -56,7 +56,9 @@ def field_of(part: object, root: Schema) -> dict[str, Any]:
             return {**whole, "$defs": definitions}
         return dict(whole)
     field = {"optional": len(forms) < len(every), **forms[0]}
-    kinds = {"enum" if "enum" in form else form.get("type") for form in forms}
+    kinds: set[str | None] = set()
+    for form in forms:
+        kinds.add("enum" if "enum" in form else form.get("type"))
     if len(forms) > 1 and kinds <= {"boolean", "enum"}:
         choices: list[JSON] = []
         for form in forms:

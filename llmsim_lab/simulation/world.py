@@ -175,6 +175,8 @@ _NO_POLICY = NoPolicy(
 
 Proposal = RateDecision | RateMove | EconomicDecision
 """What a member of the committee answers."""
+_JudgementWriter = Callable[[float, str, str], RenderedPrompt]
+"""Writes to the engine: the rate in force, what is proposed, and who proposes it."""
 
 
 class RateSetting(NamedTuple):
@@ -498,10 +500,16 @@ class Simulation(Run[Economy]):
         self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Proposal]
     ) -> RateSetting:
         """Return the rate that accepted proposals lead to: by a vote, or one after the other."""
+
+        @cache  # once a turn: all judgements read the same of the economy but for the rate
+        def writer() -> _JudgementWriter:
+            prompt = self.prompt("engine_interest_rate")
+            return update_prompts(prompt, self.engine, economy, ask.turn - 1)
+
         if self.committee.rule == "sequential" or len(self._members) < 2:
-            return await self._one_after_the_other(ask, economy, accepted)
+            return await self._one_after_the_other(ask, economy, accepted, writer)
         start = economy.interest_rate
-        votes = await self._rates_meant(ask, economy, accepted)
+        votes = await self._rates_meant(ask, economy, accepted, writer)
         rate = self.committee.rate(votes, current=start)
         outcomes = {
             name: {
@@ -516,14 +524,18 @@ class Simulation(Run[Economy]):
         return RateSetting(rate, outcomes, words)
 
     async def _one_after_the_other(
-        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Proposal]
+        self,
+        ask: Ask,
+        economy: GlobalState,
+        accepted: Mapping[str, Proposal],
+        writer: Callable[[], _JudgementWriter],
     ) -> RateSetting:
         """Return the rate that proposals lead to, of which each finds what the last one left."""
         rate = economy.interest_rate
         outcomes: dict[str, Mapping[str, Any]] = {}
         for name, proposal in accepted.items():
             here = economy.model_copy(update={"interest_rate": rate})
-            rates = await self._rates_meant(ask, here, {name: proposal})
+            rates = await self._rates_meant(ask, here, {name: proposal}, writer)
             outcomes[name] = {
                 "new_rate": rates[name],
                 "applied_bp": _basis_points(rate, rates[name]),
@@ -532,7 +544,11 @@ class Simulation(Run[Economy]):
         return RateSetting(rate, outcomes)
 
     async def _rates_meant(
-        self, ask: Ask, economy: GlobalState, proposals: Mapping[str, Proposal]
+        self,
+        ask: Ask,
+        economy: GlobalState,
+        proposals: Mapping[str, Proposal],
+        writer: Callable[[], _JudgementWriter],
     ) -> dict[str, float]:
         """Return the rate that each proposal means; the engine's player judges mere words."""
         here = economy.interest_rate
@@ -546,11 +562,6 @@ class Simulation(Run[Economy]):
                 rates[name] = self.engine.inside(rate)
         if not words:
             return rates
-
-        @cache
-        def writer() -> Callable[[float, str, str], RenderedPrompt]:
-            prompt = self.prompt("engine_interest_rate")
-            return update_prompts(prompt, self.engine, economy, ask.turn - 1)
 
         judgements = await ask.each(
             words,

@@ -27,6 +27,7 @@ def as_backend(backend: object) -> ChatBackend:
     adapted = backend
     if not isinstance(adapted, ChatBackend):
         adapted = _Adapted(backend)
+    # Now, since a wrong one would show only when a choice is asked for.
     whole_number("max_top_logprobs", adapted.max_top_logprobs, least=0)
     return adapted
 

@@ -81,6 +81,7 @@ class ScriptedBackend(ChatBackend):
         Raises:
             ConfigError: no reply is left, or it is not one.
         """
+        # Before it is answered: a test may look while the answer is awaited.
         self.requests.append(request)
         try:
             reply = next(self._script)
@@ -91,6 +92,7 @@ class ScriptedBackend(ChatBackend):
             ) from None
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
+        # What it returns may have to be awaited, or raised.
         if callable(reply):
             reply = reply(request)
         if inspect.isawaitable(reply):

@@ -266,6 +266,7 @@ async def choice_by(
     if first_reply.top_logprobs:
         remaining = [ask(messages, MEASURED, WANTED) for messages in conversations[1:]]
         answers += await gather_all(remaining)
+    # One order without them would leave the options at unequal letters.
     if all(reply.top_logprobs for reply, _ in answers):
         return by_letters(options, answers)
     # Rounded up, so that each option stands as often at each letter.

@@ -142,6 +142,7 @@ class LLMClient:
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
         limits = other.limits
+        # Two clients, each with a number of its own, would send one server twice as many.
         if config.max_concurrency == self.config.max_concurrency:
             limits = self.limits
         # Each run of a study has a client of its own, and one sentence on a model does.
@@ -205,6 +206,7 @@ class LLMClient:
             total_timeout_s,
             text_limits,
         )
+        # Other classes have no place for it; ``converse`` returns it beside the reply.
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision

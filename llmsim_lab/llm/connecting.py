@@ -90,6 +90,7 @@ def connect(
         key=key,
         api_key=api_key,
     )
+    # By the name that OpenAI's own client has for it, which users try first.
     key = api_key if key is None else key
     try:
         if kind == "auto":

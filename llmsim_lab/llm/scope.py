@@ -75,6 +75,7 @@ class CallLog:
         Raises:
             ConfigError: the turn is over.
         """
+        # Also where the run has gone on, and the next turn has a log of its own.
         if self.closed:
             raise ConfigError(
                 f"{caller(request.site)} made a call for turn {self.turn} of {self.run!r}, which "
@@ -222,6 +223,7 @@ class InFlight:
     """
 
     def __init__(self) -> None:
+        # By identity, as below: equal requests are several.
         self._queued: set[int] = set()
         self._waiting: dict[int, Waiting] = {}
         self.finished = 0

@@ -44,6 +44,7 @@ def fault_of(error: Exception, timeout_s: float) -> BackendError | None:
     """Return the fault behind an exception, or None if it is a bug and must not be hidden."""
     if isinstance(error, BackendError):
         return error
+    # One class, whether asyncio or a socket raised it.
     if isinstance(error, TimeoutError):
         message = f"no reply within {timeout_s:g} s; raise timeout_s or use a faster model"
         return BackendError(message, reason="timeout", retry=True)
@@ -280,6 +281,7 @@ def second_request(request: ChatRequest, failed: Attempt, fault: BackendError) -
         )
         if _is_cut(failed, fault):
             complaint = ""  # of what was not complete
+    # With the same seed it would stop at the same place.
     if fault.reason in ("generation_stopped", "context_overflow"):
         seed = options.get("seed")
         if isinstance(seed, int):

@@ -71,6 +71,7 @@ class Queued:
     async def _in_turn(self, context: CallContext[T], sent: Sent) -> Outcome[T]:
         """Send a request when it is its turn."""
         request = context.request
+        # Of the running loop: threads that share a client have a loop each.
         lane = self._limits.lane()
         reply: ChatReply | None = None
         fault: BackendError | None = None
@@ -94,6 +95,7 @@ class Queued:
             if fault is None:
                 raise
             reply = fault.reply
+        # Without the time in the queue, which says nothing of the model.
         attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
         return Outcome(attempt, fault)
 
@@ -128,6 +130,7 @@ class Queued:
         if fault is None:
             return None
         try:
+            # A backend of one's own may raise it with numbers of numpy's, or a reply that is none.
             sound = returned_fault(fault, self._who)
         except BackendError as unsound:  # what it says was answered is no reply
             return unsound

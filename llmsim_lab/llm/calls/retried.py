@@ -79,6 +79,7 @@ class Retried:
             call = CallRecord(history=attempts, status=status)
             if log is not None:
                 log.end(request, call)
+        # Raised here and not where it came from: the tape and the log had to know of it first.
         if isinstance(fault, asyncio.CancelledError):
             try:
                 raise fault
@@ -137,6 +138,7 @@ def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> Ca
         seed = second_seed(seed)  # the first one's answer is of no use
     # Jittered, so that agents who failed together do not all come back at once.
     wait_s = _CHANCE.uniform(*context.config.retry_wait_s)
+    # A server that asks for more time is given it, up to the silence that is borne anyway.
     wait_s = max(wait_s, min(fault.retry_after_s or 0.0, context.request.timeout_s))
     log_wait(request, wait_s, fault.reason)
     return replace(

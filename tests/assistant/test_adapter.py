@@ -115,8 +115,13 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
     assert [bool(body.get("tools")) for body in (tried, *held)] == [True, False, False]
     forms = [form["properties"]["name"]["const"] for form in held[0]["format"]["anyOf"]]
     assert forms == [*(tool.name for tool in TASK_TOOLS), "respond"]
-    roles = [message["role"] for message in held[1]["messages"]]
-    assert roles == ["system", "user", "assistant", "user"]
+    first, *rest = held[1]["messages"]
+    assert first["role"] == "system"
+    assert [(message["role"], message["content"]) for message in rest] == [
+        ("user", "Add milk"),
+        ("assistant", json.dumps(ADD)),
+        ("user", "Result of add_task:\ndone"),
+    ]
 
 
 async def test_a_model_that_copies_the_form_it_is_told_answers_in_words_and_calls_no_tool() -> None:

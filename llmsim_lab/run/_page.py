@@ -110,12 +110,13 @@ def _front(name: str) -> str:
 def _packed(reading: Reading, start: int) -> str:
     """Return a log, compressed, in letters that stand in a page."""
     # Lines first, since like compresses best beside like.
-    lines = [line for record in reading.records for line in record.get("lines", ())]
-    others = [
-        {name: value for name, value in record.items() if name != "lines"}
-        for record in reading.records
-    ]
-    data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *others]}
+    lines: list[str] = []
+    records: list[dict[str, object]] = []
+    for record in reading.records:
+        without_lines = dict(record)
+        lines += without_lines.pop("lines", ())
+        records.append(without_lines)
+    data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *records]}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     # Half a character fits no encoding.
     packed = gzip.compress(text.encode(errors="replace"), 9, mtime=0)

@@ -72,7 +72,12 @@ async def progress_line(
             line = ProgressLine(show, unit=unit, number=number, last=last, turns=turns)
         elif _is_unattended():
             line = ProgressLog(
-                _in_log, unit=unit, number=number, last=last, turns=turns, parts=parts
+                _in_log,
+                unit=unit,
+                number=number,
+                last=last,
+                turns=turns,
+                parts=parts,
             )
     if line is None:
         with scoped(counted=True), _run_of(around.watch, last - number + 1) as turn_done:
@@ -130,11 +135,21 @@ class ProgressLine(InFlight):
     """
 
     def __init__(
-        self, show: Show, *, unit: str, number: int, last: int, turns: int | None = None
+        self,
+        show: Show,
+        *,
+        unit: str,
+        number: int,
+        last: int,
+        turns: int | None = None,
     ) -> None:
         super().__init__()
-        self._show, self._shown = show, False
-        self._unit, self._first, self._number, self._last = unit, number, number, last
+        self._show = show
+        self._is_shown = False
+        self._unit = unit
+        self._first = number
+        self._number = number
+        self._last = last
         self.has_runs = turns is not None
         self.runs = 0
         self.turns = last - number + 1 if turns is None else turns
@@ -183,8 +198,8 @@ class ProgressLine(InFlight):
 
     def say(self, text: str) -> None:
         """Show a text in the line's place; an empty one takes the line away."""
-        if text or self._shown:
-            self._shown = bool(text)
+        if text or self._is_shown:
+            self._is_shown = bool(text)
             with suppress(Exception):  # a terminal that is gone is no reason to end a run
                 self._show(text)
 
@@ -200,10 +215,13 @@ class ProgressLine(InFlight):
         waiting = self.waiting
         parts = [self._place]
         if waiting:
-            whom = str(waiting[0]) if self.under_way == 1 else f"{self.under_way} answers"
-            whom = clip(printable(whom), 40)
-            doing = waiting[0].doing
-            parts.append(f"{whom}: {doing}" if doing else f"waiting for {whom}")
+            longest = waiting[0]
+            answers = str(longest) if self.under_way == 1 else f"{self.under_way} answers"
+            answers = clip(printable(answers), 40)
+            if longest.doing:
+                parts.append(f"{answers}: {longest.doing}")
+            else:
+                parts.append(f"waiting for {answers}")
         return " · ".join([*parts, self._time])
 
     @property
@@ -277,10 +295,13 @@ class ProgressLog(ProgressLine):
 
     def failed(self, request: ChatRequest, fault: BackendError) -> None:
         """Log at once that a request timed out."""
-        if fault.reason == "timeout":
-            again = " It is asked again." if fault.retry and request.attempt == 1 else ""
-            whom = clip(printable(caller(request.site)), 40)
-            self.say(f"{self._place}: {whom} timed out: {clip(printable(str(fault)), 300)}.{again}")
+        if fault.reason != "timeout":
+            return
+        player = clip(printable(caller(request.site)), 40)
+        line = f"{self._place}: {player} timed out: {clip(printable(str(fault)), 300)}."
+        if fault.retry and request.attempt == 1:
+            line += " It is asked again."
+        self.say(line)
 
     @property
     def text(self) -> str:
@@ -289,7 +310,8 @@ class ProgressLog(ProgressLine):
         Of what is waited for longest it says for how long, and what the server does, where known.
         """
         place = self._place
-        if self._parts is not None and (parts := self._parts()):
+        parts = "" if self._parts is None else self._parts()
+        if parts:
             place += f" ({parts})"
         waiting = self.waiting
         lines = [place]
@@ -298,12 +320,14 @@ class ProgressLog(ProgressLine):
             lines = [f"{place}: {self.finished:,} of about {total:,} calls done"]
         if waiting:
             longest = waiting[0]
-            whom = clip(printable(str(longest)), 40)
+            players = clip(printable(str(longest)), 40)
             if self.under_way > 1:
-                whom += f" and {self.under_way - 1:,} more"
+                players += f" and {self.under_way - 1:,} more"
+            line = f"waiting for {players}, {duration(longest.seconds)}"
             doing = "writing" if longest.text else longest.doing
-            how_long = duration(longest.seconds)
-            lines.append(f"waiting for {whom}, {how_long}{f', {doing}' if doing else ''}")
+            if doing:
+                line += f", {doing}"
+            lines.append(line)
         return "; ".join([*lines, self._time])
 
 
@@ -313,8 +337,10 @@ def _is_off() -> bool:
 
 def _kernel() -> Any:
     """Return the kernel of the notebook that this is part of, if it is."""
-    ipython = sys.modules.get("IPython")
-    return getattr(ipython.get_ipython(), "kernel", None) if ipython else None
+    ipython = sys.modules.get("IPython")  # not imported: without it there is no kernel
+    if ipython is None:
+        return None
+    return getattr(ipython.get_ipython(), "kernel", None)
 
 
 def _is_unattended() -> bool:
@@ -335,10 +361,12 @@ def _screen() -> Show | None:
     """Return what shows a text on a terminal or under a cell; None elsewhere."""
     kernel = _kernel()
     if kernel is None:
-        return _on_terminal if sys.stderr is not None and sys.stderr.isatty() else None
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        return _on_terminal if is_terminal else None
     # Who runs a cell by hand can be asked for input; nbconvert, nbval and papermill cannot.
     request: Any = kernel.get_parent("shell") or {}
-    return _in_cell() if request.get("content", {}).get("allow_stdin") else None
+    is_attended = request.get("content", {}).get("allow_stdin")
+    return _in_cell() if is_attended else None
 
 
 def _in_cell() -> Show:

@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from llmsim_lab.run._turn import (
 )
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
-from llmsim_lab.types import Attempt, CallSite, ChatRequest
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 Record = dict[str, Any]
 Requests = Iterable[tuple[Attempt, bool]]
@@ -44,8 +44,6 @@ Requests = Iterable[tuple[Attempt, bool]]
 SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 """Of a request, beside its messages."""
 _LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all of them empty."
-_FACTS = ("id", "name", "verb", "parent", "started", "model")
-"""What a run's record has from the tape under the same names."""
 
 
 class RowState(dict[str, Any]):
@@ -56,7 +54,7 @@ class RowState(dict[str, Any]):
         self._row = row
 
     def columns(self) -> dict[str, Any]:
-        return {name: it for name, it in self._row.items() if name not in COMMON_COLUMNS}
+        return {name: value for name, value in self._row.items() if name not in COMMON_COLUMNS}
 
 
 class RecordedRun:
@@ -72,7 +70,9 @@ class RecordedRun:
     state_type = dict[str, Any]
 
     def __init__(self, tape: Tape, info: RunInfo, *turns: float, why: str = "") -> None:
-        self.tape, self.run_id, self.name = tape, info.id, info.name
+        self.tape = tape
+        self.run_id = info.id
+        self.name = info.name
         kind = str(info.manifest.get("kind"))
         self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, {kind}; to see more, "
@@ -86,9 +86,11 @@ class RecordedRun:
         self.last_planned = info.turns
         lines = tape.turn_lines(info.id, *turns)
         rows = {number: whole(line["row"]) for number, line in lines.items()}
-        names = (name for row in rows.values() for name in own_numbers(row))
-        self.series, self.turns = plain_series(names), list[Turn]()
-        for turn in load_turns(RecordedRun, tape, info.id, [it["record"] for it in lines.values()]):
+        names = chain.from_iterable(map(own_numbers, rows.values()))
+        self.series = plain_series(names)
+        self.turns: list[Turn] = []
+        records = [line["record"] for line in lines.values()]
+        for turn in load_turns(RecordedRun, tape, info.id, records):
             state = RowState(turn.state, rows[turn.number])
             self.turns.append(replace(turn, state=state, noted={}))
 
@@ -157,7 +159,12 @@ class Reading:
     # --- runs --------------------------------------------------------------------------------
 
     def add(
-        self, info: RunInfo, source: Any, *, changes: Sequence[str] = (), calls: Requests = ()
+        self,
+        info: RunInfo,
+        source: Any,
+        *,
+        changes: Sequence[str] = (),
+        calls: Requests = (),
     ) -> None:
         """Add a run, or what has changed of it since it was added.
 
@@ -169,17 +176,19 @@ class Reading:
                 no turn names are shown too.
         """
         with self._lock:
-            known = self.runs.setdefault(info.id, {"columns": []})
-            if "series" not in known:
+            shown = self.runs.setdefault(info.id, {"columns": []})
+            if "series" not in shown:
                 rows = (turn.columns() for turn in source.turns)
-                self._numeric[info.id] = {name for row in rows for name in own_numbers(row)}
-                known["series"] = [_series(item) for item in source.series]
-            self._put_run(info, source, known, changes)
+                self._numeric[info.id] = set(chain.from_iterable(map(own_numbers, rows)))
+                shown["series"] = [_series(item) for item in source.series]
+            self._put_run(info, source, shown, changes)
             seen = self._seen.setdefault(info.id, {})
+            new: list[Turn] = []
             # From the end, since only the latest turn can have been changed.
-            new = [
-                *takewhile(lambda turn: seen.get(turn.number) is not turn, reversed(source.turns))
-            ]
+            for turn in reversed(source.turns):
+                if seen.get(turn.number) is turn:
+                    break
+                new.append(turn)
             played = []
             for turn in reversed(new):
                 seen[turn.number] = turn
@@ -191,8 +200,8 @@ class Reading:
                 self._put_turn(info.id, source, turn)
             self._put_rest(info.id, source, rest)
             words = str(self._prompts_read[info.id])
-            if words and words != known.get("read"):
-                known["read"] = words
+            if words and words != shown.get("read"):
+                shown["read"] = words
                 self._append({"run": {"id": info.id, "read": words}})
 
     def _count(self, run: int, turns: Sequence[Turn], rest: Sequence[tuple[Attempt, bool]]) -> None:
@@ -213,111 +222,173 @@ class Reading:
             return True
         if turn.number < info.fork_turn:
             return False
-        theirs = self._turn_of(info.parent or 0, turn.number)
-        return theirs is not None and theirs.state != turn.state
+        parents_turn = self._turn_of(info.parent or 0, turn.number)
+        return parents_turn is not None and parents_turn.state != turn.state
 
     def _turn_of(self, run: int, number: int) -> Turn | None:
         """Return a turn of a run that it or a run before it played; None if it is not here."""
         passed: list[dict[int, Turn]] = []
-        while (seen := self._seen.get(run)) is not None and number not in seen:
+        seen = self._seen.get(run)
+        while seen is not None and number not in seen:
             passed.append(seen)
             run = self.runs[run].get("parent") or 0
-        turn = seen.get(number) if seen is not None else None
-        if turn is not None:
-            for later in passed:  # else each fork of a long line would go all the way back
-                later[number] = turn
+            seen = self._seen.get(run)
+        if seen is None:
+            return None
+        turn = seen[number]
+        for later in passed:  # else each fork of a long line would go all the way back
+            later[number] = turn
         return turn
 
-    def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
-        facts = {name: getattr(info, name) for name in _FACTS}
-        facts |= {"kind": str(info.manifest.get("kind")), "seed": info.manifest.get("seed")}
-        facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
-        facts |= {"planned": source.last_planned, "prediction": plain(source.prediction())}
-        is_known = not isinstance(source, RecordedRun)
-        notes = [] if is_known else [source.note]
+    def _put_run(self, info: RunInfo, source: Any, shown: Record, changes: Sequence[str]) -> None:
+        plays = not isinstance(source, RecordedRun)
+        notes = []
+        if not plays:
+            notes.append(source.note)
         if info.id in self._narrowed:
             notes.append(_LEFT_OUT)
-        facts |= {"plays": is_known, "notes": notes}
-        facts["manifest"] = self.keep_text(json.dumps(self._manifest(info), indent=1))
-        if any(known.get(name) != value for name, value in facts.items()):
-            known |= facts
-            self._append({"run": {**known, "columns": [*known["columns"]]}})
+        facts: Record = {
+            "id": info.id,
+            "name": info.name,
+            "verb": info.verb,
+            "parent": info.parent,
+            "started": info.started,
+            "model": info.model,
+            "kind": str(info.manifest.get("kind")),
+            "seed": info.manifest.get("seed"),
+            "fork": info.fork_turn,
+            "outcome": info.outcome or "",
+            "changes": list(changes),
+            "planned": source.last_planned,
+            "prediction": plain(source.prediction()),
+            "plays": plays,
+            "notes": notes,
+            "manifest": self.keep_text(json.dumps(self._manifest(info), indent=1)),
+        }
+        if any(shown.get(name) != value for name, value in facts.items()):
+            shown |= facts
+            # A copy of the columns: the list grows, and what was sent stays as it was.
+            self._append({"run": {**shown, "columns": [*shown["columns"]]}})
 
     def _manifest(self, info: RunInfo) -> Any:
         """Return a manifest as it is shown: thousands of runs may share a text of megabytes."""
         if info.id not in self._shown_manifests:
             weight = sum(map(info.weight, info.manifest))
             if weight > self._manifest_room:
-                left_out = f"all manifests are too long: llmsim-lab tape show --run {info.id}"
-                return {"kind": str(info.manifest.get("kind")), "left out": left_out}
+                return {
+                    "kind": str(info.manifest.get("kind")),
+                    "left out": (
+                        f"all manifests are too long: llmsim-lab tape show --run {info.id}"
+                    ),
+                }
             self._manifest_room -= weight
             self._shown_manifests.add(info.id)
         return plain(dict(info.manifest))
 
     def _put_turn(self, run: int, source: Any, turn: Turn) -> None:
-        row, known = turn.columns(), self.runs[run]
-        columns = known["columns"]
-        numeric = {*own_numbers(row)} - self._numeric[run]
+        row = turn.columns()
+        self._put_columns(run, source, row)
+        columns = self.runs[run]["columns"]
+        decided = with_outcomes(turn)
+        # A study's answers may be measured by calls of another turn.
+        behind = list(turn.calls)
+        statuses: dict[int, str] = {}
+        for answer, _ in decided:
+            behind += answer.calls
+            for call in answer.calls:
+                statuses[id(call)] = answer.status
+        numbers = {id(call): self._number(source, call.history) for call in behind}
+        decisions: list[Record] = []
+        for answer, became in decided:
+            decisions.append(
+                {
+                    "player": answer.player,
+                    "component": answer.component,
+                    "status": answer.status,
+                    "confidence": answer.confidence,
+                    "reasoning": self.keep_text(answer.reasoning),
+                    "answer": plain(answer.fields),
+                    "became": plain(became),
+                    "calls": [numbers[id(call)] for call in answer.calls],
+                }
+            )
+        calls = []
+        for call in turn.calls:
+            number = numbers[id(call)]
+            status = statuses.get(id(call), call.status)
+            # A comparison of prompts names the calls of the run that it asks again.
+            if self.calls.get(number, {}).get("run", run) == run:
+                calls.append(self._call(number, run, turn.number, call.history, status))
+        words = [self.keep_text(text) for text in _words(source, turn, columns)]
+        record: Record = {
+            "run": run,
+            "n": turn.number,
+            "row": plain([row.get(name) for name in columns]),
+            "words": words,
+            "done": [str(intervention) for intervention in turn.interventions],
+            "seconds": round(turn.seconds, 2),
+            "tokens": turn.tokens,
+            "decisions": decisions,
+            "calls": [numbers[id(call)] for call in turn.calls],
+        }
+        self._append({"turn": record, "calls": calls})
+
+    def _put_columns(self, run: int, source: Any, row: Mapping[str, object]) -> None:
+        """Add the columns of a turn's row that the run's record does not name yet."""
+        shown = self.runs[run]
+        numeric = set(own_numbers(row)) - self._numeric[run]
         if numeric:  # asked only then, since it depends on all turns
             self._numeric[run] |= numeric
-            known["series"] = [_series(item) for item in source.series]
-        known_columns = self._columns.setdefault(run, {})
-        new = [name for name in row if name not in known_columns]
-        values = self._values[run] = self._values.get(run, 0) + len(row)
-        count = len(known_columns) + len(new)
-        if new and not is_reasonable(range(len(self._seen[run])), count, values=values):
+            shown["series"] = [_series(item) for item in source.series]
+        columns = self._columns.setdefault(run, {})
+        new = [name for name in row if name not in columns]
+        values = self._values.get(run, 0) + len(row)
+        self._values[run] = values
+        turns = range(len(self._seen[run]))
+        if new and not is_reasonable(turns, len(columns) + len(new), values=values):
             new = []
             if run not in self._narrowed:
                 self._narrowed.add(run)
-                known["notes"] = [*known["notes"], _LEFT_OUT]
-                self._append({"run": {"id": run, "notes": known["notes"]}})
+                shown["notes"] = [*shown["notes"], _LEFT_OUT]
+                self._append({"run": {"id": run, "notes": shown["notes"]}})
         if new or numeric:
-            columns += new
-            known_columns |= dict.fromkeys(new)
-            self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
-        decided = with_outcomes(turn)
-        behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
-        numbers = {id(call): self._number(source, call.history) for call in behind}
-        statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
-        decisions: list[Record] = []
-        for answer, became in decided:
-            made = {name: getattr(answer, name) for name in ("player", "component", "status")}
-            made["confidence"] = answer.confidence
-            made["reasoning"] = self.keep_text(answer.reasoning)
-            made |= {"answer": plain(answer.fields), "became": plain(became)}
-            decisions.append(made | {"calls": [numbers[id(call)] for call in answer.calls]})
-        calls = []
-        for call in turn.calls:
-            k, status = numbers[id(call)], statuses.get(id(call), call.status)
-            # A comparison of prompts names the calls of the run that it asks again.
-            if self.calls.get(k, {}).get("run", run) == run:
-                calls.append(self._call(k, run, turn.number, call.history, status))
-        words = [self.keep_text(text) for text in _words(source, turn, columns)]
-        row_now = plain([row.get(name) for name in columns])
-        told: Record = {"run": run, "n": turn.number, "row": row_now, "words": words}
-        told |= {"done": [str(it) for it in turn.interventions], "seconds": round(turn.seconds, 2)}
-        told |= {"tokens": turn.tokens, "decisions": decisions}
-        told["calls"] = [numbers[id(call)] for call in turn.calls]
-        self._append({"turn": told, "calls": calls})
+            shown["columns"] += new
+            columns |= dict.fromkeys(new)
+            self._append(
+                {
+                    "run": {
+                        "id": run,
+                        "columns": [*shown["columns"]],
+                        "series": shown["series"],
+                    }
+                }
+            )
 
     # --- calls -------------------------------------------------------------------------------
 
     def _number(self, source: Any, history: Sequence[Attempt]) -> int:
         """Return a call's number: its last request's on the tape, where no other call has that."""
-        number, path = history[-1].number, getattr(getattr(source, "tape", None), "path", None)
-        owner = (path, number) if number else (None, id(history))
+        number = history[-1].number
+        owner: tuple[Path | None, int] = (None, id(history))
+        if number:
+            owner = (getattr(getattr(source, "tape", None), "path", None), number)
         if owner not in self._numbers:
-            taken = self._numbers.values()
-            free = number is not None and (number > self._highest or number not in taken)
-            self._numbers[owner] = number if free and number else self._highest + 1
-            self._highest = max(self._highest, self._numbers[owner])
+            next_number = self._highest + 1
+            # Most rise; the others are looked for among those that are taken.
+            if number and (number > self._highest or number not in self._numbers.values()):
+                next_number = number
+            self._numbers[owner] = next_number
+            self._highest = max(self._highest, next_number)
         return self._numbers[owner]
 
     def _put_rest(self, run: int, source: Any, calls: Sequence[tuple[Attempt, bool]]) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
         if not calls:
             return
-        named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
+        named: set[int | None] = set()
+        for turn in source.turns:
+            for call in turn.calls:
+                named.update(call.numbers)
         groups: list[tuple[list[Attempt], str]] = []
         latest: dict[CallSite | None, list[Attempt]] = {}
         for attempt, forgotten in calls:
@@ -330,20 +401,36 @@ class Reading:
             latest[site].append(attempt)
         rest = []
         for history, status in groups:
-            k, site = self._number(source, history), history[0].request.site
-            rest.append(self._call(k, run, site.turn if site else None, history, status))
+            number = self._number(source, history)
+            site = history[0].request.site
+            turn_number = site.turn if site else None
+            rest.append(self._call(number, run, turn_number, history, status))
         if rest:
             self._append({"calls": rest})
 
     def _call(
-        self, k: int, run: int, turn: int | None, history: Sequence[Attempt], status: str
+        self,
+        number: int,
+        run: int,
+        turn: int | None,
+        history: Sequence[Attempt],
+        status: str,
     ) -> Record:
         site = history[-1].request.site or CallSite(component="call")
-        made = {"k": k, "run": run, "n": turn, "player": site.agent, "component": site.component}
-        tries = [
-            self.attempt(attempt, self._anew.get((run, _key_of(attempt)))) for attempt in history
-        ]
-        return _short(**made, replicate=site.replicate or None, status=status, tries=tries)
+        tries = []
+        for attempt in history:
+            anew = self._anew.get((run, _key_of(attempt)))
+            tries.append(self.attempt(attempt, anew))
+        return _short(
+            k=number,
+            run=run,
+            n=turn,
+            player=site.agent,
+            component=site.component,
+            replicate=site.replicate or None,
+            status=status,
+            tries=tries,
+        )
 
     def attempt(self, attempt: Attempt, anew: Anew | None = None) -> Record:
         """Return the record of an attempt, whose texts go out with the next record.
@@ -352,44 +439,63 @@ class Reading:
             attempt: the attempt.
             anew: what of its prompt a server read anew, where that is known.
         """
-        request, reply = attempt.request, attempt.reply
+        # First, since texts are numbered as they come, and the same runs give the same page.
+        reply = {} if attempt.reply is None else self._reply(attempt, attempt.reply)
+        request = attempt.request
+        messages = []
+        for role, text in map(spoken, request.messages):
+            messages.append([role, self.keep_text(text)])
+        slots = None if request.origin is None else self._slots(request)
+        # The seed follows from the run's, so that settings are one text for all calls.
         options = dict(request.options)
         seed = options.pop("seed", None)
-        settings = _short(**{it: getattr(request, it) for it in SETTINGS} | {"options": options})
-        answered: Record = {}
-        if reply is not None:
-            more = {"thinking": reply.thinking, "tools": "\n".join(tool_lines(reply))}
-            answered["reply"] = self.keep_text(reply.text)
-            answered |= {name: self.keep_text(text) for name, text in more.items() if text}
-            answered |= {"read": reply.prompt_tokens, "written": reply.reply_tokens}
-            answered["cut"] = reply.done_reason == "length"
-            answered["cut_fields"] = list(attempt.cut)
-        if anew is not None:
-            answered |= {"anew": anew.tokens, "counted": anew.is_counted}
-        told: Record = {"messages": [], "slots": None}
-        for role, text in map(spoken, request.messages):
-            told["messages"].append([role, self.keep_text(text)])
-        if request.origin is not None:
-            told["slots"] = self._slots(request)
-        told |= {"settings": self.keep_text(dumps(plain(settings))), "seed": plain(seed)}
-        detail = self.keep_text(attempt.detail) if attempt.detail else None
-        told |= {"fault": attempt.reason, "detail": detail, "seconds": round(attempt.seconds, 3)}
-        return _short(**told, **answered)
+        settings = {name: getattr(request, name) for name in SETTINGS}
+        settings["options"] = options
+        return _short(
+            messages=messages,
+            slots=slots,
+            settings=self.keep_text(dumps(plain(_short(**settings)))),
+            seed=plain(seed),
+            fault=attempt.reason,
+            detail=self.keep_text(attempt.detail) if attempt.detail else None,
+            seconds=round(attempt.seconds, 3),
+            **reply,
+            anew=None if anew is None else anew.tokens,
+            counted=None if anew is None else anew.is_counted,
+        )
+
+    def _reply(self, attempt: Attempt, reply: ChatReply) -> Record:
+        """Return what an attempt's record has of its reply."""
+        record = {"reply": self.keep_text(reply.text)}
+        tools = "\n".join(tool_lines(reply))
+        if reply.thinking:
+            record["thinking"] = self.keep_text(reply.thinking)
+        if tools:
+            record["tools"] = self.keep_text(tools)
+        return {
+            **record,
+            "read": reply.prompt_tokens,
+            "written": reply.reply_tokens,
+            "cut": reply.done_reason == "length",
+            "cut_fields": list(attempt.cut),
+        }
 
     def _slots(self, request: ChatRequest) -> Any:
         """Return a form's number and where its spans begin and end; a text for a damaged one."""
         try:
-            known = request.provenance
+            spans = request.provenance.spans
         except TapeError as error:
             return clip(str(error), 200)
         roles = [message.role for message in request.messages]
-        form, places = [], []
-        for span in known.spans:
+        form = []
+        places: list[int] = []
+        for span in spans:
             if span.role not in roles:
                 continue
             message = roles.index(span.role)
             text = request.messages[message].content
-            start, end = _units(text, span.start), _units(text, span.end)
+            start = _units(text, span.start)
+            end = _units(text, span.end)
             form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
         return [self._kept("forms", dumps(form), form), *places]
@@ -398,8 +504,9 @@ class Reading:
 
     def keep_text(self, text: str) -> int:
         """Return a text's number; a new one goes out with the next record."""
-        if (known := self._tables["texts"].get(text)) is not None:
-            return known
+        number = self._tables["texts"].get(text)
+        if number is not None:
+            return number
         lines = [self._kept("lines", line, line) for line in text.split("\n")]
         # Most steps are 1, which compresses to next to nothing.
         steps = [now - before for before, now in pairwise([0, *lines])]
@@ -415,8 +522,8 @@ class Reading:
 
     def _append(self, record: Record) -> None:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}
-        new, self._new = self._new, {}
-        self.records.append({**new, **record})
+        self.records.append({**self._new, **record})
+        self._new = {}
 
 
 def _key_of(attempt: Attempt) -> int:
@@ -445,26 +552,32 @@ def _words(source: Any, turn: Turn, columns: Sequence[str]) -> list[str]:
 
 
 def _series(item: Series) -> Record:
-    return {name: getattr(item, name) for name in ("column", "label", "unit", "low", "high")}
+    return {
+        "column": item.column,
+        "label": item.label,
+        "unit": item.unit,
+        "low": item.low,
+        "high": item.high,
+    }
 
 
-def spoken(message: Any) -> tuple[str, str]:
+def spoken(message: Message) -> tuple[str, str]:
     """Return who says a message, and its text with the calls of tools in it."""
     role = f"{message.role}: {message.tool_name}" if message.tool_name else message.role
     return role, "\n".join(filter(None, (message.content, *tool_lines(message))))
 
 
-def tool_lines(said: Any) -> list[str]:
+def tool_lines(message: Message | ChatReply) -> list[str]:
     """Return the calls of tools in a message or reply, a line each."""
-    return [f"→ {call.name}({dumps(plain(call.arguments))})" for call in said.tool_calls]
+    return [f"→ {call.name}({dumps(plain(call.arguments))})" for call in message.tool_calls]
 
 
-def _short(**values: Any) -> Record:
+def _short(**values: object) -> Record:
     """Return what says something: no None, nothing empty, no False."""
     return {
-        name: it
-        for name, it in values.items()
-        if it not in (None, "", [], (), {}) and it is not False
+        name: value
+        for name, value in values.items()
+        if value not in (None, "", [], (), {}) and value is not False
     }
 
 

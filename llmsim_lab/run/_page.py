@@ -98,7 +98,11 @@ def write_page(
         parts["script_source"] = f"'{_hash(script)}'"
         parts["window"] = _WINDOW.format(reading=_packed(reading, start), script=script)
     # In one go, since a text may hold what looks like another's place.
-    page = re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), _front("page.html"))
+    page = re.sub(
+        r"{{ (\w+) }}",
+        lambda place: str(parts[place[1]]),
+        _front("page.html"),
+    )
     # Whole before the file is opened, so that an error leaves what is there.
     return write_file(path, page.encode(errors="replace"))
 
@@ -117,7 +121,11 @@ def _packed(reading: Reading, start: int) -> str:
         lines += without_lines.pop("lines", ())
         records.append(without_lines)
     data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *records]}
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(
+        data,
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
     # Half a character fits no encoding.
     packed = gzip.compress(text.encode(errors="replace"), 9, mtime=0)
     return base64.b64encode(packed).decode()

@@ -69,7 +69,13 @@ async def progress_line(
     if enabled and not around.counted and around.watch is None and not _is_off():
         show = _screen()
         if show is not None:
-            line = ProgressLine(show, unit=unit, number=number, last=last, turns=turns)
+            line = ProgressLine(
+                show,
+                unit=unit,
+                number=number,
+                last=last,
+                turns=turns,
+            )
         elif _is_unattended():
             line = ProgressLog(
                 _in_log,
@@ -279,7 +285,13 @@ class ProgressLog(ProgressLine):
         turns: int | None = None,
         parts: Callable[[], str] | None = None,
     ) -> None:
-        super().__init__(show, unit=unit, number=number, last=last, turns=turns)
+        super().__init__(
+            show,
+            unit=unit,
+            number=number,
+            last=last,
+            turns=turns,
+        )
         self._parts = parts
 
     async def tick(self) -> None:
@@ -351,7 +363,12 @@ def _is_unattended() -> bool:
 def _in_log(text: str) -> None:
     """Log a line; where no logging that would show it is set up, on the standard error."""
     if logger.hasHandlers() and logger.isEnabledFor(logging.INFO):
-        log_event(logger, logging.INFO, "PROGRESS", detail=text)
+        log_event(
+            logger,
+            logging.INFO,
+            "PROGRESS",
+            detail=text,
+        )
     else:
         sys.stderr.write(f"{datetime.now().astimezone():%H:%M:%S} {text}\n")
         sys.stderr.flush()

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from operator import and_
 from random import Random
 from typing import Any
 
@@ -28,20 +29,29 @@ from llmsim_lab.types import ChatReply, ChatRequest, Message
 _log = logging.getLogger(__name__)
 _SHORT = 200
 """Prompts of fewer characters are read at once, whatever their order."""
-_LITTLE, _MUCH = 0.3, 0.6
+_LITTLE = 0.3
+"""Of a prompt: what is the same from the start is less than this share."""
+_MUCH = 0.6
+"""Of the rest: what is the same is more than this share."""
 _MOST_PROMPTS = 50
 """So many of a question are compared: what they share, the others share as well, or nearly."""
 _MOST_TURNS = 10
 """So many are played at most until something is asked."""
-_ENOUGH_TURNS, _ENOUGH_PROMPTS = 5, 1_000
-"""After so many turns that ask, or so many prompts, no more are played: a history has begun."""
+_ENOUGH_TURNS = 5
+"""After so many turns that ask no more are played: a history has begun."""
+_ENOUGH_PROMPTS = 1_000
+"""Nor after so many prompts."""
 _GROWTH = 50
 """Prompts that grow by fewer characters have no history."""
 _SENTENCE = re.compile(r"\n|(?<=[.!?:;])\s+")
 """What divides a text into pieces that could stand elsewhere in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class PromptOrder:
     """What the prompts of one question have in common.
 
@@ -109,10 +119,14 @@ def prompt_order(place: str, prompts: Sequence[str]) -> PromptOrder:
         prompts: one of each player, at least one.
     """
     compared = prompts[:_MOST_PROMPTS]
-    first, last = min(compared), max(compared)
+    first = min(compared)
+    last = max(compared)
     start = shared_start((first,), (last,))  # what these two share, all between them share
-    pieces = [Counter(filter(None, _SENTENCE.split(text[start:].strip()))) for text in compared]
-    shared = _size(reduce(lambda a, b: a & b, pieces)) * len(compared)
+    pieces = []
+    for text in compared:
+        sentences = _SENTENCE.split(text[start:].strip())
+        pieces.append(Counter(filter(None, sentences)))
+    shared = _size(reduce(and_, pieces)) * len(compared)
     rest = sum(map(_size, pieces))
     return PromptOrder(
         place=place,
@@ -129,7 +143,11 @@ def _size(pieces: Counter[str]) -> int:
     return sum(len(piece) * number for piece, number in pieces.items())
 
 
-def _difference(first: str, last: str, start: int) -> str:
+def _difference(
+    first: str,
+    last: str,
+    start: int,
+) -> str:
     """Return what differs between two prompts that share so many characters, in words."""
     for text in (first, last):
         name = _slot_at(text, start)
@@ -137,8 +155,12 @@ def _difference(first: str, last: str, start: int) -> str:
             return f"the first slot that differs is {{{{ {name} }}}}"
         if name:
             return f"the first part that differs is {name}"
-    words = [clip(text[start : start + 60].partition("\n")[0], 30) for text in (first, last)]
-    return f"they first differ at {words[0]!r} and {words[1]!r}"
+    return f"they first differ at {_line_at(first, start)!r} and {_line_at(last, start)!r}"
+
+
+def _line_at(text: str, place: int) -> str:
+    """Return how a text goes on from a place, to the end of that line at most."""
+    return clip(text[place : place + 60].partition("\n")[0], 30)
 
 
 def _slot_at(text: str, place: int) -> str:
@@ -187,11 +209,14 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
         with scoped(stand_in=partial(_chance_reply, rng=Random(run.turn_number))):
             await run.step()
 
-    named = config.players
-    models = [name for name, word in named.items() if word in ("model", "person")]
-    if "*" not in named:
+    models = [name for name, word in config.players.items() if word in ("model", "person")]
+    if "*" not in config.players:  # then the model answers for all others
         models.append("*")
-    run = world(config, players=dict.fromkeys(models, by_chance), llm_client=client)
+    run = world(
+        config,
+        players=dict.fromkeys(models, by_chance),
+        llm_client=client,
+    )
     run._quiet = True
     for _ in range(_MOST_TURNS):
         has_asked = bool(asked)
@@ -209,7 +234,13 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
                 f"Turn {run.turn_number + 1} failed when chance answered, and lint looked no "
                 f"further: {error_text(error)}"
             )
-            log_event(_log, logging.WARNING, "LINT_ENDED", words=words, detail=words)
+            log_event(
+                _log,
+                logging.WARNING,
+                "LINT_ENDED",
+                words=words,
+                detail=words,
+            )
             break
     return [_judged(by_place) for by_place in asked.values()]
 
@@ -227,4 +258,6 @@ def _judged(by_place: dict[str, list[str]]) -> PromptOrder:
     first = next(iter(by_place))
     last = next(reversed(by_place))
     order = prompt_order(last, by_place[last])
-    return order if last == first else replace(order, begun=prompt_order(first, by_place[first]))
+    if last == first:
+        return order
+    return replace(order, begun=prompt_order(first, by_place[first]))

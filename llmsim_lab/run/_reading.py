@@ -69,7 +69,13 @@ class RecordedRun:
 
     state_type = dict[str, Any]
 
-    def __init__(self, tape: Tape, info: RunInfo, *turns: float, why: str = "") -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        info: RunInfo,
+        *turns: float,
+        why: str = "",
+    ) -> None:
         self.tape = tape
         self.run_id = info.id
         self.name = info.name
@@ -90,9 +96,20 @@ class RecordedRun:
         self.series = plain_series(names)
         self.turns: list[Turn] = []
         records = [line["record"] for line in lines.values()]
-        for turn in load_turns(RecordedRun, tape, info.id, records):
+        for turn in load_turns(
+            RecordedRun,
+            tape,
+            info.id,
+            records,
+        ):
             state = RowState(turn.state, rows[turn.number])
-            self.turns.append(replace(turn, state=state, noted={}))
+            self.turns.append(
+                replace(
+                    turn,
+                    state=state,
+                    noted={},
+                )
+            )
 
     def prediction(self) -> Mapping[str, float]:
         """Return nothing: what theory says, only the class knows."""
@@ -143,7 +160,12 @@ class Reading:
         with self._lock:
             return self.records[at:]
 
-    def put(self, kind: str, key: str | int, value: Any) -> None:
+    def put(
+        self,
+        kind: str,
+        key: str | int,
+        value: Any,
+    ) -> None:
         """Add what a view beyond those of runs is made of, where it is not known already.
 
         Args:
@@ -181,7 +203,12 @@ class Reading:
                 rows = (turn.columns() for turn in source.turns)
                 self._numeric[info.id] = set(chain.from_iterable(map(own_numbers, rows)))
                 shown["series"] = [_series(item) for item in source.series]
-            self._put_run(info, source, shown, changes)
+            self._put_run(
+                info,
+                source,
+                shown,
+                changes,
+            )
             seen = self._seen.setdefault(info.id, {})
             new: list[Turn] = []
             # From the end, since only the latest turn can have been changed.
@@ -204,7 +231,12 @@ class Reading:
                 shown["read"] = words
                 self._append({"run": {"id": info.id, "read": words}})
 
-    def _count(self, run: int, turns: Sequence[Turn], rest: Sequence[tuple[Attempt, bool]]) -> None:
+    def _count(
+        self,
+        run: int,
+        turns: Sequence[Turn],
+        rest: Sequence[tuple[Attempt, bool]],
+    ) -> None:
         """Count what a server read of prompts that are new here, in the order of a tape."""
         attempts = [attempt for attempt, _ in rest]
         for turn in turns:
@@ -240,7 +272,13 @@ class Reading:
             later[number] = turn
         return turn
 
-    def _put_run(self, info: RunInfo, source: Any, shown: Record, changes: Sequence[str]) -> None:
+    def _put_run(
+        self,
+        info: RunInfo,
+        source: Any,
+        shown: Record,
+        changes: Sequence[str],
+    ) -> None:
         plays = not isinstance(source, RecordedRun)
         notes = []
         if not plays:
@@ -285,7 +323,12 @@ class Reading:
             self._shown_manifests.add(info.id)
         return plain(dict(info.manifest))
 
-    def _put_turn(self, run: int, source: Any, turn: Turn) -> None:
+    def _put_turn(
+        self,
+        run: int,
+        source: Any,
+        turn: Turn,
+    ) -> None:
         row = turn.columns()
         self._put_columns(run, source, row)
         columns = self.runs[run]["columns"]
@@ -318,7 +361,15 @@ class Reading:
             status = statuses.get(id(call), call.status)
             # A comparison of prompts names the calls of the run that it asks again.
             if self.calls.get(number, {}).get("run", run) == run:
-                calls.append(self._call(number, run, turn.number, call.history, status))
+                calls.append(
+                    self._call(
+                        number,
+                        run,
+                        turn.number,
+                        call.history,
+                        status,
+                    )
+                )
         words = [self.keep_text(text) for text in _words(source, turn, columns)]
         record: Record = {
             "run": run,
@@ -333,7 +384,12 @@ class Reading:
         }
         self._append({"turn": record, "calls": calls})
 
-    def _put_columns(self, run: int, source: Any, row: Mapping[str, object]) -> None:
+    def _put_columns(
+        self,
+        run: int,
+        source: Any,
+        row: Mapping[str, object],
+    ) -> None:
         """Add the columns of a turn's row that the run's record does not name yet."""
         shown = self.runs[run]
         numeric = set(own_numbers(row)) - self._numeric[run]
@@ -381,7 +437,12 @@ class Reading:
             self._highest = max(self._highest, next_number)
         return self._numbers[owner]
 
-    def _put_rest(self, run: int, source: Any, calls: Sequence[tuple[Attempt, bool]]) -> None:
+    def _put_rest(
+        self,
+        run: int,
+        source: Any,
+        calls: Sequence[tuple[Attempt, bool]],
+    ) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
         if not calls:
             return
@@ -404,7 +465,15 @@ class Reading:
             number = self._number(source, history)
             site = history[0].request.site
             turn_number = site.turn if site else None
-            rest.append(self._call(number, run, turn_number, history, status))
+            rest.append(
+                self._call(
+                    number,
+                    run,
+                    turn_number,
+                    history,
+                    status,
+                )
+            )
         if rest:
             self._append({"calls": rest})
 
@@ -512,7 +581,12 @@ class Reading:
         steps = [now - before for before, now in pairwise([0, *lines])]
         return self._kept("texts", text, steps)
 
-    def _kept(self, name: str, key: str, value: Any) -> int:
+    def _kept(
+        self,
+        name: str,
+        key: str,
+        value: Any,
+    ) -> int:
         """Return a thing's number in a table; a new one goes out with the next record."""
         table = self._tables[name]
         if key not in table:
@@ -531,7 +605,11 @@ def _key_of(attempt: Attempt) -> int:
     return attempt.number or -id(attempt)
 
 
-def _words(source: Any, turn: Turn, columns: Sequence[str]) -> list[str]:
+def _words(
+    source: Any,
+    turn: Turn,
+    columns: Sequence[str],
+) -> list[str]:
     """Return a turn's story, and what came to it from outside, as its tape has that.
 
     What it led to stands in a table beside it: that is left out, also of recordings which have it

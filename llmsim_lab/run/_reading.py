@@ -63,7 +63,7 @@ class RecordedRun:
     Args:
         tape: the tape.
         info: the run.
-        turns: the first and the last of them; all if not given.
+        turns: the first and the last of them; infinite where there is no bound.
         why: why its class is not used, in words; empty where it is not known.
     """
 
@@ -73,7 +73,8 @@ class RecordedRun:
         self,
         tape: Tape,
         info: RunInfo,
-        *turns: float,
+        turns: tuple[float, float],
+        *,
         why: str = "",
     ) -> None:
         self.tape = tape
@@ -96,12 +97,7 @@ class RecordedRun:
         self.series = plain_series(names)
         self.turns: list[Turn] = []
         records = [line["record"] for line in lines.values()]
-        for turn in load_turns(
-            RecordedRun,
-            tape,
-            info.id,
-            records,
-        ):
+        for turn in load_turns(RecordedRun, tape, info.id, records):
             state = RowState(turn.state, rows[turn.number])
             self.turns.append(
                 replace(

@@ -769,10 +769,10 @@ def run_on_tape(
         run = recorded_run(tape, info, Run, turns=turns)
     except LabError:
         # The class is not known here, or is another than it was.
-        return RecordedRun(tape, info, *turns)
+        return RecordedRun(tape, info, turns)
     fault = _unreadable(run)
     if fault:
-        return RecordedRun(tape, info, *turns, why=fault)
+        return RecordedRun(tape, info, turns, why=fault)
     return run
 
 

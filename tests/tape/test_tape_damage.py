@@ -240,6 +240,8 @@ def test_repair_leaves_out_a_run_that_a_line_with_a_right_sum_spoils(
 def test_pruning_leaves_all_other_lines_byte_for_byte(small: Path) -> None:
     lines = lines_of(small)
     small.chmod(0o640)
+    other = Tape(small)
+    assert other.line(3) == [(1, 1), (2, 2), (3, 3)]
     with Tape(small) as tape:
         with pytest.raises(TapeError, match=r"run 3 came from it; name that one as well"):
             tape.prune([2])
@@ -252,6 +254,7 @@ def test_pruning_leaves_all_other_lines_byte_for_byte(small: Path) -> None:
         assert lines_of(small) == [raw for raw in lines if run_of(raw) != 3]
         assert verify(tape) == []
         assert add_run(tape) == 3
+        assert other.line(3) == [(3, 1)]  # not those of the run that had the number before
         tape.prune([1, 2, 3])
         assert (len(tape), verify(tape)) == (0, [])
     assert lines_of(small) == lines[:1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,14 +19,11 @@ from llmsim_lab.study.estimates.paired import ENOUGH_FOR_SHARES, is_skewed
 from llmsim_lab.study.estimates.parts import Parts, Sample
 from llmsim_lab.study.estimates.shares import cut
 from llmsim_lab.study.estimates.student import (
-    NO_VALUES,
     TOO_COARSE,
     Stratum,
     Student,
-    has_no_spread,
     spread_of,
-    student,
-    weighted_mean,
+    with_student,
 )
 
 SKEWED_GROUP = "skewed: a mean's interval is too narrow then"
@@ -40,34 +36,24 @@ def group_means(sample: Sample, level: float) -> Parts:
     of Student's problem when several different population variances are involved", Biometrika 34.
     """
     groups = _groups_of(sample)
-    strata = _strata(sample.weights, groups)
-    n = sum(len(group) for group in groups)
-    value = weighted_mean(strata)
-    parts = Parts(kind="mean difference", n=n, value=value, method=_method(groups))
-    if value is None:
-        return replace(parts, method="none", notes=(NO_VALUES,))
+    strata = [
+        Stratum(float(weight), group) for weight, group in zip(sample.weights, groups, strict=True)
+    ]
+    parts = Parts(
+        kind="mean difference",
+        n=sum(len(group) for group in groups),
+        method=f"Welch's t over {' and '.join(str(len(group)) for group in groups)} runs",
+    )
+    few = ""
     if min(len(group) for group in groups) < 2:
         few = "an arm has one run: an interval takes two in each"
-        return replace(parts, notes=(few,))
-    spread = spread_of([strata])
-    if has_no_spread(spread, strata):
-        equal = "all runs of each arm are equal, so nothing shows how new ones would vary"
-        return replace(parts, notes=(equal,))
+    coarse = ""
     if is_two_valued(np.concatenate(groups)):
-        return replace(parts, notes=(TOO_COARSE,))
-    t = student(value, [spread])
-    notes: tuple[str, ...] = ()
-    if any(is_skewed(group) for group in groups):
-        notes = (SKEWED_GROUP,)
-    return replace(
-        parts,
-        interval=t.interval(level),
-        p=t.p(),
-        df=t.known_df(),
-        spreads=(spread,),
-        p_beyond=t.p_beyond,
-        notes=notes,
-    )
+        coarse = TOO_COARSE
+    parts = with_student(parts, strata, [spread_of([strata])], level, few=few, coarse=coarse)
+    if parts.interval is not None and any(is_skewed(group) for group in groups):
+        return replace(parts, notes=(SKEWED_GROUP,))
+    return parts
 
 
 def are_group_shares(sample: Sample) -> bool:
@@ -122,12 +108,3 @@ def _groups_of(sample: Sample) -> list[Numbers]:
     of_units = mean_of_known(mean_of_known(sample.values, 3), 1)
     of_runs = by_run(of_units, sample.run_of)
     return [known(arm) for arm in of_runs]
-
-
-def _strata(weights: Numbers, groups: Sequence[Numbers]) -> list[Stratum]:
-    return [Stratum(float(w), group) for w, group in zip(weights, groups, strict=True)]
-
-
-def _method(groups: Sequence[Numbers]) -> str:
-    sizes = " and ".join(str(len(group)) for group in groups)
-    return f"Welch's t over {sizes} runs"

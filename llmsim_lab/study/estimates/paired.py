@@ -15,17 +15,7 @@ from llmsim_lab.study.estimates.numeric import (
 )
 from llmsim_lab.study.estimates.pairs import pairs_of
 from llmsim_lab.study.estimates.parts import Parts, Sample
-from llmsim_lab.study.estimates.student import (
-    ALL_EQUAL,
-    ALL_ZERO,
-    NO_VALUES,
-    TOO_COARSE,
-    Stratum,
-    has_no_spread,
-    spread_of,
-    student,
-    weighted_mean,
-)
+from llmsim_lab.study.estimates.student import TOO_COARSE, Stratum, spread_of, with_student
 from llmsim_lab.study.estimates.typical import typical_difference
 
 ENOUGH_FOR_SHARES = 5
@@ -46,43 +36,22 @@ def paired_means(sample: Sample, level: float) -> Parts:
     differences = known(pairs.differences)
     n = len(differences)
     strata = [Stratum(1.0, differences)]
-    value = weighted_mean(strata)
     parts = Parts(
         kind="mean difference",
         n=n,
-        value=value,
         notes=pairs.notes,
         method="paired t over run means",
         pairs=pairs.differences,
     )
-    if value is None:
-        return replace(parts, method="none", notes=(*pairs.notes, NO_VALUES))
+    few = ""
     if n < 2:
         few = "one run: an interval takes several runs, not situations"
-        return replace(parts, notes=(*pairs.notes, few))
-    spread = spread_of([strata])
-    if has_no_spread(spread, strata):
-        equal = ALL_EQUAL if value else ALL_ZERO
-        return replace(parts, notes=(*pairs.notes, equal))
-    refusal = _why_no_interval(pairs.means, differences)
-    if refusal:
+    coarse = _why_no_interval(pairs.means, differences)
+    parts = with_student(parts, strata, [spread_of([strata])], level, few=few, coarse=coarse)
+    if coarse and coarse in parts.notes:
         # Sign flips need no normal distribution.
-        return replace(
-            parts,
-            p=sign_flip_p(pairs.differences),
-            method="sign flips",
-            notes=(*pairs.notes, refusal),
-        )
-    t = student(value, [spread])
-    parts = replace(
-        parts,
-        interval=t.interval(level),
-        p=t.p(),
-        df=t.known_df(),
-        spreads=(spread,),
-        p_beyond=t.p_beyond,
-    )
-    if is_skewed(differences):
+        return replace(parts, p=sign_flip_p(pairs.differences), method="sign flips")
+    if parts.interval is not None and is_skewed(differences):
         typical = typical_difference(sample, level)
         return replace(parts, notes=(*pairs.notes, SKEWED), typical=typical)
     return parts

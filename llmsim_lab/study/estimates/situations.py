@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from llmsim_lab.study.estimates.numeric import (
@@ -14,17 +12,7 @@ from llmsim_lab.study.estimates.numeric import (
     without_rounding,
 )
 from llmsim_lab.study.estimates.parts import Parts, Sample, left_out
-from llmsim_lab.study.estimates.student import (
-    ALL_EQUAL,
-    ALL_ZERO,
-    NO_VALUES,
-    TOO_COARSE,
-    Stratum,
-    has_no_spread,
-    spread_of,
-    student,
-    weighted_mean,
-)
+from llmsim_lab.study.estimates.student import TOO_COARSE, Stratum, spread_of, with_student
 
 
 def situation_means(sample: Sample, level: float) -> Parts:
@@ -42,31 +30,16 @@ def situation_means(sample: Sample, level: float) -> Parts:
         used = [group for group in groups if len(group)]
     notes = left_out(len(groups) - len(used), len(groups))
     strata = [Stratum(1 / len(used), group) for group in used]
-    value = weighted_mean(strata)
     parts = Parts(
         kind="mean difference",
         n=len(used),
-        value=value,
         method="stratified by situation, paired answers",
         notes=notes,
     )
-    if value is None:
-        return replace(parts, method="none", notes=(*notes, NO_VALUES))
+    few = ""
     if not has_pairs:
         few = "one answer a situation: an interval takes two"
-        return replace(parts, notes=(*notes, few))
-    spread = spread_of([strata])
-    if has_no_spread(spread, strata):
-        equal = ALL_EQUAL if value else ALL_ZERO
-        return replace(parts, notes=(*notes, equal))
+    coarse = ""
     if is_two_valued(answers) and not is_share(answers):
-        return replace(parts, notes=(*notes, TOO_COARSE))
-    t = student(value, [spread])
-    return replace(
-        parts,
-        interval=t.interval(level),
-        p=t.p(),
-        df=t.known_df(),
-        spreads=(spread,),
-        p_beyond=t.p_beyond,
-    )
+        coarse = TOO_COARSE
+    return with_student(parts, strata, [spread_of([strata])], level, few=few, coarse=coarse)

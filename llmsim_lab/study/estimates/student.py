@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import special  # not stats, which takes a second to import
 
 from llmsim_lab.study.estimates.estimate import Interval
 from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers
-from llmsim_lab.study.estimates.parts import Spread
+from llmsim_lab.study.estimates.parts import Parts, Spread
 
 NO_VALUES = "an arm has no values"
 TOO_COARSE = "takes two values only: too coarse for an interval"
@@ -98,6 +99,46 @@ def student(centre: float, spreads: Sequence[Spread]) -> Student:
     """Return Student's t of an estimate with several sources of chance; the fewest df count."""
     error = math.sqrt(sum(spread.variance for spread in spreads))
     return Student(centre, error, min(spread.df for spread in spreads))
+
+
+def with_student(
+    parts: Parts,
+    strata: Sequence[Stratum],
+    spreads: Sequence[Spread],
+    level: float,
+    *,
+    few: str = "",
+    coarse: str = "",
+) -> Parts:
+    """Return parts with the weighted mean and Student's interval, or with the reason against one.
+
+    Args:
+        parts: with kind, n, method and notes.
+        strata: whose weighted means are the estimate.
+        spreads: of the estimate.
+        level: of the interval.
+        few: why there are too few units for an interval; empty if there are enough.
+        coarse: why values are too coarse for one; empty if they are not.
+    """
+    value = weighted_mean(strata)
+    if value is None:
+        return replace(parts, method="none", notes=(*parts.notes, NO_VALUES))
+    parts = replace(parts, value=value)
+    refusal = few
+    if not few and all(has_no_spread(spread, strata) for spread in spreads):
+        refusal = ALL_EQUAL if value else ALL_ZERO
+    refusal = refusal or coarse
+    if refusal:
+        return replace(parts, notes=(*parts.notes, refusal))
+    t = student(value, spreads)
+    return replace(
+        parts,
+        interval=t.interval(level),
+        p=t.p(),
+        df=t.known_df(),
+        spreads=tuple(spreads),
+        p_beyond=t.p_beyond,
+    )
 
 
 def smallest_detectable(

@@ -9,16 +9,7 @@ import numpy as np
 
 from llmsim_lab.study.estimates.numeric import Numbers, by_run, is_share, known, mean_of_known
 from llmsim_lab.study.estimates.parts import Parts, Sample, left_out
-from llmsim_lab.study.estimates.student import (
-    ALL_EQUAL,
-    ALL_ZERO,
-    NO_VALUES,
-    Stratum,
-    has_no_spread,
-    spread_of,
-    student,
-    weighted_mean,
-)
+from llmsim_lab.study.estimates.student import Stratum, spread_of, with_student
 
 
 def wording_means_of_these(sample: Sample, level: float) -> Parts:
@@ -61,10 +52,7 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
             blocks.append([Stratum(1 / len(answers), group) for group in answers])
     method = f"t over {' and '.join(str(count) for count in counts)} wordings"
     strata = [stratum for block in blocks for stratum in block]
-    value = weighted_mean(strata)
-    parts = Parts(kind="mean difference", n=sum(counts), value=value, method=method, notes=notes)
-    if value is None:
-        return replace(parts, method="none", notes=(*notes, NO_VALUES))
+    parts = Parts(kind="mean difference", n=sum(counts), method=method, notes=notes)
     # Of a single wording the spread of the runs' means has the answers' chance in it already.
     random_blocks = [block for block in blocks if not new_runs or len(block[0].values) > 1]
     wording_spread = spread_of(random_blocks)
@@ -82,20 +70,7 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
             few = "one run: its situations say nothing of new ones"
     if 2 in counts:
         few = "two wordings of an arm: new ones take three"
-    if few:
-        return replace(parts, notes=(*notes, few))
-    if all(has_no_spread(spread, strata) for spread in spreads):
-        equal = ALL_EQUAL if value else ALL_ZERO
-        return replace(parts, notes=(*notes, equal))
-    t = student(value, spreads)
-    return replace(
-        parts,
-        interval=t.interval(level),
-        p=t.p(),
-        df=t.known_df(),
-        spreads=tuple(spreads),
-        p_beyond=t.p_beyond,
-    )
+    return with_student(parts, strata, spreads, level, few=few)
 
 
 def _least_variance_of_shares(sample: Sample, values: Numbers) -> float:

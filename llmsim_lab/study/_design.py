@@ -54,9 +54,16 @@ MOST_SAMPLES = 10_000
 _MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
-_OWN = {it: f"{it}=" for it in ("seeds", "turns", "name", "outcome", "tape")}
-_OWN |= {"seed": "seeds=", "aa": "vary={'replicate': [0, 1]}"}
-"""Parameters that a study sets itself, and how it is told so."""
+_SET_BY_STUDY = {
+    "seeds": "seeds=",
+    "turns": "turns=",
+    "name": "name=",
+    "outcome": "outcome=",
+    "tape": "tape=",
+    "seed": "seeds=",
+    "aa": "vary={'replicate': [0, 1]}",
+}
+"""What a study sets itself, and by which argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +84,12 @@ class Arm:
 # --- factors and arms ----------------------------------------------------------------------------
 
 
-def labelled(what: str, levels: Any) -> dict[str, Any]:
+def labelled(argument: str, levels: object) -> dict[str, Any]:
     """Return levels by label, of a list or of a mapping.
+
+    Args:
+        argument: whose levels they are, for the error.
+        levels: as a user gives them.
 
     Raises:
         ConfigError: there are none, or two have one label.
@@ -90,14 +101,16 @@ def labelled(what: str, levels: Any) -> dict[str, Any]:
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         pairs = [(label_of(level), level) for level in levels]
     elif levels is not None:
-        raise ConfigError(f"{what}={levels!r:.40} is not a list; write [{levels!r:.40}] for one")
+        raise ConfigError(
+            f"{argument}={levels!r:.40} is not a list; write [{levels!r:.40}] for one"
+        )
     if not pairs:
-        raise ConfigError(f"{what} is empty; name at least one")
+        raise ConfigError(f"{argument} is empty; name at least one")
     pairs = [(label, plain_number(level)) for label, level in pairs]
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
         raise ConfigError(
-            f"{what} has two called {label!r}; label them: {{'{label}': ..., 'another': ...}}"
+            f"{argument} has two called {label!r}; label them: {{'{label}': ..., 'another': ...}}"
         )
     return dict(pairs)
 
@@ -121,13 +134,20 @@ def label_of(level: Any) -> str:
 def _body_of(function: Any) -> str:
     """Return what a lambda returns, as it is written; empty where its source is not known."""
     code = function.__code__
-    places = [it for it in code.co_positions() if None not in it and it[2] != it[3]]
-    if not places:
+    starts = []
+    ends = []
+    for first_line, last_line, first_column, last_column in code.co_positions():
+        is_known = None not in (first_line, last_line, first_column, last_column)
+        if is_known and first_column != last_column:
+            starts.append((first_line, first_column))
+            ends.append((last_line, last_column))
+    if not starts:
         return ""
-    first, start = min((it[0], it[2]) for it in places)
-    last, end = max((it[1], it[3]) for it in places)
+    first_line, start = min(starts)
+    last_line, end = max(ends)
+    numbers = range(first_line, last_line + 1)
     # Columns are counted in bytes.
-    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    lines = [linecache.getline(code.co_filename, number).encode() for number in numbers]
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
     return clip(b" ".join(lines).decode(errors="replace"), 40)
@@ -138,10 +158,14 @@ def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm
     values = {name: factors[name][label] for name, label in levels.items()}
     words = []
     # What all arms share tells none of them apart.
-    for name in [name for name in levels if len(factors[name]) > 1] or levels:
+    varied = [name for name in levels if len(factors[name]) > 1]
+    for name in varied or levels:
+        value = values[name]
         # A number alone says nothing; a word such as "hawkish" speaks for itself.
-        bare = isinstance(it := values[name], int | float | None) and levels[name] == label_of(it)
-        words.append(f"{name}={levels[name]}" if bare else levels[name])
+        if isinstance(value, int | float | None) and levels[name] == label_of(value):
+            words.append(f"{name}={levels[name]}")
+        else:
+            words.append(levels[name])
     return Arm(name=" · ".join(words) or "all", levels=levels, values=values)
 
 
@@ -154,13 +178,13 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     seeds = plain_numbers(seeds)
     if as_whole_number(seeds) is not None:
         return list(range(whole_number("seeds", seeds, least=1, most=_MOST_SEEDS)))
-    found = [whole_number("a seed", seed) for seed in seeds] if isinstance(seeds, Sequence) else []
-    if not found:
+    if not isinstance(seeds, Sequence) or not seeds:
         raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
-    [(seed, count)] = Counter(found).most_common(1)
+    numbers = [whole_number("a seed", seed) for seed in seeds]
+    [(seed, count)] = Counter(numbers).most_common(1)
     if count > 1:
         raise ConfigError(f"seeds={seeds!r:.60} names seed {seed} twice, which is no further run")
-    return found
+    return numbers
 
 
 # --- what names stand for ------------------------------------------------------------------------
@@ -185,7 +209,9 @@ class World:
     ) -> None:
         if not isinstance(vary, Mapping | None):
             raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1, 2]}}")
-        self.factors = {name: labelled(f"vary[{name!r}]", it) for name, it in (vary or {}).items()}
+        self.factors = {
+            name: labelled(f"vary[{name!r}]", levels) for name, levels in (vary or {}).items()
+        }
         if not (isinstance(source, type) and issubclass(source, Run)):
             if isinstance(source, Run):
                 raise ConfigError(
@@ -193,15 +219,20 @@ class World:
                     "a run of it"
                 )
             raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
-        if twice := fixed.keys() & self.factors.keys():
-            raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
+        in_both = fixed.keys() & self.factors.keys()
+        if in_both:
+            raise ConfigError(f"{', '.join(sorted(in_both))} cannot be both fixed and varied")
         self.cls: type[AnyRun] = source
-        self.fixed, self.again, self.code = fixed, recorded is not None, dict[str, str]()
+        self.fixed = fixed
+        self.again = recorded is not None
+        self.code: dict[str, str] = {}
         self.base = recorded or _first_config(source.config_type, fixed)
         self.recorded_llm: LLMConfig | None = None
         """What the recorded run's model was asked with, where situations are asked again."""
-        end = self.base.turns if turns is None else turns
-        self.turns = 0 if self.again else whole_number("turns", end, least=1)
+        self.turns = 0
+        if not self.again:
+            end = self.base.turns if turns is None else turns
+            self.turns = whole_number("turns", end, least=1)
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
         for label, model in [("fixed", fixed.get("model")), *self.factors.get("model", {}).items()]:
@@ -210,19 +241,27 @@ class World:
     def _path(self, name: str) -> tuple[Any, ...]:
         """Return the place in the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
-        own = {**_OWN, "replicate": "samples="} if self.again else _OWN
-        if name in own and (name not in fields or name in WorldConfig.model_fields):
-            raise ConfigError(f"{name!r} is not a factor; a study takes {own[name]}")
+        arguments = dict(_SET_BY_STUDY)
+        if self.again:
+            arguments["replicate"] = "samples="
+        if name in arguments and (name not in fields or name in WorldConfig.model_fields):
+            raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        settings = [it for it in LLMConfig.model_fields if it != "model"]  # which is the client
-        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*settings}):
+        # The model is the client's own.
+        settings = [setting for setting in LLMConfig.model_fields if setting != "model"]
+        is_setting = len(path) == 1 or path[1] in settings
+        if path[0] in fields and (path[0] != "llm" or is_setting):
             return path
-        known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, "rationale", *["replicate"] * (not self.again)]
-        known += [f"llm.{it}" for it in settings]
+        not_listed = {*WorldConfig.model_fields, *_SPECIAL}
+        known_names = [field for field in fields if field not in not_listed]
+        known_names += [*_SPECIAL, "rationale"]
+        if not self.again:
+            known_names.append("replicate")
+        known_names += [f"llm.{setting}" for setting in settings]
         meant = name if path[0] == "llm" else str(path[0])
-        near = "" if closest(meant, known) else closest(name, _OWN)
-        near = near or among(meant, known)
+        near = among(meant, known_names)
+        if not closest(meant, known_names):
+            near = closest(name, _SET_BY_STUDY) or near
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def arms(self) -> list[Arm]:
@@ -260,35 +299,41 @@ class World:
         level = self.level(arm, "prompt")
         if not isinstance(level, Sequence) or isinstance(level, str):
             return {"": level}
+        numbered = [f"wording {number}" for number in range(1, len(level) + 1)]
         labels = [
-            f"wording {number}" if getattr(it, "__name__", "") == _LAMBDA else label_of(it)
-            for number, it in enumerate(level, 1)
+            number if getattr(wording, "__name__", "") == _LAMBDA else label_of(wording)
+            for number, wording in zip(numbered, level, strict=True)
         ]
         if len(set(labels)) < len(labels):
-            labels = [f"wording {number}" for number in range(1, len(labels) + 1)]
+            labels = numbered
         return labelled("prompt", dict(zip(labels, level, strict=True)))
 
     def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
         level = self.level(arm, "interventions") or ()
-        items = [StateChange(**{"turn": turn, **it}) for it in listed(level, turn)]
-        return sorted(items, key=lambda item: item.turn)
+        changes = [StateChange(**{"turn": turn, **change}) for change in listed(level, turn)]
+        return sorted(changes, key=lambda change: change.turn)
 
     def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
         """Return up to which turn arms are one run that differ in what is set from outside alone.
 
         With it, how many interventions the arm has had by then; None where there is no such turn.
         """
-        mine, theirs = self.interventions(arm), self.interventions(leader)
-        if mine == theirs:
+        changes = self.interventions(arm)
+        of_leader = self.interventions(leader)
+        if changes == of_leader:
             return None
-        pairs = zip(mine, theirs, strict=False)
+        pairs = zip(changes, of_leader, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        at = min([self.turns, *(item.turn for item in (*mine[same:], *theirs[same:]))])
-        if any(item.turn == at for item in theirs[same:]):  # it is in that turn's state already
+        differing = [*changes[same:], *of_leader[same:]]
+        at = min([self.turns, *(change.turn for change in differing)])
+        if any(change.turn == at for change in of_leader[same:]):
+            # The leader's change is in that turn's state already.
             at -= 1
-            same = sum(item.turn <= at for item in mine)
-        return None if at < 0 else (at, same)
+            same = sum(change.turn <= at for change in changes)
+        if at < 0:
+            return None
+        return at, same
 
     # --- making runs -------------------------------------------------------------------------
 
@@ -316,42 +361,58 @@ class World:
         """
         if source is None:
             config = self.config(arm, {"seed": number, "turns": self.turns}, self.base)
-            state, players = self.level(arm, "state"), self.level(arm, "players")
-            run = self.cls(config, llm_client=client, state=state, players=players)
+            run = self.cls(
+                config,
+                llm_client=client,
+                state=self.level(arm, "state"),
+                players=self.level(arm, "players"),
+            )
             # Wordings have seeds of their own: with the same they would resemble each other more
             # than new ones do. Without a replicate the server draws.
-            if (first := run.config.replicate) is not None:
-                draw = first + MOST_SAMPLES * play[0]
+            first_draw = run.config.replicate
+            if first_draw is not None:
+                draw = first_draw + MOST_SAMPLES * play[0]
                 run.config = run.config.model_copy(update={"replicate": draw})
         else:
             run = self._continued(arm, client, source.run(number), play, source)
         self.edit(run, arm, play[0])
-        for item in self.interventions(arm, run.turn_number)[since:]:
-            if self.again and item.turn != run.turn_number:
+        for change in self.interventions(arm, run.turn_number)[since:]:
+            if self.again and change.turn != run.turn_number:
                 raise ConfigError(
-                    f"turn {item.turn} is not the situation's: leave out the turn, and "
-                    f"{item.set} is set in each"
+                    f"turn {change.turn} is not the situation's: leave out the turn, and "
+                    f"{change.set} is set in each"
                 )
-            if not self.again and item.turn > self.turns:
-                end = f"since runs end at turn {self.turns}"
-                raise ConfigError(f"turn {item.turn} is never reached, {end}")
-            run.intervene(item.turn, item.set, note=item.note)
+            if not self.again and change.turn > self.turns:
+                raise ConfigError(
+                    f"turn {change.turn} is never reached, since runs end at turn {self.turns}"
+                )
+            run.intervene(change.turn, change.set, note=change.note)
         return run
 
     def _continued(
         self, arm: Arm, client: LLMClient | None, info: RunInfo, play: tuple[int, int], tape: Tape
     ) -> AnyRun:
         if self.again:
-            manifest, recorded = dict(info.manifest), config_of(info, self.cls)
+            manifest = dict(info.manifest)
+            recorded = config_of(info, self.cls)
             draw = (recorded.replicate or 0) + play[1] + MOST_SAMPLES * play[0]
             config = self.config(arm, {"replicate": draw}, recorded)
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
             info = replace(info, manifest=manifest)
-        given = {"players": self.level(arm, "players")}
-        run: AnyRun = recorded_run(tape, info, self.cls, llm_client=client, arguments=given)
+        run: AnyRun = recorded_run(
+            tape,
+            info,
+            self.cls,
+            llm_client=client,
+            arguments={"players": self.level(arm, "players")},
+        )
         run.llm_client = live_client(run, None)
-        run._session, run.planned = Session(), run.planned if self.again else ()
-        if self.again and (state := self.level(arm, "state")) is not None:
+        run._session = Session()
+        if not self.again:
+            # A leader's interventions are not this arm's.
+            run.planned = ()
+        state = self.level(arm, "state")
+        if self.again and state is not None:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
         return run
 
@@ -372,19 +433,25 @@ class World:
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for path, value in self._parameters(arm):
-            if path[0] == "llm":
-                found |= {path[1]: value} if len(path) > 1 else dict(value)
-        found.pop("model", None)  # which is the client's own
-        return found
+            if path[0] == "llm" and len(path) > 1:
+                settings[path[1]] = value
+            elif path[0] == "llm":
+                settings |= dict(value)
+        # The model is the client's own.
+        settings.pop("model", None)
+        return settings
 
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""
-        if (level := list(self.wordings(arm).values())[wording]) is None:
+        level = list(self.wordings(arm).values())[wording]
+        if level is None:
             return
-        # What a resumed run has, it has edited.
-        names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
+        names: set[str] = set()
+        if resumed:
+            # What a resumed run has, it has edited.
+            names = {place.partition("#")[0] for place in run.prompts}
         edits = PromptEdits(level, names)
         run._prompts.edit = edits
         if resumed:
@@ -415,23 +482,26 @@ class World:
         for arm in arms:
             try:
                 for wording in range(len(self.wordings(arm))):
-                    runs.append(self.begin(arm, None, seed, (wording, 1), source))
-                    if source is not None and runs[-1]._prompts.edit is not None:
-                        runs[-1]._prompts.edit.check()
+                    run = self.begin(arm, None, seed, (wording, 1), source)
+                    runs.append(run)
+                    edits = run._prompts.edit
+                    if source is not None and edits is not None:
+                        edits.check()
             except LabError as error:
                 raise ConfigError(f"arm {arm.name!r}: {error}") from error
-        self.code = runs[0].code_digests  # here, where the sources are: a worker has none
+        # Here, where the sources are: a worker has none.
+        self.code = runs[0].code_digests
         return runs[0]
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
     """Return a configuration with what is fixed; a parameter without default need not be in it."""
     fields = config_type.model_fields.keys() - {*_SPECIAL}
-    own = {name: value for name, value in fixed.items() if name in fields}
+    values = {name: value for name, value in fixed.items() if name in fields}
     try:
-        return config_type(**own)
+        return config_type(**values)
     except ConfigError:
-        return config_type.model_construct(**own)
+        return config_type.model_construct(**values)
 
 
 def with_value(node: Any, path: Sequence[Any], value: Any) -> Any:
@@ -441,16 +511,19 @@ def with_value(node: Any, path: Sequence[Any], value: Any) -> Any:
     """
     if not path:
         return value
-    head, rest = path[0], path[1:]
+    head = path[0]
+    rest = path[1:]
     if isinstance(node, Sequence) and not isinstance(node, str):
         if not (isinstance(head, int) and head < len(node)):
             raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
         return [*node[:head], with_value(node[head], rest, value), *node[head + 1 :]]
     if isinstance(node, BaseModel):
-        own = {name: getattr(node, name) for name in node.model_fields_set}
-        return {**own, head: with_value(getattr(node, str(head), None), rest, value)}
-    there: Mapping[Any, Any] = node if isinstance(node, Mapping) else {}
-    return {**there, head: with_value(there.get(head), rest, value)}
+        values: Mapping[Any, Any] = {name: getattr(node, name) for name in node.model_fields_set}
+        old = getattr(node, str(head), None)
+    else:
+        values = node if isinstance(node, Mapping) else {}
+        old = values.get(head)
+    return {**values, head: with_value(old, rest, value)}
 
 
 class PromptEdits:
@@ -467,7 +540,8 @@ class PromptEdits:
 
     def __init__(self, level: Any, names: Iterable[str] = ()) -> None:
         self.level = {level.name: level} if isinstance(level, Prompt) else level
-        self.names, self.changed = set(names), False
+        self.names = set(names)
+        self.changed = False
 
     def __call__(self, prompt: Prompt) -> Prompt:
         """Return the prompt as it is to be asked with.
@@ -477,17 +551,17 @@ class PromptEdits:
         """
         self.names.add(prompt.name)
         edit = self._edit_of(prompt.name)
-        # A function may edit all questions of a kind, ``offer`` and ``offer@2``, each by itself.
-        kinds = {name.partition("@")[0] if callable(edit) else name for name in self.names}
-        if edit is self.level and len(kinds) > 1:
+        kinds = self.names
+        if callable(edit):
+            # It may edit all questions of a kind, ``offer`` and ``offer@2``, each by itself.
+            kinds = {name.partition("@")[0] for name in self.names}
+        if self.is_of_all and len(kinds) > 1:
             raise PromptError(
                 f"prompt: there are several, {', '.join(sorted(self.names))}, …; say which is "
                 f"edited: {{{prompt.name!r}: ...}}"
             )
         try:
-            old = prompt.text if prompt.system else prompt.user
-            text = edit(old) if callable(edit) else prompt if edit is None else edit
-            edited = text if isinstance(text, Prompt) else prompt.edit(text)
+            edited = _edited(prompt, edit)
         except Exception as error:
             raise PromptError(
                 f"prompt {prompt.name!r}: {edit!r:.50} gives none: {error_text(error)}. "
@@ -497,7 +571,9 @@ class PromptEdits:
         return edited
 
     def _edit_of(self, name: str) -> Any:
-        return self.level.get(name) if isinstance(self.level, Mapping) else self.level
+        if isinstance(self.level, Mapping):
+            return self.level.get(name)
+        return self.level
 
     def is_fixed(self, name: str) -> bool:
         """Return True where a prompt becomes one text, whatever it was."""
@@ -511,8 +587,9 @@ class PromptEdits:
     @property
     def missing(self) -> list[str]:
         """The names of prompts that are edited and were not asked with so far."""
-        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else [""]
-        return [name for name in wanted if name not in self.names]
+        if isinstance(self.level, Mapping):
+            return [name for name in self.level if name not in self.names]
+        return [] if self.names else [""]
 
     def check(self) -> None:
         """Raise PromptError where a prompt that is edited was never asked with."""
@@ -522,6 +599,17 @@ class PromptEdits:
         if missing:
             known = among(missing[0], self.names)
             raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}")
+
+
+def _edited(prompt: Prompt, edit: Any) -> Prompt:
+    """Return a prompt as an edit makes it: a function of its text, a text, a prompt, or None."""
+    if edit is None:
+        return prompt
+    if callable(edit):
+        edit = edit(prompt.text if prompt.system else prompt.user)
+    if isinstance(edit, Prompt):
+        return edit
+    return prompt.edit(edit)
 
 
 class Models:
@@ -534,7 +622,8 @@ class Models:
     """
 
     def __init__(self, given: Any, samples: int = 1) -> None:
-        self.given, self.samples = given, samples
+        self.given = given
+        self.samples = samples
         _check_model(given, "llm_client")
         self._clients: dict[Any, tuple[LLMClient, bool]] = {}
 
@@ -551,16 +640,18 @@ class Models:
             ConfigError: the model cannot be reached, or a setting of it is wrong.
         """
         named = world.level(arm, "model")
-        if (model := self.given if named is None else named) is None:
+        model = self.given if named is None else named
+        if model is None:
             return None
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
             self._clients[key] = self._made(world, model)
         client, is_named = self._clients[key]
         if is_named and recorded is not None:
-            own = {name: getattr(client.config, name) for name in ("model", *PATIENCE)}
-            client = client.with_config(recorded.model_copy(update=own))
-        if settings := world.llm_settings(arm):
+            patience = {name: getattr(client.config, name) for name in ("model", *PATIENCE)}
+            client = client.with_config(recorded.model_copy(update=patience))
+        settings = world.llm_settings(arm)
+        if settings:
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
         if "replicate" in arm.values and client.config.seed is not None:
@@ -602,9 +693,10 @@ _UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Prompt, BaseModel
 
 def said(value: Any) -> Any:
     """Return a value as JSON can hold it, the same in every process: what identifies a level."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, bool | int | float | str):
-        is_json = not isinstance(value, float) or math.isfinite(value)
-        return value if is_json else str(value)
+        return value
     if isinstance(value, Prompt):
         return f"prompt {value.name} {value.digest[:12]}"
     if isinstance(value, LLMClient):
@@ -612,42 +704,56 @@ def said(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return said(value.model_dump(mode="json"))
     if isinstance(value, Mapping):
-        return {str(name): said(it) for name, it in value.items()}
-    if isinstance(value, set | frozenset):  # in no order that another process would have too
-        return sorted((said(it) for it in value), key=dumps)
+        return {str(name): said(item) for name, item in value.items()}
+    if isinstance(value, set | frozenset):
+        # Its own order is another one in another process.
+        return sorted((said(item) for item in value), key=dumps)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [said(it) for it in value]
+        return [said(item) for item in value]
     if isinstance(value, types.CodeType):
-        return [value.co_code.hex(), list(value.co_names), [said(it) for it in value.co_consts]]
+        constants = [said(constant) for constant in value.co_consts]
+        return [value.co_code.hex(), list(value.co_names), constants]
     if isinstance(value, functools.partial):
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
     if hasattr(value, "__code__"):
         digest = hashlib.sha256(dumps(_of_function(value)).encode())
         name = getattr(value, "__name__", type(value).__name__)
         return f"function {name} {digest.hexdigest()[:12]}"
+    return f"{type(value).__name__} {_described(value)}".strip()
+
+
+def _described(value: Any) -> str:
+    """Return an object's own repr, else its public attributes that do not change."""
     plain: Any = object.__repr__
-    own = "" if type(value).__repr__ is plain else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-    public = {name: it for name, it in getattr(value, "__dict__", {}).items() if name[0] != "_"}
-    kept = {name: it for name, it in public.items() if not own and isinstance(it, _UNCHANGING)}
-    return f"{type(value).__name__} {own or (dumps(said(kept)) if kept else '')}".strip()
+    if type(value).__repr__ is not plain:
+        # An address is another one in each process.
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    attributes = {
+        name: attribute
+        for name, attribute in getattr(value, "__dict__", {}).items()
+        if name[0] != "_" and isinstance(attribute, _UNCHANGING)
+    }
+    return dumps(said(attributes)) if attributes else ""
 
 
 def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
     """Return a function's code, defaults, and what it takes from the function around it."""
     function = getattr(function, "__func__", function)
-    if id(function) in above:  # it calls itself
+    if id(function) in above:
         return "itself"
     cells = []
     for cell in function.__closure__ or ():
-        with suppress(ValueError):  # nothing is in it yet
+        # A cell may have nothing in it yet.
+        with suppress(ValueError):
             cells.append(cell.cell_contents)
-    taken = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *cells]
-    # Lists and objects may be what a function keeps its notes in, which change as it is called.
-    kept = [
-        _of_function(it, (*above, id(function))) if hasattr(it, "__code__") else said(it)
-        for it in taken
-        if callable(it) or isinstance(it, _UNCHANGING)
-    ]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    kept = []
+    for item in (*defaults, *cells):
+        if hasattr(item, "__code__"):
+            kept.append(_of_function(item, (*above, id(function))))
+        elif callable(item) or isinstance(item, _UNCHANGING):
+            # Lists and objects may be what a function keeps its notes in, and change when called.
+            kept.append(said(item))
     code = function.__code__
     try:  # the same for all versions of Python, as its compiled code is not
         source = None if code.co_name == "<lambda>" else dedent(inspect.getsource(code))

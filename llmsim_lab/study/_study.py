@@ -113,6 +113,7 @@ _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "va
 _STATES = ("done", "running", "failed", "stopped", "left")
 _WATCH_S = 0.5
 _MOST_ARMS_TOLD = 6
+_RUNS_AT_ONCE = 8
 _MOST_TURNS_ON_TRIAL = 10
 """In which a second kind of question may show that an edit must say which prompt it is of."""
 
@@ -151,19 +152,41 @@ class StudyPlan:
         return {outcome: seen.value for outcome, seen in self.detectable.items()}
 
     def __str__(self) -> str:
-        known = {"calls": self.calls, "tokens": self.tokens}
-        costs = [f"{roughly(n):,} {unit}" for unit, n in known.items() if n is not None]
+        costs = []
+        if self.calls is not None:
+            costs.append(f"{roughly(self.calls):,} calls")
+        if self.tokens is not None:
+            costs.append(f"{roughly(self.tokens):,} tokens")
         if self.hours is not None:
             costs.append(f"{duration(3600 * self.hours)} one run after another")
-        about = f": about {', '.join(costs)}" if costs else ""
-        already = f" ({self.done} done already)" if self.done else ""
-        about = f"{about} ({self.based_on})" if self.left else ""
-        lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
+        line = f"{self.left} runs to play"
+        if self.done:
+            line += f" ({self.done} done already)"
+        line += f", {self.turns:,} turns in all"
+        if costs and self.left:
+            line += f": about {', '.join(costs)}"
+        if self.left:
+            line += f" ({self.based_on})"
+        lines = [f"{line}."]
         for outcome, seen in self.detectable.items():
             lines.append(f"Smallest detectable difference in {outcome}: {seen}.")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+class Leader(NamedTuple):
+    """The arm whose runs another one continues.
+
+    Attributes:
+        arm: whose runs they are.
+        turn: up to which the runs are the same.
+        changes: how many of the other arm's interventions they have had by then.
+    """
+
+    arm: Arm
+    turn: int
+    changes: int
 
 
 class KeptResults(NamedTuple):
@@ -248,7 +271,7 @@ class Study:
         **fixed: Any,
     ) -> None:
         self._world = World(world, fixed, vary, turns, None)
-        units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
+        units = [{"unit": seed, "run": seed, "digest": str(seed)} for seed in seeds_of(seeds)]
         self._arrange(units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
@@ -299,9 +322,12 @@ class Study:
         """
         source: Tape | None
         if isinstance(tape, Run):
-            source, run = tape.tape, tape.run_id if run is None else run
+            source = tape.tape
+            run = tape.run_id if run is None else run
+        elif isinstance(tape, Tape):
+            source = tape
         else:
-            source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+            source = Tape(tape, read_only=True)
         if source is None:
             world_name = type(tape).__name__
             raise ConfigError(
@@ -309,22 +335,21 @@ class Study:
             )
         infos = _independent(source, run)
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
-        made = cls.__new__(cls)
-        made._source, made._samples = (
-            source,
-            whole_number("samples", samples, least=1, most=MOST_SAMPLES),
-        )
-        made._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
+        study = cls.__new__(cls)
+        study._source = source
+        study._samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        study._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
         # Without a seed, with which all samples would be one.
-        made._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
-        units, name = _situations(source, infos, turns), name or f"{infos[0].name} again"
-        made._arrange(units, outcome, to, llm_client, name)
-        return made
+        study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
+        units = _situations(source, infos, turns)
+        study._arrange(units, outcome, to, llm_client, name or f"{infos[0].name} again")
+        return study
 
     def _arrange(self, units: Units, outcome: Any, tape: Any, llm_client: Any, name: str) -> None:
         arms = self._world.arms()
         trial = self._world.checked(arms, units[0]["run"], self._source)
-        self.name, self.reference = name, arms[0].name
+        self.name = name
+        self.reference = arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
         self.units = [unit["unit"] for unit in units]
         self.unit_name = "seed" if self._source is None else "situation"
@@ -339,7 +364,7 @@ class Study:
         self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
         self._kept_results: KeptResults | None = None
-        self._leaders: dict[str, tuple[Arm, int, int]] = {}
+        self._leaders: dict[str, Leader] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if not tape:
@@ -350,33 +375,59 @@ class Study:
 
     def _all_jobs(self, units: Units) -> Iterator[Job]:
         """Yield what is played, unit by unit: one job an arm."""
-        world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
+        digests = self._digests_of_arms()
+        for unit in units:
+            for arm in self._arms.values():
+                yield self._job(arm, unit, digests)
+
+    def _digests_of_arms(self) -> dict[str, str]:
+        """Return what identifies each arm, and note which arms continue runs of others."""
+        world = self._world
+        digests: dict[str, str] = {}
+        leaders: dict[str, Arm] = {}
         # Not of the file, which holds more than the world: it may be the study's own script.
         code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
         # The None and the 0 stood for something once, and are in the names of files that there are.
         shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
-            rest = {name: it for name, it in arm.values.items() if name != "interventions"}
-            leader = groups.setdefault(digest_of([rest, 0]), arm)
-            if not world.again and (found := world.shared(arm, leader)):
-                self._leaders[arm.name] = leader, *found
+            others = {name: value for name, value in arm.values.items() if name != "interventions"}
+            leader = leaders.setdefault(digest_of([others, 0]), arm)
+            shared_until = None if world.again else world.shared(arm, leader)
+            if shared_until is not None:
+                self._leaders[arm.name] = Leader(leader, *shared_until)
             digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
-        for unit in units:
-            situation, at = {"unit": unit["unit"], "run": unit["run"]}, unit.get("turn", 0)
-            for name, arm in self._arms.items():
-                samples = range(1, self._samples + 1)
-                plays = tuple(product(range(len(world.wordings(arm))), samples))
-                own: dict[str, Any] = {"plays": plays, "end": world.turns, "at": at}
-                specs = [digests[name], unit["digest"]]
-                if world.again:
-                    own |= {"end": at + 1, "forks": (unit["run"],) * len(plays)}
-                elif name in self._leaders:
-                    leader, at_, since = self._leaders[name]
-                    forks = tuple(range(1, len(plays) + 1))
-                    own |= {"at": at_, "since": since, "forks": forks}
-                    specs.append(digests[leader.name])
-                yield Job(arm=name, digest=digest_of(specs), **situation, **own)
+        return digests
+
+    def _job(self, arm: Arm, unit: Mapping[str, Any], digests: Mapping[str, str]) -> Job:
+        """Return what is played of an arm in a unit."""
+        samples = range(1, self._samples + 1)
+        plays = tuple(product(range(len(self._world.wordings(arm))), samples))
+        specs = [digests[arm.name], unit["digest"]]
+        at = unit.get("turn", 0)
+        end = self._world.turns
+        since = 0
+        forks: tuple[int, ...] = ()
+        leader = self._leaders.get(arm.name)
+        if self._world.again:
+            end = at + 1
+            forks = (unit["run"],) * len(plays)
+        elif leader is not None:
+            at = leader.turn
+            since = leader.changes
+            forks = tuple(range(1, len(plays) + 1))
+            specs.append(digests[leader.arm.name])
+        return Job(
+            arm=arm.name,
+            digest=digest_of(specs),
+            unit=unit["unit"],
+            run=unit["run"],
+            plays=plays,
+            end=end,
+            at=at,
+            since=since,
+            forks=forks,
+        )
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -389,9 +440,14 @@ class Study:
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        how: dict[str, Any] = {"executor": executor, "budget": budget, "progress": progress}
+        playing = self.arun(
+            parallel=parallel,
+            executor=executor,
+            budget=budget,
+            progress=progress,
+        )
         try:
-            return run_sync(self.arun(parallel=parallel, **how))
+            return run_sync(playing)
         except KeyboardInterrupt as error:
             explain(error, f"All whole turns are kept in {self.tape}; .run() plays the rest.")
             raise
@@ -429,39 +485,45 @@ class Study:
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and not isinstance(executor, Executor):
-            what = f"executor={executor!r:.60} is not a concurrent.futures.Executor"
-            raise ConfigError(f"{what}; give ProcessPoolExecutor() or Dask's client.get_executor()")
+            raise ConfigError(
+                f"executor={executor!r:.60} is not a concurrent.futures.Executor; give "
+                "ProcessPoolExecutor() or Dask's client.get_executor()"
+            )
         if executor is not None and budget is not None:
             raise ConfigError("executor= takes no budget=, since workers do not know of each other")
         with sole_player(self.tape):
             self._task = asyncio.current_task()
             try:
                 self._find()
-                if others := self.others:
-                    reason = "they are of other settings, seeds or code, and do not count"
-                    self._warn("OTHER_RUNS", folder=self.tape, tapes=others, reason=reason)
-                for arm in [] if executor else self._arms.values():
-                    if what := self.lacks_model(arm):  # a wrong one raises here
-                        raise ConfigError(
-                            f"{what} may ask a model, and the study has none: llm_client="
-                            "connect('auto'), vary={'model': [...]}, players='random' or 'rule'"
-                        )
+                other_tapes = self.others
+                if other_tapes:
+                    self._warn(
+                        "OTHER_RUNS",
+                        folder=self.tape,
+                        tapes=other_tapes,
+                        reason="they are of other settings, seeds or code, and do not count",
+                    )
+                if executor is None:
+                    self._check_models()
                 left = [key for key in self._jobs if self._entries[key].status != "done"]
                 await self._rehearse({arm for arm, _ in left})
-                self._player.purse = None if budget is None else Purse(budget)
-                most = parallel or (None if executor else 8)
+                if budget is not None:
+                    self._player.purse = Purse(budget)
+                most = parallel
+                if most is None and executor is None:
+                    most = _RUNS_AT_ONCE
                 self._player.at_once = asyncio.Semaphore(most or 1)
-                number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line(
                     "run",
-                    number=number,
-                    last=last,
+                    number=len(self._jobs) - len(left) + 1,
+                    last=len(self._jobs),
                     enabled=progress,
                     turns=self._turns_left(map(self._jobs.__getitem__, left)).total(),
                     parts=self._ended_by_arm,
                 )
                 async with line as advance:
-                    for following in (False, True):  # arms that continue runs of others
+                    # Arms that continue runs of others follow when these are done.
+                    for following in (False, True):
                         keys = [key for key in left if (key[0] in self._leaders) == following]
                         playing = play_all(self._player, self._ready(keys), most, executor)
                         async with aclosing(playing) as ended:  # type: ignore[type-var]
@@ -474,6 +536,16 @@ class Study:
                 self._find()
                 self._listeners()
         return self
+
+    def _check_models(self) -> None:
+        """Raise ConfigError where an arm may ask a model and has none, or a wrong one."""
+        for arm in self._arms.values():
+            world_name = self.lacks_model(arm)
+            if world_name:
+                raise ConfigError(
+                    f"{world_name} may ask a model, and the study has none: llm_client="
+                    "connect('auto'), vary={'model': [...]}, players='random' or 'rule'"
+                )
 
     def _ended_by_arm(self) -> str:
         """Return how many runs of each arm have ended; nothing where there are many arms."""
@@ -530,19 +602,22 @@ class Study:
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
-            job, file = self._jobs[key], self._files[key]
+            job = self._jobs[key]
+            file = self._files[key]
             if self._source is not None:
                 copy_runs(self._source, [job.run], job.at, file)
             elif job.arm in self._leaders:
-                leader = self._leaders[job.arm][0].name, job.unit
-                its = self._entries[leader]
-                if its.status == "failed":
-                    why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
-                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
-                if its.status != "done":
+                leader = self._leaders[job.arm].arm.name
+                shared_key = (leader, job.unit)
+                shared = self._entries[shared_key]
+                if shared.status == "failed":
+                    fault = f"it shares a run with arm {leader!r}, which failed: {shared.error}"
+                    self._entries[key] = replace(self._entries[key], status="failed", error=fault)
+                if shared.status != "done":
                     continue
-                with Tape(self._files[leader], read_only=True) as tape:
-                    runs = sorted(info.id for info in self._jobs[leader].runs_on(tape).values())
+                with Tape(self._files[shared_key], read_only=True) as tape:
+                    infos = self._jobs[shared_key].runs_on(tape).values()
+                    runs = sorted(info.id for info in infos)
                     copy_runs(tape, runs, job.at, file)
             yield job, file
 
@@ -574,17 +649,21 @@ class Study:
     def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
-        return [
-            replace(it, status="running", turns=turns[it.key], error="") if it.key in turns else it
-            for it in self._entries.values()
-        ]
+        runs = []
+        for entry in self._entries.values():
+            if entry.key in turns:
+                entry = replace(entry, status="running", turns=turns[entry.key], error="")
+            runs.append(entry)
+        return runs
 
     def lacks_model(self, arm: Arm) -> str:
         """Return what asks a model in an arm for which there is none; empty where there is one."""
         if self._player.models.of(self._world, arm) is not None:
             return ""
         run = self._trial(arm)
-        return type(run).__name__ if run.config.needs_model and not run.players else ""
+        if run.config.needs_model and not run.players:
+            return type(run).__name__
+        return ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
@@ -615,9 +694,10 @@ class Study:
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
         rows = []
-        for it in self._entries.values():
-            own = {**asdict(it), "tape": it.tape.name if it.tape else ""}
-            rows.append({"arm": it.arm, **self._levels(it.arm, own), **own})
+        for entry in self._entries.values():
+            columns = asdict(entry)
+            columns["tape"] = entry.tape.name if entry.tape else ""
+            rows.append({"arm": entry.arm, **self._levels(entry.arm, columns), **columns})
         return frame_of(rows)
 
     def _levels(self, arm: str, others: Container[str] = _COLUMNS) -> dict[str, Any]:
@@ -650,35 +730,39 @@ class Study:
         rows: list[dict[str, Any]] = []
         for entry in self._entries.values():
             if entry.status in ("done", "failed"):
-                own = known.get(entry.key) or list(self._rows_of(entry, outcomes))
+                of_entry = known.get(entry.key) or list(self._rows_of(entry, outcomes))
                 if entry.status == "done":
-                    known[entry.key] = own
+                    known[entry.key] = of_entry
                 unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
                 head = {"arm": entry.arm, **self._levels(entry.arm), **unit}
-                rows += [{**head, **row} for row in own]
+                rows += [{**head, **row} for row in of_entry]
         return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
-        if (found := self._read.get(entry.key)) is None:
+        contents = self._read.get(entry.key)
+        if contents is None:
             with Tape(entry.tape or "", read_only=True) as tape:
                 runs = sorted(self._jobs[entry.key].runs_on(tape).items())
-                found = {play: (info, tape.frame_rows(info.id)) for play, info in runs}
+                contents = {play: (info, tape.frame_rows(info.id)) for play, info in runs}
             if entry.status == "done":
-                self._read[entry.key] = found
-        return found
+                self._read[entry.key] = contents
+        return contents
 
     def _rows_of(
         self, entry: StudyRun, outcomes: Mapping[str, Outcome]
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of one job's values, without what they share."""
-        job, labels = self._jobs[entry.key], list(self._world.wordings(self._arms[entry.arm]))
+        job = self._jobs[entry.key]
+        labels = list(self._world.wordings(self._arms[entry.arm]))
         plays = self.contents(entry) if entry.status == "done" else {}
-        loaded = lru_cache(1)(partial(self._loaded, job))  # for functions, one after the other
+        # Functions take a run one after the other.
+        loaded = lru_cache(1)(partial(self._loaded, job))
         for play, (label, outcome) in product(job.plays, outcomes.items()):
             values: Mapping[int, Any] = {entry.turns: None}
             if play in plays and self._world.again and plays[play][0].turns < job.end:
-                values = {job.end: None}  # it was over before
+                # It was over before.
+                values = {job.end: None}
             elif play in plays:
                 if isinstance(outcome, str):
                     values = self._by_name(outcome, *plays[play], partial(loaded, play))
@@ -686,22 +770,29 @@ class Study:
                     values = _by_function(outcome, loaded(play), label, job)
             head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
             for turn, value in values.items():
-                known = math.nan if value is None else value
-                own = known if isinstance(known, str) else float(known)
-                yield {**head, "turn": turn, "value": own}
+                if value is None:
+                    value = math.nan
+                elif not isinstance(value, str):
+                    value = float(value)
+                yield {**head, "turn": turn, "value": value}
 
     def _by_name(
         self, outcome: str, info: RunInfo, rows: Mapping[int, Any], load: Callable[[], AnyRun]
     ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
-        cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
-        if measure := cls.measures(config_of(info, cls)).get(outcome):
+        cls = self._world.cls
+        last = max(rows)
+        column = outcome.removesuffix(LAST)
+        measure = cls.measures(config_of(info, cls)).get(outcome)
+        if measure is not None:
             return {last: measure(frame_of(list(rows.values())))}
-        known = list(dict.fromkeys(name for row in rows.values() for name in row))
-        if column not in known and self._world.again:
+        columns: dict[str, None] = {}
+        for row in rows.values():
+            columns.update(dict.fromkeys(row))
+        if column not in columns and self._world.again:
             return {last: _in_replies(load().turns[-1], outcome)}
-        if column not in known:
-            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, known)}")
+        if column not in columns:
+            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
         if self._world.again or outcome.endswith(LAST):
             return {last: rows[last].get(column)}
         return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
@@ -722,7 +813,10 @@ class Study:
         replicate = whole_number("replicate", replicate)
         self.tape_of(arm, unit)
         labels = list(self._world.wordings(self._arms[arm]))
-        place = labels.index(wording) if wording in labels else -1 if wording else 0
+        place = 0
+        if wording:
+            # One that is unknown has no run, and the error names those that there are.
+            place = labels.index(wording) if wording in labels else -1
         return self._loaded(self._jobs[arm, unit], (place, replicate))
 
     def _loaded(self, job: Job, play: Play) -> AnyRun:
@@ -734,8 +828,8 @@ class Study:
                 f"arm {job.arm!r}, {job.where} has no sample {play[1]}{wording}; there are "
                 f"{sorted({sample for _, sample in job.runs_on(tape)})}"
             )
-        given = {"players": self._world.level(self._arms[job.arm], "players")}
-        return recorded_run(tape, info, self._world.cls, arguments=given)
+        players = {"players": self._world.level(self._arms[job.arm], "players")}
+        return recorded_run(tape, info, self._world.cls, arguments=players)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.
@@ -745,9 +839,10 @@ class Study:
         """
         unit = _as_unit(unit)
         if (arm, unit) not in self._entries:
-            there = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
-            raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {there}")
-        if (file := self._entries[arm, unit].tape) is None:
+            known_places = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
+            raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {known_places}")
+        file = self._entries[arm, unit].tape
+        if file is None:
             raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
         return file
 
@@ -762,12 +857,24 @@ class Study:
         for entry in self._entries.values():
             labels = list(self._world.wordings(self._arms[entry.arm]))
             plays = self.contents(entry) if entry.status == "done" else {}
-            for (wording, sample), (_, its) in plays.items():
-                for row in [its[max(its)]] if self._world.again else its.values():
-                    own = {"wording": labels[wording], "replicate": sample, **row}
-                    own = {"arm": entry.arm, "unit": entry.unit, **own}
-                    rows.append({"arm": entry.arm, **self._levels(entry.arm, own), **own})
+            for (wording, sample), (_, rows_of_run) in plays.items():
+                for row in self._rows_that_count(rows_of_run):
+                    columns = {
+                        "arm": entry.arm,
+                        "unit": entry.unit,
+                        "wording": labels[wording],
+                        "replicate": sample,
+                        **row,
+                    }
+                    levels = self._levels(entry.arm, columns)
+                    rows.append({"arm": entry.arm, **levels, **columns})
         return frame_of(rows)
+
+    def _rows_that_count(self, rows: Mapping[int, Any]) -> list[Any]:
+        """Return a run's turns; of a situation only the one that was asked again."""
+        if self._world.again:
+            return [rows[max(rows)]]
+        return list(rows.values())
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
@@ -777,18 +884,21 @@ class Study:
         It needs xarray: ``pip install 'llmsim-lab[study]'``.
         """
         index = [name for name in _COLUMNS if name not in ("run", "value")]
-        found: xr.Dataset = self.results.set_index(index)["value"].unstack("outcome").to_xarray()
-        of_arm = self.results.drop_duplicates("arm").set_index("arm").loc[found["arm"].values]
+        table = self.results
+        values: xr.Dataset = table.set_index(index)["value"].unstack("outcome").to_xarray()
+        of_arm = table.drop_duplicates("arm").set_index("arm").loc[values["arm"].values]
         levels = {name: ("arm", of_arm[name].to_numpy()) for name in self.factors}
-        return found.assign_coords(levels)
+        return values.assign_coords(levels)
 
     # --- outcomes ----------------------------------------------------------------------------
 
     def in_unit(self, outcome: str) -> str:
         """Return the unit of a difference in an outcome, if the world names one."""
         column = str(self.outcome.get(outcome)).removesuffix(LAST)
-        unit = next((it.unit for it in self._series if it.column == column), "")
-        return "points" if unit.startswith("%") else unit
+        units = [series.unit for series in self._series if series.column == column]
+        if not units:
+            return ""
+        return "points" if units[0].startswith("%") else units[0]
 
     def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
         """Return what is compared, by label.
@@ -796,24 +906,35 @@ class Study:
         Raises:
             ConfigError: a name stands for no column and no measure.
         """
-        replies = [it for turn in trial.turns if self._source for it in turn.answers]
-        fields = list(dict.fromkeys(name for answer in replies for name in answer.fields))
-        of_one = dict.fromkeys(f"{name}.{it.player}" for it in replies for name in it.fields)
-        known = [*trial.measures(trial.config), *(it.column for it in trial.series)]
+        fields: dict[str, None] = {}
+        fields_of_players: dict[str, None] = {}
+        if self._source is not None:
+            for turn in trial.turns:
+                for answer in turn.answers:
+                    fields.update(dict.fromkeys(answer.fields))
+                    names = [f"{name}.{answer.player}" for name in answer.fields]
+                    fields_of_players.update(dict.fromkeys(names))
+        names_known = [*trial.measures(trial.config), *(series.column for series in trial.series)]
         if outcome is None:
-            outcome = known[:1] if self._source is None else fields
-        single = isinstance(outcome, str) or callable(outcome)
-        found = labelled("outcome", [outcome] if single else outcome) if single or outcome else {}
-        known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
+            outcome = list(fields) if self._source is not None else names_known[:1]
+        if isinstance(outcome, str) or callable(outcome):
+            outcome = [outcome]
+        if not outcome:
+            return {}
+        outcomes = labelled("outcome", outcome)
+        columns = [str(column) for column in trial.to_frame().columns]
+        names_known += [*fields, *fields_of_players, *columns]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())
-        for item in found.values():
+        for item in outcomes.values():
             name = str(item).removesuffix(LAST)
             may_come = name.partition(".")[0] in parts and "@" not in name.rpartition(".")[2]
-            if not callable(item) and name not in known and not may_come:
-                where = f"is not a column of {type(trial).__name__}{among(name, known)}"
-                raise ConfigError(f"outcome {item!r:.60} {where}")
-        return found
+            if not callable(item) and name not in names_known and not may_come:
+                raise ConfigError(
+                    f"outcome {item!r:.60} is not a column of {type(trial).__name__}"
+                    f"{among(name, names_known)}"
+                )
+        return outcomes
 
     def effects(
         self,
@@ -847,16 +968,23 @@ class Study:
         from llmsim_lab.study.estimates import effects  # here, since it imports scipy
 
         if not self.outcome:
-            column = next((it.column for it in self._series), "a column")
+            column = self._series[0].column if self._series else "a column"
             raise ConfigError(f"say what is compared: outcome={column!r}, or a function of the run")
         real_number("level", level, least=0.5, most=0.9999)
-        for name, margin in sesoi.items() if isinstance(sesoi, Mapping) else [(None, sesoi)]:
-            if name not in (None, *self.outcome):
-                raise ConfigError(f"sesoi: outcome {name!r} is unknown{among(name, self.outcome)}")
+        margins = [sesoi]
+        if isinstance(sesoi, Mapping):
+            for name in sesoi:
+                if name not in self.outcome:
+                    raise ConfigError(
+                        f"sesoi: outcome {name!r} is unknown{among(name, self.outcome)}"
+                    )
+            margins = list(sesoi.values())
+        for margin in margins:
             if margin is not None:
                 real_number("sesoi", margin, least=0)
-        if same := [one for one, other in contrasts or () if one == other]:
-            raise ConfigError(f"contrasts: {same[0]!r} is compared with itself")
+        for one, other in contrasts or ():
+            if one == other:
+                raise ConfigError(f"contrasts: {one!r} is compared with itself")
         generalises_to = self.generalises_to
         if generalises_to != "new runs" and (typical or not paired):
             option = "typical=True" if typical else "paired=False"
@@ -867,7 +995,7 @@ class Study:
         if typical and not paired:
             raise ConfigError("typical=True takes pairs of runs; leave out paired=False")
         draws = self._draws() if noise else Draws(self.results, self.reference)
-        found = effects(
+        estimates = effects(
             draws.table,
             formula,
             contrasts=contrasts,
@@ -880,10 +1008,12 @@ class Study:
             noise=noise,
             stand_ins=self._stand_ins(),
         )
-        ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
-        if ended < whole:
-            found.label = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
-        return found
+        ended = self.counts["done"] + self.counts["failed"]
+        if ended < len(self._jobs):
+            estimates.label = (
+                f"{ended} of {len(self._jobs)} runs so far: do not stop as soon as p < .05"
+            )
+        return estimates
 
     def _draws(self) -> Draws:
         """Return the results with two draws or more of each run: samples, or levels of replicate.
@@ -934,7 +1064,7 @@ class Study:
             if entry.status != "done":
                 continue
             for _, rows in self.contents(entry).values():
-                turns = [rows[max(rows)]] if self._world.again else list(rows.values())
+                turns = self._rows_that_count(rows)
                 counts[entry.arm] += sum(row.get("fallback") or 0 for row in turns)
                 answers[entry.arm] += sum(row.get("calls") or 0 for row in turns)
         return {arm: StandIns(counts[arm], answers[arm]) for arm in answers}
@@ -959,9 +1089,12 @@ class Study:
     def generalises_to(self) -> Generality:
         """What a result of this design holds for."""
         runs = len({job.run for job in self._jobs.values()})
-        if any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values()):
+        has_wordings = any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values())
+        if has_wordings:
             return "new wordings and situations" if runs > 1 else "new wordings"
-        return "new runs" if self._source is None or runs > 1 else "these situations"
+        if self._source is None or runs > 1:
+            return "new runs"
+        return "these situations"
 
     def by_turn(
         self,
@@ -1007,9 +1140,11 @@ class Study:
 
     def _values_of(self, column: str) -> pd.DataFrame:
         """Return the table of an outcome, by its label, or of a column."""
-        names = [label for label, it in self.outcome.items() if column in (label, it)]
-        table = self.results if names else self._table({column: column}, {})
-        return table[table["outcome"] == (names or [column])[0]]
+        for label, outcome in self.outcome.items():
+            if column in (label, outcome):
+                table = self.results
+                return table[table["outcome"] == label]
+        return self._table({column: column}, {})
 
     # --- what is claimed ---------------------------------------------------------------------
 
@@ -1485,9 +1620,12 @@ class Study:
 
     def about(self) -> str:
         """Return its size and how far it is, in words."""
-        states = [f"{n} {it}" for it in _STATES if (n := self.counts[it])]
-        if others := self.others:
-            states.append(f"{counted(others, 'tape')} of other settings, seeds or code not counted")
+        counts = self.counts
+        states = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
+        other_tapes = self.others
+        if other_tapes:
+            words = counted(other_tapes, "tape")
+            states.append(f"{words} of other settings, seeds or code not counted")
         size = f"{counted(len(self.arms), 'arm')}, {counted(len(self.units), self.unit_name)}"
         return f"{size}: {', '.join(states)}"
 
@@ -1510,8 +1648,12 @@ class Study:
 
 def _by_chance(run: AnyRun) -> AnyRun:
     """Let chance answer in a run on trial, where neither a rule nor a function does."""
-    models = {name: "random" for name, who in run.players.items() if who == "model"}
-    run.players, run._quiet = {"*": "random", **run.players, **models}, True
+    players = {"*": "random", **run.players}
+    for name, player in players.items():
+        if player == "model":
+            players[name] = "random"
+    run.players = players
+    run._quiet = True
     return run
 
 
@@ -1603,18 +1745,20 @@ def _in_replies(turn: Any, outcome: str) -> Any:
         ConfigError: several have texts.
     """
     name, _, player = outcome.partition(".")
-    answers = [it for it in turn.answers if name in it.fields and player in ("", it.player)]
-    found = [answer.fields[name] for answer in answers]
-    if not found:
+    answers = [
+        answer for answer in turn.answers if name in answer.fields and player in ("", answer.player)
+    ]
+    values = [answer.fields[name] for answer in answers]
+    if not values:
         return None
-    if all(isinstance(it, int | float) for it in found):
-        return fmean(found)
-    if len(found) > 1:
+    if all(isinstance(value, int | float) for value in values):
+        return fmean(values)
+    if len(values) > 1:
         raise ConfigError(
-            f"outcome {outcome!r} is a text of {len(found)} players; name one: "
+            f"outcome {outcome!r} is a text of {len(values)} players; name one: "
             f"'{name}.{answers[0].player}', or make a number of them: outcome=lambda run: ..."
         )
-    return found[0]
+    return values[0]
 
 
 def _by_function(

@@ -171,7 +171,7 @@ def _ordered(written: JSON, value: object) -> JSON:
     return written
 
 
-def kept_values(values: Mapping[str, object]) -> dict[str, Any]:
+def kept_values(values: Mapping[str, object]) -> JSONObject:
     """Return values of no known type as a tape gives them back: numbers, texts, lists and dicts.
 
     Args:
@@ -186,7 +186,7 @@ def kept_values(values: Mapping[str, object]) -> dict[str, Any]:
     except _UNWRITABLE as error:
         raise _cannot_write(values, (), error) from error
     try:
-        back: dict[str, Any] = decoded(raw, _ANYTHING)
+        back: JSONObject = decoded(raw, _ANYTHING)
     except _UNREADABLE as error:
         raise _cannot_read(values, (), error) from error
     # For what it raises; what came back is what is kept in any case.

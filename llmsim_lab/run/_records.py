@@ -43,6 +43,11 @@ from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import differences
 from llmsim_lab.types import Attempt, CallRecord, Places
 
+Record = Mapping[str, Any]
+"""A turn's record as a tape has it, JSON."""
+Manifest = Mapping[str, Any]
+"""What defines a run, as a tape has it, JSON."""
+
 # Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _MOST_OF_A_SETTING = 60
@@ -151,9 +156,7 @@ def _rest() -> TypeAdapter[Any]:
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 
 
-def decode_turn(
-    cls: RunClass, record: Mapping[str, Any], attempts: Callable[[int], Attempt]
-) -> Turn:
+def decode_turn(cls: RunClass, record: Record, attempts: Callable[[int], Attempt]) -> Turn:
     """Return the turn that a record holds; its values must be of their types exactly.
 
     Args:
@@ -182,7 +185,7 @@ def decode_turn(
         )
 
 
-def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def changed_values(before: Record, after: Record) -> str:
     """Return which values of two records, or rows of the frame, differ; at most three of them."""
     changes = []
     for path, then, now in differing(before, after, missing="not there")[:3]:
@@ -190,7 +193,7 @@ def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return "; ".join(changes)
 
 
-def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
+def planned_in(records: Sequence[Record]) -> list[StateChange]:
     """Return what a run had planned: for turns that were played since, and for later ones.
 
     Args:
@@ -203,7 +206,7 @@ def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
     return played + interventions_of(records[-1], "planned")
 
 
-def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
+def interventions_of(record: Record, part: str) -> list[StateChange]:
     """Return what a record says was done at its turn, or was ``planned`` for later ones.
 
     Raises:
@@ -264,7 +267,7 @@ def check_manifest(info: RunInfo, path: Path) -> None:
         raise TapeError(f"run {info.id} on {path} is damaged: {'; '.join(info.faults[:3])}")
 
 
-def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:
+def llm_config_of(manifest: Manifest, **changes: object) -> LLMConfig | None:
     """Return the recorded settings of the model's client, with changes; None if it had none.
 
     Raises:
@@ -304,7 +307,7 @@ def settings_entries(run: AnyRun) -> JSONObject:
     return entries
 
 
-def recorded_settings(manifest: Mapping[str, Any], turn: float = math.inf) -> dict[str, LLMConfig]:
+def recorded_settings(manifest: Manifest, turn: float = math.inf) -> dict[str, LLMConfig]:
     """Return what a run's clients were asked with at a turn, by seat; the latest if none is named.
 
     A run that was resumed with other settings has those of the turns before in its manifest too.
@@ -345,7 +348,7 @@ def _plain_settings(config: LLMConfig, leave_out: Container[str]) -> JSONObject:
     return settings
 
 
-def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
+def prompts_of(manifest: Manifest) -> dict[str, Prompt]:
     """Return the recorded prompts by the part that used them, as ``engine`` or ``agent:Ann``.
 
     Raises:

@@ -248,7 +248,7 @@ class Replaying(Session):
     recorder: ReplayRecorder
     is_replay = True
 
-    def __init__(self, tape: Tape, number: int, lines: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(self, tape: Tape, number: int, lines: Mapping[int, _records.Record]) -> None:
         self.tape = tape
         self.number = number
         self._lines = dict(lines)
@@ -369,7 +369,7 @@ def _with_notes_of(recorded: Turn, turn: Turn) -> Turn:
 
 
 def load_turns(
-    cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
+    cls: RunClass, tape: Tape, run: int, records: Sequence[_records.Record]
 ) -> list[Turn]:
     """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
     recorder = ReplayRecorder(tape, run)

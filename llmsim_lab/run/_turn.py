@@ -25,6 +25,7 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.prompts.language import written
+from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.types import CallRecord, CallSite, Confidence, Reply, Status
 
@@ -47,6 +48,9 @@ _READ: dict[str, Callable[[object], object]] = {
     "boolean": TypeAdapter(bool).validate_python,
 }
 """What reads a field of a reply, by its type in the schema."""
+
+Columns = dict[str, Any]
+"""Values by the columns of a frame that have them, or by the fields of a reply; JSON-ready."""
 
 _MOST_OUTSIDE = 500
 """How much of what came from outside is shown, characters."""
@@ -78,10 +82,6 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
         answer = dumps(line["result"]) if "result" in line else "stopped before it answered"
         texts.append(f"{clip(question, _MOST_OUTSIDE)}: {clip(answer, _MOST_OUTSIDE)}")
     return texts
-
-
-Columns = dict[str, Any]
-"""What was noted of a decision, by column; JSON-ready."""
 
 
 def _notes_by_decision(recorded: object) -> object:
@@ -162,7 +162,7 @@ class Answer:
     # On a tape these two are ``why`` and ``sure``: recorded runs are read, and written alike.
     reasoning: Annotated[str, Field(alias="why")] = ""
     confidence: Annotated[Confidence | None, Field(alias="sure")] = None
-    given: dict[str, Any] = field(default_factory=dict)
+    given: Columns = field(default_factory=dict)
 
     @property
     def call(self) -> CallRecord | None:
@@ -170,7 +170,7 @@ class Answer:
         return None if self.given or not self.calls else self.calls[-1]
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Columns:
         """What was answered, by field, without reasoning and confidence."""
         reply = self.given or reply_of(self.call)
         return {name: value for name, value in reply.items() if name not in Reply.model_fields}
@@ -199,11 +199,11 @@ class Turn:
 
     number: int
     state: Any
-    interventions: tuple[Any, ...] = ()
+    interventions: tuple[StateChange, ...] = ()
     seconds: float = field(default=0.0, repr=False)  # a saved notebook's outputs are compared
     calls: tuple[CallRecord, ...] = field(default=(), repr=False)
     by_code: tuple[Answer, ...] = ()
-    noted: dict[str, Any] = field(default_factory=dict)
+    noted: Columns = field(default_factory=dict)
     became: Notes = field(default_factory=dict)
     story: tuple[str, ...] = ()
     led_to: str = ""
@@ -258,7 +258,7 @@ class Turn:
         """Prompt and reply tokens of the turn's model calls, as far as reported."""
         return sum(call.tokens for call in self.calls)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Columns:
         """Return what the turn's row of the frame says: of the state, and what was noted.
 
         Raises:
@@ -266,7 +266,7 @@ class Turn:
                 to say what its columns are.
         """
         try:
-            columns: dict[str, Any] = self.state.columns()
+            columns: Columns = self.state.columns()
         except LabError:
             raise
         except Exception as error:
@@ -338,7 +338,7 @@ def own_numbers(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def turn_row(turn: Turn) -> dict[str, Any]:
+def turn_row(turn: Turn) -> Columns:
     """Return a turn's row of a run's frame; see ``Run.to_frame``.
 
     Raises:
@@ -369,7 +369,7 @@ def _interventions_in_words(turn: Turn) -> str:
 
 def decisions_frame(turns: Sequence[Turn], *, run: int | None, seed: int) -> pd.DataFrame:
     """Return one row a decision of a run; see ``Run.decisions``."""
-    decisions: list[dict[str, Any]] = []
+    decisions: list[Columns] = []
     # Dicts used as ordered sets: columns stand in the order in which they first came.
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
@@ -395,10 +395,10 @@ def decisions_frame(turns: Sequence[Turn], *, run: int | None, seed: int) -> pd.
     return plain_frame(decisions, (*before, *between, *_AFTER))
 
 
-def _reply_columns(answer: Answer, outcome: Columns) -> dict[str, Any]:
+def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
     """Return the fields of a reply, each under a name that no other column has."""
     taken = DECISION_COLUMNS | outcome.keys()
-    columns: dict[str, Any] = {}
+    columns: Columns = {}
     for field_name, value in answer.fields.items():
         name = field_name
         # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
@@ -408,10 +408,10 @@ def _reply_columns(answer: Answer, outcome: Columns) -> dict[str, Any]:
     return columns
 
 
-def _decision_columns(answer: Answer) -> dict[str, Any]:
+def _decision_columns(answer: Answer) -> Columns:
     """Return what every decision's row has; its cost is that of the calls behind it."""
     calls = answer.calls
-    columns: dict[str, Any] = {name: getattr(answer, name) for name in _DECIDED}
+    columns: Columns = {name: getattr(answer, name) for name in _DECIDED}
     # Of several calls, as a choice has them, the first one's: all ask one model.
     columns["model"] = calls[0].request.model if calls else None
     for name in _COSTS:
@@ -421,7 +421,7 @@ def _decision_columns(answer: Answer) -> dict[str, Any]:
     return columns
 
 
-def reply_of(call: CallRecord | None) -> dict[str, Any]:
+def reply_of(call: CallRecord | None) -> Columns:
     """Return what the model answered, by field; nothing where it was not an object."""
     if call is None or call.reply is None:
         return {}

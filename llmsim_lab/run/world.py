@@ -477,7 +477,7 @@ class _Seated(NamedTuple):
     unrecorded: list[str]
 
 
-def _seated(run: BaseWorld, players: Mapping[str, Any]) -> _Seated:
+def _seated(run: BaseWorld, players: Mapping[str, object]) -> _Seated:
     """Return who answers for whom, as the configuration and ``players`` say."""
     seated: dict[str, Any] = {}
     unrecorded: list[str] = []

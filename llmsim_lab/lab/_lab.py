@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import traitlets as t
 from anywidget import AnyWidget
@@ -101,17 +101,21 @@ _STYLE = (
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested values with some of them changed."""
-    inner = {
-        name: merged(values.get(name) or {}, value) if isinstance(value, Mapping) else value
-        for name, value in changes.items()
-    }
-    return {**values, **inner}
+    result = dict(values)
+    for name, change in changes.items():
+        if isinstance(change, Mapping):
+            result[name] = merged(values.get(name) or {}, change)
+        else:
+            result[name] = change
+    return result
 
 
 def words_of(changes: object, name: str = "") -> str:
     """Return nested changes as words: ``factor 2; set coins.Ann 5``."""
+    if isinstance(changes, list):
+        return f"{name} {', '.join(changes)}"
     if not isinstance(changes, Mapping):
-        return f"{name} {', '.join(changes) if isinstance(changes, list) else changes}"
+        return f"{name} {changes}"
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
 
 
@@ -138,15 +142,25 @@ def turn_of(run: Any, number: int) -> Turn:
     return turns[number - first]
 
 
-def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
-    """Return numbers of a turn's state that its world lets others set, and how many are left out.
+class Settable(NamedTuple):
+    """Numbers of a state that can be set from outside, as many as a form shows.
 
-    Numbers are as long as a form shows them, and no more of them than it shows.
+    Attributes:
+        values: by name, as long as a form shows them.
+        left_out: how many more there are.
     """
+
+    values: dict[str, float]
+    left_out: int
+
+
+def settable(run: Run, number: int) -> Settable:
+    """Return the numbers of a turn's state that its world lets others set."""
     turn = turn_of(run, number)
-    columns, own = turn.columns(), State.columns(turn.state)
-    if len(own) <= MOST_SET:  # a row may leave out what can be set, such as a shock
-        columns |= own
+    columns = turn.columns()
+    of_state = State.columns(turn.state)
+    if len(of_state) <= MOST_SET:  # a row may leave out what can be set, such as a shock
+        columns |= of_state
     names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]
 
     def can_be_set(*names: str) -> bool:  # not those derived from others, or an agent's own
@@ -156,11 +170,14 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
         return False
 
     # All at once first, since the whole state is checked each time.
-    its = names if can_be_set(*names) else filter(can_be_set, names)
-    shown = list(islice(its, MOST_SET))
-    values = {name: columns[name] for name in shown}
-    short = {name: it if type(it) is bool else float(f"{it:.6g}") for name, it in values.items()}
-    return short, len(names) - len(shown) if len(shown) == MOST_SET else 0
+    can_set = names if can_be_set(*names) else filter(can_be_set, names)
+    values = {}
+    for name in islice(can_set, MOST_SET):
+        value = columns[name]
+        values[name] = value if isinstance(value, bool) else float(f"{value:.6g}")
+    if len(values) < MOST_SET:
+        return Settable(values, left_out=0)
+    return Settable(values, left_out=len(names) - len(values))
 
 
 @lru_cache(maxsize=64)
@@ -245,8 +262,10 @@ class Lab(AnyWidget):
         self._forms: dict[tuple[int, int], dict[str, list[Field]]] = {}
         self._live: Message = {"busy": False}
         self._task: asyncio.Task[None] | None = None
-        self._busy = self._pausing = False
-        self._sent, self._sent_at = 0, 0.0
+        self._busy = False
+        self._pausing = False
+        self._sent = 0
+        self._sent_at = 0.0
         self._latest_question: OpenQuestion | None = None
         self._timers: set[str] = set()
         self._lock = threading.RLock()
@@ -270,8 +289,10 @@ class Lab(AnyWidget):
                 raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
             return self._add(source)
         if not isinstance(source, Tape | str | Path):
-            what = f"{type(source).__name__} is neither a simulation nor a tape"
-            raise ConfigError(f"{what}; pass a Simulation, a Tape, or a tape's file")
+            raise ConfigError(
+                f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, "
+                "a Tape, or a tape's file"
+            )
         tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
         shown = tape.run(run)
         self.reading.title = tape.path.name
@@ -282,35 +303,55 @@ class Lab(AnyWidget):
             self.runs.record(info.id, partial(run_on_tape, tape, info))
         return shown.id
 
-    def _add(self, run: Any, *, name: str = "", parent: int | None = None, **more: Any) -> int:
+    def _next_number(self) -> int:
+        return max(self.runs, default=0) + 1
+
+    def _add(self, run: Any, *, name: str = "") -> int:
         """Show a run; returns its number here: its tape's, unless another run has that."""
-        number, changes = run.run_id, more.pop("changes", ())
+        number = run.run_id
         if number is None or number in self.runs:
-            number = max(self.runs, default=0) + 1
-        more |= {"parent": parent, **({"name": name} if name else {})}
-        known = run.tape.run(run.run_id) if isinstance(run, RecordedRun) else None
-        own = {"id": number, "fork_turn": None}  # its parent is not shown beside it
-        info = replace(known, **own, **more) if known else about(run, number, **more)
+            number = self._next_number()
+        if isinstance(run, RecordedRun):
+            # Its parent is not shown beside it.
+            info = replace(run.tape.run(run.run_id), id=number, parent=None, fork_turn=None)
+        else:
+            info = about(run, number, parent=None)
+        if name:
+            info = replace(info, name=name)
         self._keep(number, run, info)
-        self.reading.add(info, run, changes=changes)
+        self.reading.add(info, run)
         return info.id
 
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""
         rows: list[Any] = frame.to_dict("records")
         turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
-        number, last = max(self.runs, default=0) + 1, turns[-1].number
-        facts: dict[str, Any] = {"id": number, "name": name, "verb": "run", "manifest": {}}
-        known: dict[str, Any] = {"tape": None, "run_id": None, "series": ()}
-        known |= {"turns": turns, "last_planned": last, "prediction": dict}
-        self._keep(
-            number, SimpleNamespace(**known), RunInfo(started="", turns=last, calls=0, **facts)
+        last = turns[-1].number
+        number = self._next_number()
+        run = SimpleNamespace(
+            tape=None,
+            run_id=None,
+            series=(),
+            turns=turns,
+            last_planned=last,
+            prediction=dict,
         )
+        info = RunInfo(
+            id=number,
+            name=name,
+            verb="run",
+            manifest={},
+            started="",
+            turns=last,
+            calls=0,
+        )
+        self._keep(number, run, info)
         self._look(number)
         return number
 
     def _keep(self, number: int, run: Any, info: RunInfo) -> None:
-        self.runs[number], self._infos[number] = run, info
+        self.runs[number] = run
+        self._infos[number] = info
         if isinstance(run, Run):
             turns = run.listen(lambda _: self._grew(number))  # also of those played in a cell
             asked = (person.listen(self._asked) for person in people_of(run))
@@ -318,13 +359,15 @@ class Lab(AnyWidget):
 
     def _look(self, number: int) -> None:
         """Take over what is new of a run: its turns, what its tape says, what no turn names."""
-        run, calls = self.runs[number], list[tuple[Attempt, bool]]()
+        run = self.runs[number]
+        calls: list[tuple[Attempt, bool]] = []
         if run.tape is not None and run.run_id == number:
-            told = run.tape.run(number)
-            known = {"outcome": told.outcome, "manifest": told.manifest}
-            self._infos[number] = replace(self._infos[number], **known)
-            lost = run.tape.calls(number, turn=run.turn_number + 1, forgotten=True)
-            calls = [(call.attempt, call.forgotten) for call in lost]
+            recorded = run.tape.run(number)
+            self._infos[number] = replace(
+                self._infos[number], outcome=recorded.outcome, manifest=recorded.manifest
+            )
+            later = run.tape.calls(number, turn=run.turn_number + 1, forgotten=True)
+            calls = [(call.attempt, call.forgotten) for call in later]
         self._read_turns(number, calls)
 
     def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
@@ -365,7 +408,8 @@ class Lab(AnyWidget):
     def _send_new(self) -> None:
         with self._lock:  # until it is sent, so that what another thread sends comes after it
             self._sent_at = time.monotonic()
-            at, self._sent = self._sent, len(self.reading.records)
+            at = self._sent
+            self._sent = len(self.reading.records)
             if at == self._sent:
                 return
             self._say({"at": at, "records": self.reading.since(at)})
@@ -425,27 +469,37 @@ class Lab(AnyWidget):
             ConfigError: there is none of that number, or its class is not known here.
         """
         run = self.runs.get(number)
-        if not isinstance(run, Run):
-            kind = str(self._infos[number].manifest.get("kind")) if number in self._infos else ""
-            way_out = f"; {how_to_import(kind)}" if ":" in kind else ""
-            raise ConfigError(
-                f"run {number} can only be looked at: its class is not known here{way_out}"
-            )
-        return run
+        if isinstance(run, Run):
+            return run
+        message = f"run {number} is read-only: its class is not known here"
+        kind = ""
+        if number in self._infos:
+            kind = str(self._infos[number].manifest.get("kind"))
+        if ":" in kind:
+            raise ConfigError(f"{message}; {how_to_import(kind)}")
+        raise ConfigError(message)
 
     def _number_of(self, run: int | None) -> int:
         """Return the number of a run here; of the one shown if none is named."""
-        return self.shown[0] if run is None else whole_number("run", run)
+        if run is None:
+            return self.shown[0]
+        return whole_number("run", run)
 
     @property
     def shown(self) -> tuple[int, int]:
         """The number of the run shown here from Python, and of its turn."""
         run = self.first["run"]
         turn = self.first.get("turn")
-        return run, self.runs[run].turns[-1].number if turn is None else turn
+        if turn is None:
+            turn = self.runs[run].turns[-1].number
+        return run, turn
 
     def show(
-        self, turn: int | None = None, *, run: int | None = None, view: str | None = None
+        self,
+        turn: int | None = None,
+        *,
+        run: int | None = None,
+        view: str | None = None,
     ) -> None:
         """Show a turn.
 
@@ -463,9 +517,11 @@ class Lab(AnyWidget):
         turns = self.runs[number].turns
         if turn is not None:
             turn = whole_number("turn", turn, least=turns[0].number, most=turns[-1].number)
-        named = {} if view is None else {"view": view}
-        self.first = {"run": number, **({} if turn is None else {"turn": turn}), **named}
-        self._say({"show": {"run": number, "turn": turn, **named}})
+        place: dict[str, Any] = {"run": number, "turn": turn}
+        if view is not None:
+            place["view"] = view
+        self.first = {name: value for name, value in place.items() if value is not None}
+        self._say({"show": place})
         self._later(self.keep, _KEEP_S)
 
     # --- playing ------------------------------------------------------------------------------
@@ -485,8 +541,10 @@ class Lab(AnyWidget):
         simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
-        self._busy, self._pausing = True, False
-        says = fault = ""
+        self._busy = True
+        self._pausing = False
+        says = ""
+        fault = ""
         try:
             with sole_player(simulation):  # a cell may play it
                 says = await self._turns(simulation, number, wanted)
@@ -498,7 +556,8 @@ class Lab(AnyWidget):
             fault = error_text(error)
             raise
         finally:  # also where a cell awaits this and is interrupted
-            self._busy, self._playing = False, None
+            self._busy = False
+            self._playing = None
             self._tell({"busy": False, "says": says, "fault": fault})
             self._look(number)
             self._send_new()
@@ -525,12 +584,20 @@ class Lab(AnyWidget):
             with scoped(watch=calls):
                 await self._step(simulation)
 
-        playing = self._playing = asyncio.ensure_future(step())
-        about = {"busy": True, "run": number, "turn": simulation.turn_number + 1, "left": left}
+        playing = asyncio.ensure_future(step())
+        self._playing = playing
+        turn = simulation.turn_number + 1
         try:
             while not playing.done():
-                waiting = [*map(_waited_for, calls.waiting)]
-                self._tell({**about, "waiting": waiting, "finished": calls.finished})
+                live = {
+                    "busy": True,
+                    "run": number,
+                    "turn": turn,
+                    "left": left,
+                    "waiting": [_waited_for(call) for call in calls.waiting],
+                    "finished": calls.finished,
+                }
+                self._tell(live)
                 await asyncio.wait([playing], timeout=_LOOK_S)
         except BaseException:
             playing.cancel()
@@ -578,24 +645,20 @@ class Lab(AnyWidget):
     def _do_form(self, run: int, turn: int) -> None:
         """Send the form of what can be changed from a turn on, and of the parameters."""
         simulation = self._run(run)
-        labels = {item.column: str(item) for item in simulation.series}
-        numbers, more = settable(simulation, turn)
-        outside = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
-        a_text = {"help": "", "schema": {"type": "string", "long": True}}
-        for name, prompt in prompts_by_name(simulation).items():
-            about = {"place": ["prompt", name], "label": f"Prompt {name}", "value": prompt.text}
-            outside.append(about | a_text)
-        config = simulation.config
-        values = config.model_dump(mode="json", by_alias=True)
-        values["rationale"] = config.rationale  # left out above where it is the default
-        parameters = fields_of(type(config).model_json_schema(), values)
-        self._forms[run, turn] = {"fork": outside, "restart": parameters}
-        left = f"; {more:,} more numbers in code: fork(intervene=...)" if more else ""
-        parts = [
-            {"do": "fork", "title": f"From turn {turn} on{left}", "fields": outside},
-            {"do": "restart", "title": "Parameters, from the beginning", "fields": parameters},
-        ]
-        self._say({"form": {"run": run, "turn": turn, "parts": [p for p in parts if p["fields"]]}})
+        numbers = settable(simulation, turn)
+        changes = _change_fields(simulation, numbers.values)
+        parameters = _parameter_fields(simulation)
+        self._forms[run, turn] = {"fork": changes, "restart": parameters}
+        title = f"From turn {turn} on"
+        if numbers.left_out:
+            title += f"; {numbers.left_out:,} more numbers in code: fork(intervene=...)"
+        parts = []
+        if changes:
+            parts.append({"do": "fork", "title": title, "fields": changes})
+        if parameters:
+            title = "Parameters, from the beginning"
+            parts.append({"do": "restart", "title": title, "fields": parameters})
+        self._say({"form": {"run": run, "turn": turn, "parts": parts}})
 
     def fork(self, turn: int | None = None, *, run: int | None = None, **changes: Any) -> Run:
         """Make a run that continues from a turn, and show it; its parent stays.
@@ -608,12 +671,21 @@ class Lab(AnyWidget):
         Raises:
             ConfigError: turns are being played, or the run cannot be forked like this.
         """
-        words = [clip(f"{name} {it}", 120) for name, it in changes.items() if name != "llm_client"]
-        number = self._number_of(run)
+        words = [
+            clip(f"{name} {change}", 120)
+            for name, change in changes.items()
+            if name != "llm_client"
+        ]
         at = self.shown[1] if turn is None else whole_number("turn", turn)
-        return self._forked(number, at, changes, words)
+        return self._forked(self._number_of(run), at, changes, words)
 
-    def _forked(self, number: int, at: int, changes: dict[str, Any], words: Sequence[str]) -> Run:
+    def _forked(
+        self,
+        number: int,
+        at: int,
+        changes: dict[str, Any],
+        words: Sequence[str],
+    ) -> Run:
         if self._busy:
             raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
         simulation = self._run(number)
@@ -624,26 +696,55 @@ class Lab(AnyWidget):
         self._new(new, number, "fork", at, words)
         return new
 
-    def _new(self, run: Run, parent: int, verb: str, at: int | None, words: Sequence[str]) -> None:
+    def _new(
+        self,
+        run: Run,
+        parent: int,
+        verb: str,
+        at: int | None,
+        words: Sequence[str],
+    ) -> None:
+        """Show a run that was made from another one here.
+
+        Args:
+            run: the run.
+            parent: the number of the other one.
+            verb: how it was made.
+            at: the turn that it continues from; None from the beginning.
+            words: what was changed.
+        """
         if run.unrecorded:
             words = [*words, f"not recorded: {run.unrecorded}"]
-        made = self._add(run, parent=parent, verb=verb, fork_turn=at, changes=words)
+        number = run.run_id
+        if number is None or number in self.runs:
+            number = self._next_number()
+        info = about(run, number, parent=parent, verb=verb, fork_turn=at)
+        self._keep(number, run, info)
+        self.reading.add(info, run, changes=words)
         self._send_new()
-        self.show(run=made)
+        self.show(run=number)
 
     def _do_fork(self, run: int, turn: int, changes: Any) -> None:
         simulation = self._run(run)
         fields = self._forms.get((run, turn), {}).get("fork", [])
-        read, known = read_changes(fields, changes), prompts_by_name(simulation)
-        edited = [known[name].edit(text) for name, text in read.pop("prompt", {}).items()]
-        planned = [{"turn": turn, **read}] if "set" in read else []
-        words = [words_of(read)] if read else []
+        changed = read_changes(fields, changes)
+        prompts = prompts_by_name(simulation)
+        texts = changed.pop("prompt", {})
+        edited = [prompts[name].edit(text) for name, text in texts.items()]
+        interventions = []
+        words = []
+        if changed:
+            words.append(words_of(changed))
+        if "set" in changed:
+            interventions.append({"turn": turn, **changed})
         words += [f"prompt {prompt.name} edited" for prompt in edited]
-        self._forked(run, turn, {"intervene": planned, "prompt": edited}, words)
+        self._forked(run, turn, {"intervene": interventions, "prompt": edited}, words)
 
     def _do_restart(self, run: int, changes: Any) -> None:
-        forms = (form["restart"] for (of, _), form in self._forms.items() if of == run)
-        fields = [field for form in forms for field in form]
+        fields: list[Field] = []
+        for (of_run, _), form in self._forms.items():
+            if of_run == run:
+                fields += form["restart"]
         self.restart(run=run, **read_changes(fields, changes))
 
     def restart(self, *, run: int | None = None, **changes: Any) -> Run:
@@ -679,9 +780,13 @@ class Lab(AnyWidget):
 
     def _question(self) -> tuple[Person, OpenQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
-        runs = [run for run in self.runs.read.values() if isinstance(run, Run)]
-        people = (person for run in runs for person in people_of(run))
-        return next(((person, it) for person in people for it in person.questions), None)
+        for run in self.runs.read.values():
+            if not isinstance(run, Run):
+                continue
+            for person in people_of(run):
+                for question in person.questions:
+                    return person, question
+        return None
 
     def _number(self, question: OpenQuestion) -> object:
         return id(question)
@@ -691,24 +796,31 @@ class Lab(AnyWidget):
         return question
 
     def _as_shown(self, question: OpenQuestion) -> Message:
-        asked = {"id": self._number(question), "who": question.agent, "turn": question.turn}
-        said = [[it.role, it.content] for it in question.request.messages]
-        fields = answer_fields(self._as_put(question))
-        return {**asked, "messages": said, "fields": fields, "fault": question.complaint}
+        messages = question.request.messages
+        return {
+            "id": self._number(question),
+            "who": question.agent,
+            "turn": question.turn,
+            "messages": [[message.role, message.content] for message in messages],
+            "fields": answer_fields(self._as_put(question)),
+            "fault": question.complaint,
+        }
 
     def _asked(self) -> None:
         """Show what a person is asked, on whichever thread the question came or went."""
-        asked = None
-        if (found := self._question()) is not None:
-            question = self._latest_question = found[1]  # kept, so that no other gets its number
-            asked = self._as_shown(question)
-        self._say({"ask": asked})
+        waiting = self._question()
+        if waiting is None:
+            self._say({"ask": None})
+            return
+        _, question = waiting
+        self._latest_question = question  # kept, so that no other gets its number
+        self._say({"ask": self._as_shown(question)})
 
     def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
-        found = self._question()
-        if found is None or self._number(found[1]) != id:
+        waiting = self._question()
+        if waiting is None or self._number(waiting[1]) != id:
             raise ConfigError(NO_LONGER)
-        self.answer(**read_changes(answer_fields(found[1]), values))
+        self.answer(**read_changes(answer_fields(waiting[1]), values))
 
     def answer(self, **values: Any) -> None:
         """Answer the question that a person in the run is asked; from any thread.
@@ -719,9 +831,10 @@ class Lab(AnyWidget):
         Raises:
             ConfigError: no question waits, or a field is wrong; nothing was sent then.
         """
-        person, question = self._question() or (None, None)
-        if person is None or question is None:
+        waiting = self._question()
+        if waiting is None:
             raise ConfigError("no question waits for a person in this run; play a turn first")
+        person, question = waiting
         check_answer(question, values, name=question.agent)
         person.answer(question, values)
 
@@ -730,16 +843,18 @@ class Lab(AnyWidget):
     def _static_parts(self) -> Iterator[tuple[str, Callable[[], Markup]]]:
         """Yield what is shown, part by part: as text, and what makes it HTML."""
         number, at = self.shown
-        run, tree = self.runs[number], "\n".join(_static.tree_lines(self.reading))
+        run = self.runs[number]
         turn = turn_of(run, at)
+        tree = "\n".join(_static.tree_lines(self.reading))
         yield tree, partial(pre, tree)
-        if "overview" in self.panels and (chart := self._chart):
+        chart = self._chart if "overview" in self.panels else None
+        if chart is not None:
             yield chart.alt, partial(figure_html, chart)
         if "turn" in self.panels:
             yield _static.turn_text(run, turn), partial(_static.turn_html, run, turn)
         elif "calls" in self.panels:
-            calls = turn.calls or [call for it in run.turns for call in it.calls][-1:]
-            for call in calls[:1]:
+            earlier = [call for one in run.turns for call in one.calls]
+            for call in (turn.calls or earlier[-1:])[:1]:
                 yield _static.call_text(call), partial(_static.call_html, call)
 
     def static_text(self) -> str:
@@ -754,11 +869,17 @@ class Lab(AnyWidget):
     @property
     def _chart(self) -> Any:
         """The runs as a figure; None where nothing of them is a number."""
+        by_name: dict[str, Run] = {}
+        for number in [*self.runs][-_MOST_DRAWN:]:
+            run = self.runs[number]
+            if not isinstance(run, Run):
+                continue
+            name = self._infos[number].name
+            if len(self.runs) > 1:
+                name = f"{number} {name}"
+            by_name[name] = run
         with suppress(ConfigError):
-            latest = [*self.runs][-_MOST_DRAWN:]
-            runs = {at: run for at in latest if isinstance(run := self.runs[at], Run)}
-            name = "{0} {1}" if len(self.runs) > 1 else "{1}"
-            lines = lines_of({name.format(at, self._infos[at].name): runs[at] for at in runs})
+            lines = lines_of(by_name)
             return picture(lines, charted(lines), "", {})
         return None
 
@@ -775,7 +896,8 @@ class Lab(AnyWidget):
             # with no second form at all, nbconvert would warn that it cannot show that output.
             display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
         self._kept = display(self._static_data(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        if (shell := get_ipython()) is not None:
+        shell = get_ipython()
+        if shell is not None:
             # A notebook that is executed as a whole keeps nothing that comes after its last cell.
             shell.events.register("post_execute", self.keep)
 
@@ -792,7 +914,8 @@ class Lab(AnyWidget):
         """Write the static view into the notebook anew, unless it is as it was."""
         if self._kept is None or self.comm is None or self._kept_of == self._log_and_turn:
             return
-        self._kept_of, began = self._log_and_turn, time.monotonic()
+        self._kept_of = self._log_and_turn
+        began = time.monotonic()
         self._kept.update(self._static_data(), raw=True)  # type: ignore[no-untyped-call]
         ended = time.monotonic()
         self._keep_from = ended + _KEEP_REST * (ended - began)
@@ -802,7 +925,8 @@ class Lab(AnyWidget):
         for stop in self._stop_listening:
             stop()
         self.stop()
-        if self._kept is not None and (shell := get_ipython()) is not None:
+        shell = get_ipython()
+        if self._kept is not None and shell is not None:
             with suppress(ValueError):  # closed before
                 shell.events.unregister("post_execute", self.keep)
         if self.comm is not None:
@@ -842,14 +966,40 @@ class RunTree(Lab):
     parts = ("head", "overview", "compare")
 
 
-def _waited_for(it: Waiting) -> Message:
-    who = (it.site.agent or it.site.component) if it.site else ""
+def _change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
+    """Return the fields of what a fork can change: numbers of the state, and prompts."""
+    labels = {series.column: str(series) for series in run.series}
+    fields = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
+    for name, prompt in prompts_by_name(run).items():
+        field: Field = {
+            "place": ["prompt", name],
+            "label": f"Prompt {name}",
+            "value": prompt.text,
+            "help": "",
+            "schema": {"type": "string", "long": True},
+        }
+        fields.append(field)
+    return fields
+
+
+def _parameter_fields(run: Run) -> list[Field]:
+    """Return the fields of a run's parameters."""
+    config = run.config
+    values = config.model_dump(mode="json", by_alias=True)
+    values["rationale"] = config.rationale  # left out above where it is the default
+    return fields_of(type(config).model_json_schema(), values)
+
+
+def _waited_for(call: Waiting) -> Message:
+    player = ""
+    if call.site:
+        player = call.site.agent or call.site.component
     return {
-        "who": who,
-        "attempt": it.attempt,
-        "seconds": int(it.seconds),
-        "doing": it.doing,
-        "text": it.text,
+        "who": player,
+        "attempt": call.attempt,
+        "seconds": int(call.seconds),
+        "doing": call.doing,
+        "text": call.text,
     }
 
 
@@ -868,7 +1018,8 @@ class RateChart(Lab):
     def __init__(
         self, *runs: object, columns: Sequence[str] | None = None, title: str = ""
     ) -> None:
-        self._given, self._title = runs, title
+        self._given = runs
+        self._title = title
         self._series = charted(lines_of(*runs), columns)
         super().__init__(runs)  # type: ignore[arg-type]
         self.reading.title = title

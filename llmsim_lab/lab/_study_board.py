@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from markupsafe import Markup
 
@@ -22,8 +22,17 @@ from llmsim_lab.study import Study
 from llmsim_lab.study._playing import Key
 from llmsim_lab.study._view import VIEW, put_runs, put_study
 
-_LOOK_S, _REST = 0.2, 8
-"""How often a study is looked at, and for so many times as long as its effects took it has none."""
+_LOOK_S = 0.2
+"""Between two looks at the study."""
+_REST = 8
+"""Effects are computed anew after so many times as long as they took."""
+
+
+class _Began(NamedTuple):
+    """When the study was begun here, and how many of its runs were done by then."""
+
+    at_s: float
+    done: int
 
 
 class StudyBoard(Lab):
@@ -46,11 +55,17 @@ class StudyBoard(Lab):
     _playing_all: asyncio.Task[None] | None = None
 
     def __init__(
-        self, study: Study, *, parallel: int | None = None, llm_client: LLMClient | None = None
+        self,
+        study: Study,
+        *,
+        parallel: int | None = None,
+        llm_client: LLMClient | None = None,
     ) -> None:
         if not isinstance(study, Study):
-            what = f"{type(study).__name__} is not a study"
-            raise ConfigError(f"{what}; make one: Study(MyWorld, vary={{'factor': [1, 2]}})")
+            raise ConfigError(
+                f"{type(study).__name__} is not a study; make one: "
+                "Study(MyWorld, vary={'factor': [1, 2]})"
+            )
         self._parallel = parallel
         super().__init__(study, llm_client=llm_client)  # type: ignore[arg-type]
 
@@ -60,8 +75,9 @@ class StudyBoard(Lab):
 
     def _follow(self, study: Study) -> None:
         """Show a study, instead of one before it."""
-        self.study, self._opened = study, dict[Key, int]()
-        self._began: tuple[float, int] | None = None
+        self.study = study
+        self._opened: dict[Key, int] = {}
+        self._began: _Began | None = None
         self._rested = 0.0
         put_study(self.reading, study, self._opened)
         self._stop_listening = [*self._stop_listening, study.listen(self._changed)]
@@ -86,17 +102,27 @@ class StudyBoard(Lab):
     def _words(self) -> str:
         """Return how far the study is, in words."""
         runs = self.study.progress()
-        counts, now = Counter(run.status for run in runs), time.monotonic()
-        said = [f"{counts['done']} of {counted(len(runs), 'run')} done"]
-        said += [f"{n} {it}" for it in ("running", "failed", "stopped") if (n := counts[it])]
+        counts = Counter(run.status for run in runs)
+        words = [f"{counts['done']} of {counted(len(runs), 'run')} done"]
+        others = [status for status in ("running", "failed", "stopped") if counts[status]]
+        words += [f"{counts[status]} {status}" for status in others]
+        left_s = self._seconds_left(counts["done"], len(runs))
+        if left_s is not None:
+            words.append(f"about {duration(left_s)} left")
+        return " · ".join(words)
+
+    def _seconds_left(self, done: int, all_runs: int) -> float | None:
+        """Return how long the rest takes at the pace since it was begun; None where none ended."""
         if not self.study.running:
             self._began = None
-        elif self._began is None:
-            self._began = now, counts["done"]
-        elif ended := counts["done"] - self._began[1]:
-            left = (now - self._began[0]) / ended * (len(runs) - counts["done"])
-            said.append(f"about {duration(left)} left")
-        return " · ".join(said)
+            return None
+        now = time.monotonic()
+        if self._began is None:
+            self._began = _Began(now, done)
+        ended = done - self._began.done
+        if not ended:
+            return None
+        return (now - self._began.at_s) / ended * (all_runs - done)
 
     # --- commands -----------------------------------------------------------------------------
 

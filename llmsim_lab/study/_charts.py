@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, told
@@ -123,7 +124,8 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
         _draw_interval(axes, effect, len(names), colour=colour)
         names.append(drawable(effect.contrast, 48))
         if effect.typical is not None:
-            _draw_interval(axes, effect.typical, len(names), colour=colour, fill="white")
+            typical = replace(effect.typical, p=None)  # it is not one of the family
+            _draw_interval(axes, typical, len(names), colour=colour, fill="white")
             names.append("typical difference")
     axes.set_yticks(range(len(names)), names, size="small")
     axes.set_ylim(len(names) - 0.5, -0.5)

@@ -125,7 +125,6 @@ def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]
             "value": typical.value,
             "low": typical.low,
             "high": typical.high,
-            "p": typical.p,
         },
     }
 

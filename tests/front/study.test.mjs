@@ -75,10 +75,10 @@ test("an interval and the equivalence bounds are drawn to scale, zero included",
 test("a distance of texts has no sign, and a typical difference stands below its mean", () => {
   const typical = { kind: "typical difference", value: 0.2, low: 0.1, high: 0.3, p: 0.03 };
   const { texts } = studyOf(effect({ kind: "text distance", value: 0.31, scale: "distance" }),
-    effect({ value: 4, low: -1, high: 9, p: 0.09, note: "skewed", typical }));
+    effect({ value: 4, low: -1, high: 9, p: 0.09, p_family: 0.2, n: 0, typical }));
   assert.match(texts("forest")[0], /rich0\.31no interval/);
   assert.equal(texts("forest").length, 2); // no axis has both
-  assert.match(texts("beside")[0], /^typical difference\+0\.200\.10 to 0\.30\.030/);
+  assert.match(texts("beside")[0], /^typical difference\+0\.200\.10 to 0\.30$/);
 });
 
 test("charts are of units, turns, bands and specifications, and a point opens its run", () => {

@@ -54,7 +54,9 @@ def test_names_are_drawn_as_they_are_and_not_as_formulas() -> None:
 
 
 def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() -> None:
-    typical = Estimate(contrast=f"high {MINUS} low", outcome="level", value=1.5, low=1.0, high=2.0)
+    typical = Estimate(
+        contrast=f"high {MINUS} low", outcome="level", value=1.5, low=1.0, high=2.0, p=0.04
+    )
     effect = Estimate(
         contrast=f"high {MINUS} low",
         outcome="level",

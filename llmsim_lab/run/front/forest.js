@@ -106,9 +106,12 @@ function EffectRow({ row, at, marks }) {
     h("td", { class: "n" }, n || ""));
 }
 
-/** Rows with, below a skewed mean, the typical difference that stands beside it. */
-const withTypical = (rows) => rows.flatMap((row) => (row.typical ? [row, {
-  ...row, ...row.typical, place: `${row.place} typical`, beside: true, note: "" }] : [row]));
+/** The typical difference that stands below a skewed mean; it is not one of the family. */
+const typicalRow = (row) => ({ ...row, ...row.typical, place: `${row.place} typical`,
+  beside: true, p: null, p_family: null, verdict: "", note: "" });
+
+const withTypical = (rows) => rows.flatMap((row) => (
+  row.typical ? [row, typicalRow(row)] : [row]));
 
 function familyWords({ size, outcomes }) {
   const where = outcomes > 1 ? ` in ${outcomes} outcomes` : "";

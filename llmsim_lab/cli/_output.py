@@ -109,7 +109,8 @@ def _summary(turns: Sequence[Turn], unfinished: Sequence[CallRecord], failed_s: 
     seconds = sum(turn.seconds for turn in turns) + failed_s
     calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
-    shares = ", ".join(f"{it} {count / statuses.total():.0%}" for it, count in statuses.items())
+    total = statuses.total()
+    shares = ", ".join(f"{status} {count / total:.0%}" for status, count in statuses.items())
     tokens = sum(turn.tokens for turn in turns)
     parts = []
     if calls:
@@ -119,10 +120,10 @@ def _summary(turns: Sequence[Turn], unfinished: Sequence[CallRecord], failed_s: 
         requests += call.history
     if requests:
         answered = sum(attempt.reply is not None for attempt in requests)
-        made = counted(len(requests), "request")
-        parts.append(f"{made} in the turn that failed, {answered or 'none'} answered")
-    asked = "; ".join(parts) or "no model was called"
-    return f"{asked}; {number(seconds)} s"
+        failed = counted(len(requests), "request")
+        parts.append(f"{failed} in the turn that failed, {answered or 'none'} answered")
+    words = "; ".join(parts) or "no model was called"
+    return f"{words}; {number(seconds)} s"
 
 
 def report(simulation: Run, out: Path, *, since: int = 0, failed_s: float = 0) -> None:

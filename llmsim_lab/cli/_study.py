@@ -89,30 +89,30 @@ def study(
         )
     world = _world(file, described, source)
     try:
-        made = Study(world, **arguments)
-        if action == "run" and any(map(made.lacks_model, made._arms.values())):
-            made = Study(world, **{**arguments, "llm_client": "auto"})
+        played = Study(world, **arguments)
+        if action == "run" and any(map(played.lacks_model, played._arms.values())):
+            played = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
         raise _located(error, described, source) from error
     plan = file.parent / described.registration if described.registration else None
     # A report of a study that was never registered says so, and registers nothing.
     if plan is not None and (action == "run" or plan.exists()):
-        say(made.register(plan))
+        say(played.register(plan))
     if action == "report":
         target = out or folder.with_name(f"{folder.name}.html")
         open_folder(target.parent)
-        made.report(target)
+        played.report(target)
         say(f"Written: {target}")
         return
     if action == "run":
-        say(made.plan())
+        say(played.plan())
         try:
-            made.run(parallel=parallel)
+            played.run(parallel=parallel)
         except KeyboardInterrupt:
             say("Stopped. What is done is kept; run it again.", style="red", to=errors)
             raise
-    say(made)
-    if made.counts["failed"]:
+    say(played)
+    if played.counts["failed"]:
         say("Runs failed; 'run' tries them again.", style="red", to=errors)
         raise typer.Exit(1)
 

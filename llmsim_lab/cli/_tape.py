@@ -75,21 +75,21 @@ def diff(
 ) -> None:
     """Say how two runs differ: what defines them, their prompts, what was done, where they led."""
     with Tape(file, read_only=True) as tape:
-        one = valid_run(tape, a)
-        other = valid_run(tape, b)
-        say(f"Run {one.id} ({one.name}) and run {other.id} ({other.name})", style="bold")
-        changed = differences(_defining(one), _defining(other), most=_MOST_OF_A_VALUE)
-        changed += _changed_prompts(one, other)
+        first = valid_run(tape, a)
+        second = valid_run(tape, b)
+        say(f"Run {first.id} ({first.name}) and run {second.id} ({second.name})", style="bold")
+        changed = differences(_defining(first), _defining(second), most=_MOST_OF_A_VALUE)
+        changed += _changed_prompts(first, second)
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
-        is_family = one.parent is not None or other.parent is not None
-        for run in (one, other):
+        is_family = first.parent is not None or second.parent is not None
+        for run in (first, second):
             # What a first run began with, those that come from it have too, or say is gone.
             if run.parent is None and is_family:
                 continue
             for line in tape.changes(run.id):
                 say(f"Run {run.id} changed: {line}")
-        _show_trajectories(tape, one, other)
+        _show_trajectories(tape, first, second)
 
 
 @app.command("prune")
@@ -175,9 +175,10 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     changed: dict[int, list[str]] = {}
     for turn in sorted(rows_of_a.keys() & rows_of_b.keys()):
         # How long a turn took always differs.
-        one = {**rows_of_a[turn], "seconds": 0}
-        other = {**rows_of_b[turn], "seconds": 0}
-        changed[turn] = [name for name in one | other if one.get(name) != other.get(name)]
+        first = {**rows_of_a[turn], "seconds": 0}
+        second = {**rows_of_b[turn], "seconds": 0}
+        columns = [*dict.fromkeys([*first, *second])]
+        changed[turn] = [name for name in columns if first.get(name) != second.get(name)]
     names = [*dict.fromkeys(chain(*changed.values()))]
     if not names:
         turns = f"turns {min(changed)} to {max(changed)}" if changed else "no turn"
@@ -221,10 +222,10 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     rows = [whole(row) for row in tape.frame_rows(info.id).values()]
     series = run_on_tape(tape, info, first=info.turns).series
     charted = {item.column for item in series}
-    others: list[str] = []
+    uncharted: list[str] = []
     for row in rows:
-        others += [name for name in own_numbers(row) if name not in charted]
-    shown = [*series, *plain_series(others)]
+        uncharted += [name for name in own_numbers(row) if name not in charted]
+    shown = [*series, *plain_series(uncharted)]
     # Of rows with thousands of columns a table needs a few.
     wanted = {"turn", "period", "interventions", *get_args(Status)}
     wanted |= {item.column for item in shown}

@@ -130,7 +130,8 @@ class PolicyResponse:
 
     def __getitem__(self, name: str) -> Criterion:
         """Return a criterion by its name."""
-        return {one.name: one for one in self.criteria}[name]
+        by_name = {criterion.name: criterion for criterion in self.criteria}
+        return by_name[name]
 
     @property
     def largest_root(self) -> Estimated | None:
@@ -199,10 +200,10 @@ class PolicyResponse:
                 f"{decisive[0].needs}, the interval included"
             )
         else:
-            others = {criterion.name for criterion in decisive[1:]}
+            also_failed = {criterion.name for criterion in decisive[1:]}
             # Where both are missed, how far inflation is off in the end says more.
             for name in ("target", "drift"):
-                if name in others:
+                if name in also_failed:
                     words += f"; {self._words(self[name])}"
                     break
         return f"{words[0].upper()}{words[1:]}."

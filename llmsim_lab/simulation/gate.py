@@ -398,7 +398,7 @@ async def card_of(
         info = await player.model_info()
     card = _new_card(examinee, info, seed)
     path = None
-    if info is not None:
+    if info is not None:  # a rule's answers cost nothing, so its card is not kept
         path = _path_of(examinee, info)
         kept = _read(path)
         if kept is not None and seed in (None, kept.seed):
@@ -454,6 +454,7 @@ class _Asking:
     def __init__(self, examinee: Examinee, info: ModelInfo | None) -> None:
         self._examinee = examinee
         self._is_model = info is not None
+        # Two tell a player that always answers the same from one that draws.
         self._draws = 2
 
     async def move(self, question: GateQuestion, quarters: Quarters) -> Measured:
@@ -520,6 +521,7 @@ async def _with_stage(
     quarters_of = situations(card.seed, room_at(card.inflation_target))
     questions = list(QUESTIONS.values())
     left = [place for place in stage if questions[place].key not in card.moves]
+    # As of a run: a line that says how far it is, where the caller does not say it.
     line = progress_line(
         "question",
         number=left[0] + 1 if left else stage.stop,

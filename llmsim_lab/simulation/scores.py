@@ -100,10 +100,10 @@ class Losses:
         self.loss = loss or QuadraticLoss(inflation_target=target)
         self.after = after
         aim = self.loss.inflation_target
-        others = _others(simulation, people, model)
-        missing = {**others.missing}
+        rivals = _rivals_of(simulation, people, model)
+        missing = {**rivals.missing}
         self.runs = {_who(people): _continued(simulation, turns, aim, after)}
-        for name, run in others.runs.items():
+        for name, run in rivals.runs.items():
             try:
                 if run.turn_number < turns:
                     run._quiet = True  # the people's run has said what is wrong with these quarters
@@ -178,44 +178,44 @@ class Losses:
         return "\n".join([self.caption, shown, *self.notes])
 
 
-class _Others(NamedTuple):
+class _Rivals(NamedTuple):
     """Runs of others in people's seats, some still to be played; and why there is none."""
 
     runs: dict[str, Simulation]
     missing: dict[str, str]
 
 
-def _others(simulation: Simulation, people: Sequence[str], model: Rival) -> _Others:
+def _rivals_of(simulation: Simulation, people: Sequence[str], model: Rival) -> _Rivals:
     """Return the runs that a people's run is compared with."""
-    others = _Others({}, {})
+    rivals = _Rivals({}, {})
     client = None
     if hasattr(model, "call_with_retry"):
         client = run_client(model, "model")
     models = [nation.name for nation in simulation.nations if _is_model(simulation, nation.name)]
     for name, rule in _RIVALS.items():
         if models and client is None:
-            others.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
+            rivals.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
         seats: dict[str, object] = {
             person: _ruled(simulation, rule, _targets(simulation)[person]) for person in people
         }
         if simulation.checks_actions and not models:
             seats["validator"] = "rule"  # what rules propose is policy, which no model need judge
-        others.runs[name] = simulation.counterfactual(seats, llm_client=client)
+        rivals.runs[name] = simulation.counterfactual(seats, llm_client=client)
     if client is not None:
         seated = dict.fromkeys(people, "model")
         played = simulation.counterfactual(seated, llm_client=client)
-        others.runs[f"language model ({client.config.model})"] = played
+        rivals.runs[f"language model ({client.config.model})"] = played
     elif model is None:
-        others.missing["language model"] = f"not played: {_HOW}"
+        rivals.missing["language model"] = f"not played: {_HOW}"
     elif not isinstance(model, Simulation):
         raise ConfigError(f"model={model!r:.120} is neither a client nor an economic run; {_HOW}")
     else:
         difference = world_differs(simulation, model)
         if difference:
             raise ConfigError(f"the model's run cannot be compared: {difference}")
-        others.runs[f"language model ({_model_of(model)})"] = model
-    return others
+        rivals.runs[f"language model ({_model_of(model)})"] = model
+    return rivals
 
 
 def _is_model(simulation: Simulation, nation: str) -> bool:
@@ -273,10 +273,10 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
         "list of interventions": lambda run: _interventions(run, turns),
     }
     for name, read in compared.items():
-        ours = read(simulation)
-        theirs = read(other)
-        if ours != theirs:
-            return f"its {name} is another: {theirs!r:.120}, not {ours!r:.120}"
+        first = read(simulation)
+        second = read(other)
+        if first != second:
+            return f"its {name} is another: {second!r:.120}, not {first!r:.120}"
     return ""
 
 

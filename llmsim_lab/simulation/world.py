@@ -127,7 +127,7 @@ class Economy(State):
         """Return its figures, the gap as read, and the rate that the Taylor rule asks for on it."""
         economy = self.global_state
         columns = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
-        if self.gap_error:
+        if self.gap_error:  # a run without noise has one gap, and one column of it
             columns["output_gap_read"] = economy.output_gap
         columns["taylor_rate"] = rate_by(_TAYLOR, economy)
         return columns
@@ -396,6 +396,7 @@ class Simulation(Run[Economy]):
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
         proposals = await self._decided(ask, self._members, self._quarters(state))
         accepted = await self._accepted(ask, proposals)
+        # Words are judged on the figures that members read, and the rate acts on the true ones.
         setting = await self._new_rate(ask, self._as_read(state).actual, accepted)
         after = self._next_quarter(state, setting.rate, ask.turn)
         _note_quarter(ask, proposals, accepted, setting, after)
@@ -413,6 +414,7 @@ class Simulation(Run[Economy]):
             demand = fiscal_demand(state.actual, rate=rate, lower_bound=self.engine.lower)
             shocks += Shocks(demand=demand)
         economy = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
+        # What was set for this quarter alone has acted.
         return state.with_economy(
             economy,
             period=next_quarter(state.period) if state.period else None,
@@ -433,6 +435,7 @@ class Simulation(Run[Economy]):
     def _as_read(self, state: Economy) -> Economy:
         """Return a quarter with what prompts show of it: its gap as read, and no coming shock."""
         read = state
+        # Players must not see what is to come.
         if state.shock != NO_SHOCKS:
             read = state.replace(shock=NO_SHOCKS)
         if not state.gap_error:
@@ -459,6 +462,7 @@ class Simulation(Run[Economy]):
         """Return what members propose; ``called`` is told them instead of what they are called."""
         limits = fallback = None
         if self.moves_bp:
+            # Nothing stands in for an invalid move: on_error says what becomes of the turn.
             limits = {"rate_change_bp": moves_to_choose(self.moves_bp)}
         else:
             fallback = _NO_POLICY
@@ -781,8 +785,8 @@ class Simulation(Run[Economy]):
     @property
     def series(self) -> Sequence[Series]:
         """The economy's figures, the policy rate with its bounds."""
-        rate, *others = SERIES
-        return (replace(rate, low=self.engine.lower, high=self.engine.upper), *others)
+        rate, *figures = SERIES
+        return (replace(rate, low=self.engine.lower, high=self.engine.upper), *figures)
 
 
 def seat_of(run: Simulation, nation: str) -> Any:

@@ -251,14 +251,14 @@ class StudyPlayer:
         try:
             tape = Tape(file, read_only=True)
             runs = job.runs_on(tape)
-            done = sum(self.is_done(job, tape, info) for info in runs.values())
+            ended = sum(self.is_done(job, tape, info) for info in runs.values())
         except LabError as error:
             return replace(entry, status="failed", tape=file, error=str(error))
         if not runs:
             return entry
         before = job.at if self.world.again else 0
         turns = sum(info.turns - before for info in runs.values())
-        status: RunStatus = "done" if done == len(job.plays) else "stopped"
+        status: RunStatus = "done" if ended == len(job.plays) else "stopped"
         entry = replace(entry, status=status, tape=file, turns=turns)
         for info in runs.values():
             if info.outcome is not None and info.outcome.startswith(_FAILED):
@@ -517,8 +517,8 @@ def _unpack(pickled: bytes) -> StudyPlayer:
     """Return what came to a worker; kept, so that a model is loaded once for each process."""
     import cloudpickle
 
-    world, given, samples, arms = cloudpickle.loads(pickled)
-    return StudyPlayer(world, Models(given, samples), arms)
+    world, model, samples, arms = cloudpickle.loads(pickled)
+    return StudyPlayer(world, Models(model, samples), arms)
 
 
 def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:

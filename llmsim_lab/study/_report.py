@@ -204,13 +204,13 @@ def _registration(study: Study) -> Iterator[Markup]:
 
 def _charts(study: Study) -> Iterator[Markup]:
     """Yield each outcome by arm, and by turn how arms differ from the reference."""
-    others = [arm for arm in study.arms if arm != study.reference]
+    compared = [arm for arm in study.arms if arm != study.reference]
     for outcome in study.outcome:
         try:
             yield _picture(study.chart(outcome))
             turns = study.results[study.results["outcome"] == outcome]["turn"]
             if turns.nunique() > 1:
-                for arm in others:
+                for arm in compared:
                     yield _picture(study.chart(outcome, arm))
         except LabError as error:  # it has texts, or there are too many arms
             yield _paragraph(f"No chart of {outcome}: {error}")
@@ -321,9 +321,9 @@ def _table(
 
 
 def _cells(row: Sequence[object]) -> Iterator[Markup]:
-    first, *others = row
+    first, *contents = row
     yield styled(first, tag="th", scope="row")
-    for content in others:
+    for content in contents:
         is_number = isinstance(content, int | float | _Number)
         yield Markup("<td{}>{}</td>").format(
             Markup(' class="number"') if is_number else "", safe(content)

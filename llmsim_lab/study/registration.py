@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -89,7 +90,7 @@ class Claims:
         if self.formula is not None:
             return f"every effect of {self.formula} in each of {listed(self.outcomes)}"
         number = counted(len(self.contrasts) * len(self.outcomes), "comparison")
-        pairs = [f"{one} \N{MINUS SIGN} {other}" for one, other in self.contrasts]
+        pairs = [" \N{MINUS SIGN} ".join(pair) for pair in self.contrasts]
         return f"{number}: {listed(pairs)}, in {listed(self.outcomes)}"
 
 
@@ -205,11 +206,12 @@ class Registration:
 
     def _contrasts(self, design: Design) -> RegisteredPart:
         """Return the family; it is kept as long as all that it compares is in the study."""
-        missing = [arm for pair in self.claims.contrasts for arm in pair if arm not in design.arms]
-        missing += [it for it in self.claims.outcomes if it not in design.outcomes]
+        claimed_arms = [*chain.from_iterable(self.claims.contrasts)]
+        missing = [arm for arm in claimed_arms if arm not in design.arms]
+        missing += [name for name in self.claims.outcomes if name not in design.outcomes]
         if missing:
-            gone = f"not in the study: {listed(list(dict.fromkeys(missing)))}"
-            return RegisteredPart("family of comparisons", self.claims.family, gone, "changed")
+            words = f"not in the study: {listed(list(dict.fromkeys(missing)))}"
+            return RegisteredPart("family of comparisons", self.claims.family, words, "changed")
         return RegisteredPart("family of comparisons", self.claims.family, "as registered", "kept")
 
 
@@ -230,9 +232,11 @@ def _part(name: str, then: Any, now: Any) -> RegisteredPart:
 
 def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> RegisteredPart:
     """Return the prompts; those that no turn on trial asked with are named, and change none."""
-    asked = {arm: _of_same_names(now.get(arm, {}), prompts) for arm, prompts in then.items()}
-    part = _part("prompts", then, asked)
-    later = {name for arm, prompts in now.items() for name in prompts if name not in then[arm]}
+    asked_with = {arm: _of_same_names(now.get(arm, {}), prompts) for arm, prompts in then.items()}
+    part = _part("prompts", then, asked_with)
+    later: set[str] = set()
+    for arm, prompts in now.items():
+        later |= prompts.keys() - then.get(arm, {}).keys()
     if later:
         words = f"{part.played}; not asked with in the turns on trial: {listed(sorted(later))}"
         part = replace(part, played=words)
@@ -353,10 +357,12 @@ def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def together(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what runs of an arm share; where they differ, what each of them has."""
-    found: dict[str, list[Any]] = {}
+    several_values: dict[str, list[Any]] = {}
     for facts in several:
         for name, value in facts.items():
-            values = found.setdefault(name, [])
+            values = several_values.setdefault(name, [])
             if value not in values:
                 values.append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+    return {
+        name: values[0] if len(values) == 1 else values for name, values in several_values.items()
+    }

@@ -38,7 +38,7 @@ from pydantic_core import CoreSchema
 
 from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.jsontext import Schema
-from llmsim_lab._util.schemas import schemas_in
+from llmsim_lab._util.schemas import resolved, schemas_in
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
@@ -657,9 +657,8 @@ def reply_schema(
             "annotate its fields as numbers, texts, truth values, lists, dicts, or classes of them"
         ) from error
     if "$ref" in schema:  # to a model that holds values of its own kind
-        name = schema["$ref"].rpartition("/")[2]
         # A copy: the reply is changed below in ways in which one inside it is not.
-        schema = {**deepcopy(schema["$defs"][name]), "$defs": schema["$defs"]}
+        schema = deepcopy(dict(resolved(schema, schema)))
     schema.pop("description", None)  # the class's docstring is for people
     if issubclass(model, Reply):
         _put_in_order(schema["properties"], model, rationale)

@@ -20,7 +20,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from llmsim_lab._util.checks import plain_number
@@ -99,7 +99,7 @@ class Settings(_Base):
                     "dicts in one another"
                 ) from None
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """Return a copy with some values changed, which are not checked."""
         changes = {name: frozen(value) for name, value in (update or {}).items()}
         return super().model_copy(update=changes, deep=deep)
@@ -140,7 +140,7 @@ class YamlFile:
 
     path: Path
     values: Mapping[str, Any]
-    _tree: Any = field(repr=False)  # ruamel.yaml's root node, None if the file is empty
+    _tree: Node | None = field(repr=False)  # None if the file is empty
 
     @classmethod
     def read(cls, path: Path, *, example: str = "turns: 8") -> YamlFile:
@@ -190,7 +190,7 @@ class YamlFile:
         """Return file and line of a key, or of the closest thing around it."""
         return f"{self.path}, line {_line_of(self._tree, location)}"
 
-    def _explain(self, fault: Any, model: type[BaseModel]) -> str:
+    def _explain(self, fault: ErrorDetails, model: type[BaseModel]) -> str:
         location = fault["loc"]
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
@@ -272,7 +272,7 @@ def _check_numbers(tree: Node) -> None:
             )
 
 
-def yaml_text(values: Mapping[str, Any]) -> str:
+def yaml_text(values: Mapping[str, object]) -> str:
     """Return values as YAML, in their order."""
     yaml = _yaml()
     yaml.default_flow_style = False

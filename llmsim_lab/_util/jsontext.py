@@ -275,7 +275,7 @@ def plain(value: Any) -> Any:
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def flat(values: Mapping[str, Any]) -> dict[str, str]:
+def flat(values: Mapping[str, object]) -> dict[str, str]:
     """Return nested values as JSON, by names such as ``config.llm.temperature``.
 
     Of very many only the first are named one by one; the others stay in what they are in.
@@ -299,7 +299,7 @@ def flat(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differing(
-    before: Mapping[str, Any], after: Mapping[str, Any], *, missing: str
+    before: Mapping[str, object], after: Mapping[str, object], *, missing: str
 ) -> list[tuple[str, str, str]]:
     """Return which nested values differ: the name, and both as JSON.
 

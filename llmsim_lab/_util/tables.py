@@ -30,7 +30,7 @@ def frame_of(rows: Any, columns: list[str] | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+def columns_of(rows: Iterable[Mapping[str, object]]) -> dict[str, None]:
     """Return the columns that rows name, in the order in which they come first."""
     columns: dict[str, None] = {}
     for row in rows:
@@ -56,7 +56,7 @@ def is_reasonable(rows: Sized, columns: int, *, values: int | None = None) -> bo
     return cells <= _MOST_CELLS_A_VALUE * values
 
 
-def plain_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
+def plain_frame(rows: Sequence[Mapping[str, object]], columns: Iterable[str]) -> pd.DataFrame:
     """Return a frame whose columns hold one type each, so that ``to_parquet`` takes it.
 
     A column is of truth values, whole numbers, numbers or texts, with missing values where a row

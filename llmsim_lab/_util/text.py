@@ -22,6 +22,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from llmsim_lab.errors import ConfigError, LabError
 
@@ -187,13 +188,13 @@ def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0
     """
     names = list(known)
 
-    def say(fault: Any) -> str:
+    def say(fault: ErrorDetails) -> str:
         return fault_text({**fault, "loc": fault["loc"][within:]}, names)
 
     return "; ".join(each_fault(error, say))
 
 
-def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
+def each_fault(error: ValidationError, say: Callable[[ErrorDetails], str]) -> list[str]:
     """Return what is said of the first faults that pydantic found, and how many more there are.
 
     A file may have a hundred thousand.
@@ -205,7 +206,7 @@ def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
     return lines
 
 
-def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
+def fault_text(fault: ErrorDetails, names: Sequence[str] = ()) -> str:
     """Return one fault that pydantic found: the place, what is wrong there, and the value.
 
     Args:

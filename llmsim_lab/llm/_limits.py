@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PhaseOf = Callable[[ChatRequest], Awaitable[str | None]]
 
-_ASK_EVERY_S = 5.0
+ASK_EVERY_S = 5.0
 """How often a server that has sent nothing of a reply is asked whether it lives."""
 _FIRST = 8
 """How many are sent at once before anything is known of a server."""
@@ -407,7 +407,7 @@ class Lane:
         self._in_time[sent] = task
         if sent.total_s < math.inf:
             self._limited.add(sent)
-        self._look_at(began + min(sent.silence_s, sent.total_s, _ASK_EVERY_S))
+        self._look_at(began + min(sent.silence_s, sent.total_s, ASK_EVERY_S))
 
     def end(
         self,
@@ -581,12 +581,12 @@ class Lane:
         silent = [sent for sent in self._in_time if not sent.is_writing]
         if not silent:
             return
-        ask_at = max(silent[0].began or now, self._asked_at) + _ASK_EVERY_S
+        ask_at = max(silent[0].began or now, self._asked_at) + ASK_EVERY_S
         if ask_at <= now:
             if self._asking is None or self._asking.done():
                 self._asked_at = now
                 self._asking = self._loop.create_task(self._ask_phase(silent))
-            ask_at = now + _ASK_EVERY_S
+            ask_at = now + ASK_EVERY_S
         self._look_at(ask_at)
 
     async def _ask_phase(self, silent: Sequence[Sent]) -> None:

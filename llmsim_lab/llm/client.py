@@ -23,7 +23,7 @@ from pydantic_core import to_json
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.frozen import frozen
-from llmsim_lab._util.jsontext import dumps, plain
+from llmsim_lab._util.jsontext import SCALARS, dumps, plain
 from llmsim_lab._util.text import log_as_asked
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm._backend import as_backend
@@ -446,7 +446,11 @@ class LLMClient:
         if choices or limits:
             allowed: dict[str, dict[str, Any]] = {}
             for field, values in (choices or {}).items():
-                allowed[field] = {"enum": [json_number(value) for value in values]}
+                enum = list(values)
+                # Rules of a bank offer dozens each turn, and a Decimal is seldom among them.
+                if not SCALARS.issuperset(map(type, values)):
+                    enum = [json_number(value) for value in values]
+                allowed[field] = {"enum": enum}
             for field, (lowest, highest) in (limits or {}).items():
                 bounds = {"minimum": json_number(lowest), "maximum": json_number(highest)}
                 allowed.setdefault(field, {}).update(bounds)

@@ -33,7 +33,7 @@ TEXT = "The rate rises by a quarter of a point. " * 10
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOllama]:
-    monkeypatch.setattr(_limits, "_ASK_EVERY_S", 5 * SECOND)
+    monkeypatch.setattr(_limits, "ASK_EVERY_S", 5 * SECOND)
     monkeypatch.setattr(queued, "KNOCK_S", SECOND / 2)
     with FakeOllama(reply=TEXT, throttle=Throttle.seen(SECOND)) as server:
         yield server
@@ -160,7 +160,7 @@ async def test_a_cancelled_request_ends_on_the_server_and_what_was_read_stays_in
 async def test_progress_says_that_the_model_loads_and_how_much_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_limits, "_ASK_EVERY_S", 5 * SECOND)
+    monkeypatch.setattr(_limits, "ASK_EVERY_S", 5 * SECOND)
     watch, seen = InFlight(), set[str]()
     slow = replace(Throttle.seen(SECOND), load_s=0.4)
     with FakeOllama(reply="Yes.", throttle=slow) as server:
@@ -238,7 +238,7 @@ class Hanging:
 async def test_a_timeout_names_its_limit(
     monkeypatch: pytest.MonkeyPatch, pieces: int, phase: str, limits: dict[str, float], words: str
 ) -> None:
-    monkeypatch.setattr(_limits, "_ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(_limits, "ASK_EVERY_S", 0.01)
     config = LLMConfig(model="m", retry_wait_s=0, **limits)
     with pytest.raises(LLMFailureException, match=words) as caught:
         await say(LLMClient(config, Hanging(pieces, phase)))
@@ -256,7 +256,7 @@ async def test_a_timeout_names_its_limit(
 async def test_a_server_that_is_found_to_be_gone_ends_the_wait(
     monkeypatch: pytest.MonkeyPatch, phase: Exception, caught: type[Exception], asked: int
 ) -> None:
-    monkeypatch.setattr(_limits, "_ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(_limits, "ASK_EVERY_S", 0.01)
     backend = Hanging(0, phase)
     with pytest.raises(caught, match=str(phase)):
         await decide(LLMClient(LLMConfig(model="m", retry_wait_s=0), backend))

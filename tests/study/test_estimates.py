@@ -807,7 +807,8 @@ def test_shares_are_planned_by_the_exact_test() -> None:
     size = smallest_share_difference(pilot, 40)
     assert size is not None
     rng = np.random.default_rng(0)
-    up, down = (0.6 + size) / 2, (0.6 - size) / 2  # 4 of 8 pairs differ, and 2 more of 2
+    limit = stats.beta.ppf(0.8, 4 + 1, 8 - 4)  # 4 of the pilot's 8 pairs differ
+    up, down = (limit + size) / 2, (limit - size) / 2
     counts = rng.multinomial(40, [up, down, 1 - up - down], 4_000)
     p = [stats.binomtest(int(a), int(a + b)).pvalue if a + b else 1 for a, b, _ in counts]
     assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.8, abs=0.03)

@@ -97,8 +97,9 @@ def detectable(
         return Detectable(note="not known: texts have a distance, which no size of sample promises")
     if any(one.kind == "share difference" for one in parts):
         columns = [known(one.pairs) for one in parts if one.pairs is not None]
-        differences = np.concatenate(columns)
-        value = smallest_share_difference(differences, n, alpha=alpha)
+        # The arm whose pairs differ most from the reference's sees least.
+        most = max(columns, key=lambda column: np.abs(column).mean())
+        value = smallest_share_difference(most, n, alpha=alpha)
         if value is None:
             few = f"{counted(n, unit)} are too few to see any difference of shares with power .8"
             return Detectable(note=few, comparisons=comparisons)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
@@ -68,22 +69,32 @@ def cut(interval: Interval) -> Interval:
 def smallest_share_difference(
     differences: Numbers, n: int, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """Return the smallest difference of shares that n pairs show; None where none is seen.
+    """Return the smallest difference of shares that n pairs show, in hundredths; None for none.
 
-    Exact: the p-value is McNemar's, the number of pairs that differ is binomial. How many pairs
-    differ where the shares do not is the pilot's, with a pair of each sign added.
+    Exact: the p-value is McNemar's, the number of pairs that differ is binomial. What share of
+    pairs differs where the arms do not is the pilot's, at its upper 80 % limit (Clopper and Pearson
+    1934, Biometrika 26).
 
     Args:
-        differences: the pilot's.
+        differences: the pilot's: -1, 0 or 1 each.
         n: how many pairs there will be.
         alpha: of the test.
         power: how often it is found.
     """
-    discordant = (np.abs(differences).sum() + 2) / (len(differences) + 2)
-    for size in np.arange(0.01, 1.005, 0.01):
-        if _power_of_mcnemar(n, max(discordant, size), size, alpha) >= power:
-            return float(size)
-    return None
+    count = len(differences)
+    differing = np.abs(differences).sum()
+    discordant = 1.0
+    if differing < count:
+        discordant = float(special.betaincinv(differing + 1, count - differing, 0.8))
+
+    def is_seen(hundredths: int) -> bool:
+        size = hundredths / 100
+        return _power_of_mcnemar(n, max(discordant, size), size, alpha) >= power
+
+    if not is_seen(100):
+        return None
+    seen = bisect_left(range(1, 101), True, key=is_seen)
+    return (seen + 1) / 100
 
 
 def _power_of_mcnemar(n: int, discordant: float, difference: float, alpha: float) -> float:

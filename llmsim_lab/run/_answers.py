@@ -85,8 +85,10 @@ def as_reply(
         ConfigError: it is not such a reply, or not within the limits.
     """
     reply = question.batch.reply
-    # A reply of the class was checked when it was made.
-    decision = answer if isinstance(answer, reply) else _read(answer, reply, whose, question)
+    if isinstance(answer, reply):
+        decision: Decision = answer  # which was checked when it was made
+    else:
+        decision = _read(answer, reply, whose, question)
     if not ALWAYS_FINITE.issuperset(map(type, decision.__dict__.values())):
         _check_values(decision, whose, question)
     complaint = question.allowed.complaint(decision)

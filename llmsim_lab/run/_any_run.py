@@ -59,6 +59,12 @@ class AnyRun(Protocol):
     @property
     def _session(self) -> _Session: ...
 
-    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
+    def seat(
+        self,
+        name: str,
+        *,
+        by: str = "",
+        tag: str = "",
+    ) -> Any:
         """Return who answers a question."""
         ...

@@ -184,7 +184,12 @@ class Ask:
     configuration names; other values are given by keyword.
     """
 
-    def __init__(self, run: AnyRun, state: object, turn: int) -> None:
+    def __init__(
+        self,
+        run: AnyRun,
+        state: object,
+        turn: int,
+    ) -> None:
         self.turn = turn
         """The number of the turn being played."""
         self._run = run
@@ -563,7 +568,11 @@ class Ask:
     # --- how it is done ----------------------------------------------------------------------
 
     def _opened(
-        self, batch: Batch, names: Sequence[str], *, is_alone: bool = False
+        self,
+        batch: Batch,
+        names: Sequence[str],
+        *,
+        is_alone: bool = False,
     ) -> Pending[Any]:
         """Return what asks all; that it has ended is checked when the turn is over."""
         pending = self._all(
@@ -646,7 +655,10 @@ class Ask:
         return {question.player: question.decision for question in questions}
 
     def _work_for(
-        self, batch: Batch, questions: Sequence[AskedQuestion], returned: list[_Returned]
+        self,
+        batch: Batch,
+        questions: Sequence[AskedQuestion],
+        returned: list[_Returned],
     ) -> list[_Work]:
         """Return what has to be waited for; what functions answer at once is taken.
 
@@ -689,7 +701,12 @@ class Ask:
             # Players who are sent the same by one model have the same probabilities.
             key = (id(client), text, options.name, *options.texts.items())
             if key not in measured:
-                measured[key] = _ToMeasure(client, text, options, [])
+                measured[key] = _ToMeasure(
+                    client,
+                    text,
+                    options,
+                    [],
+                )
                 work.append(measured[key])
             measured[key].questions.append(question)
         self._warn_of_order(batch, sent)
@@ -928,7 +945,10 @@ class Ask:
         self._stand_in(failure, question, calls)
 
     def _stand_in(
-        self, error: LabError, question: AskedQuestion, calls: tuple[CallRecord, ...] = ()
+        self,
+        error: LabError,
+        question: AskedQuestion,
+        calls: tuple[CallRecord, ...] = (),
     ) -> None:
         """Take and record what stands in for an answer."""
         batch = question.batch
@@ -979,7 +999,12 @@ class Ask:
             question.decision = reply.model_validate(fields)
             # Of several who were asked the same the first has the calls: none counts twice.
             question.batch.answers.append(
-                answer_by_code(question.decision, question, reasoning, calls=calls)
+                answer_by_code(
+                    question.decision,
+                    question,
+                    reasoning,
+                    calls=calls,
+                )
             )
             calls = ()
 

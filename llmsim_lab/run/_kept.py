@@ -261,7 +261,12 @@ def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
     adapter = _adapter_of(kind)
     holders = _BEFORE + raw + _AFTER
     try:
-        return read(adapter, holders, places, within=1)[0]["state"]
+        return read(
+            adapter,
+            holders,
+            places,
+            within=1,
+        )[0]["state"]
     except ValueError:
         # Behind a validator of mode "before" or "wrap" strict pydantic takes no list for a tuple.
         # Read laxly then, where what would be written of the value says just this.

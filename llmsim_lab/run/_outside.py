@@ -52,7 +52,12 @@ async def from_outside(
         return fallback
     if outside.is_done:
         return plain(outside.result)  # a copy, since it may be changed in place
-    record = partial(recorder.outside, what, key, nth=outside.nth)
+    record = partial(
+        recorder.outside,
+        what,
+        key,
+        nth=outside.nth,
+    )
     if once:
         record = partial(record, once=True)
         record()  # before it is done: what is broken off halfway counts as done

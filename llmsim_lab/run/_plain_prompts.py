@@ -55,7 +55,13 @@ def is_as_written(prompt: Prompt) -> bool:
 class _SentAsItIs(Prompt):
     """A text that is sent as it is, below a system message that is a template."""
 
-    def __init__(self, text: str, *, system: str, name: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        system: str,
+        name: str,
+    ) -> None:
         super().__init__("the text", system=system, name=name)  # which is no template
         self._sent = text
 

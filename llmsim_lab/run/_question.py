@@ -121,7 +121,12 @@ class Batch:
         """Which question it is, for messages."""
         return place_of(self.turn.number, self.reply, self.tag)
 
-    def of_world(self, name: str, function: OfPlayer, player: str) -> Any:
+    def of_world(
+        self,
+        name: str,
+        function: OfPlayer,
+        player: str,
+    ) -> Any:
         """Return what a function that the world gave says for a player.
 
         Args:
@@ -237,7 +242,12 @@ class Batch:
         unfilled = {*slots} - known.keys()
         unused = self.values.keys() - {*slots}
         if unfilled or (unused and not used.is_edited):
-            raise _slots_differ(whom, unfilled, unused, list(known))
+            raise _slots_differ(
+                whom,
+                unfilled,
+                unused,
+                list(known),
+            )
         own: dict[str, OfPlayer] = {}
         shared: dict[str, object] = {}
         for slot in slots:
@@ -347,7 +357,12 @@ class AskedQuestion:
 
     __slots__ = ("_number", "_rng", "_site", "allowed", "batch", "decision", "player")
 
-    def __init__(self, batch: Batch, player: str, number: int) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        player: str,
+        number: int,
+    ) -> None:
         self.batch = batch
         self.player = player
         self._number = number

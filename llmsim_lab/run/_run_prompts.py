@@ -141,7 +141,12 @@ class PromptsInUse:
         if isinstance(source, str) and not is_file_name(source):
             text = dedented(source)
             if not has_slots(text):
-                return self.plain(text, name, system, is_replay=is_replay)
+                return self.plain(
+                    text,
+                    name,
+                    system,
+                    is_replay=is_replay,
+                )
             source = Prompt(text, name=kind_of(reply))
         prompt = self._with_system(self._prompt_of(source), system)
         # A fork keeps its edited prompt at the place of the one that the source still names.
@@ -252,7 +257,12 @@ class PromptsInUse:
             self._has_edited_texts = True
         return UsedPrompt(edited, is_edited=True)
 
-    def _warn_if_varied(self, edited: Prompt, digest: str, place: str) -> None:
+    def _warn_if_varied(
+        self,
+        edited: Prompt,
+        digest: str,
+        place: str,
+    ) -> None:
         """Warn once where one text stands in for several, of which only one was edited."""
         is_same = edited.parent in (None, digest)
         # An edit with slots of its own says something else to each player.

@@ -73,7 +73,12 @@ class Session:
         """Begin a turn; returns what is to be done from outside at its end."""
         return [item for item in run.planned if item.turn == turn]
 
-    def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
+    def done(
+        self,
+        run: AnyRun,
+        turn: Turn,
+        state: bytes,
+    ) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape.
 
         Args:
@@ -170,7 +175,10 @@ class Recording(Session):
                 self.recorder.describe({"model": asdict(info)})
 
     def _check_model(
-        self, player: str, model: Mapping[str, object], recorded: Mapping[str, object]
+        self,
+        player: str,
+        model: Mapping[str, object],
+        recorded: Mapping[str, object],
     ) -> None:
         """Raise TapeError for another model than the recorded one."""
         for key in ("backend", "name", "digest"):
@@ -208,7 +216,12 @@ class Recording(Session):
             earlier.append({"last_turn": last_turn, **settings_before})
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
-    def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
+    def done(
+        self,
+        run: AnyRun,
+        turn: Turn,
+        state: bytes,
+    ) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
         prompts = run.prompts
         # Prompts are only ever added.
@@ -248,7 +261,12 @@ class Replaying(Session):
     recorder: ReplayRecorder
     is_replay = True
 
-    def __init__(self, tape: Tape, number: int, lines: Mapping[int, _records.Record]) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        number: int,
+        lines: Mapping[int, _records.Record],
+    ) -> None:
         self.tape = tape
         self.number = number
         self._lines = dict(lines)
@@ -298,7 +316,12 @@ class Replaying(Session):
         # From the record, not from the plan: some came in while the run was played.
         return _records.interventions_of(self._lines[turn]["record"], "interventions")
 
-    def done(self, run: AnyRun, turn: Turn, state: bytes) -> Turn:
+    def done(
+        self,
+        run: AnyRun,
+        turn: Turn,
+        state: bytes,
+    ) -> Turn:
         """Return the turn as recorded, with the time it took then.
 
         Raises:
@@ -369,7 +392,10 @@ def _with_notes_of(recorded: Turn, turn: Turn) -> Turn:
 
 
 def load_turns(
-    cls: RunClass, tape: Tape, run: int, records: Sequence[_records.Record]
+    cls: RunClass,
+    tape: Tape,
+    run: int,
+    records: Sequence[_records.Record],
 ) -> list[Turn]:
     """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
     recorder = ReplayRecorder(tape, run)

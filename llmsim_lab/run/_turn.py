@@ -456,7 +456,12 @@ def _as_asked(value: object, part: object, schema: Schema) -> object:
     """
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
     # A damaged schema says nothing.
-    with suppress(AttributeError, LookupError, TypeError, ValueError):
+    with suppress(
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):
         whole_part = resolved(part, schema)
         [typed] = not_null(alternatives(whole_part, schema)) or [whole_part]
         if typed["type"] == "number" and type(value) is int:

@@ -51,7 +51,10 @@ class PlayedWorld(BaseWorld[StateT]):
         return self._listeners.add(callback)
 
     def intervene(
-        self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
+        self,
+        turn: int,
+        values: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> StateChange:
         """Change the state of a turn from outside, now or when the run gets there.
 
@@ -137,7 +140,11 @@ class PlayedWorld(BaseWorld[StateT]):
         return turn
 
     async def arun(
-        self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
+        self,
+        turns: int | None = None,
+        *,
+        budget: Budget | None = None,
+        progress: bool = True,
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
 
@@ -165,7 +172,11 @@ class PlayedWorld(BaseWorld[StateT]):
         return self.to_frame()
 
     def run(
-        self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
+        self,
+        turns: int | None = None,
+        *,
+        budget: Budget | None = None,
+        progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell.
 
@@ -180,7 +191,11 @@ class PlayedWorld(BaseWorld[StateT]):
             raise
 
     async def _play_turns(
-        self, turns: int | None, *, progress: bool, beyond_done: bool = False
+        self,
+        turns: int | None,
+        *,
+        progress: bool,
+        beyond_done: bool = False,
     ) -> None:
         """Do what ``play_turns`` does, as what plays this run."""
         wanted = self.config.turns if turns is None else turns
@@ -277,7 +292,12 @@ class PlayedWorld(BaseWorld[StateT]):
         # Without a replicate a server draws by a seed of its own.
         replicate = self.config.replicate
         sampling = None if replicate is None else (self.seed, replicate)
-        log = CallLog(self.name, number, self._purse, sampling=sampling)
+        log = CallLog(
+            self.name,
+            number,
+            self._purse,
+            sampling=sampling,
+        )
         self._log = log
         ask = Ask(self, self._as_read(before.state), number)
         # A copy, which this try adds to: should it fail, the next one finds what was done outside.

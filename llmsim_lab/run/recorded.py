@@ -195,7 +195,12 @@ class Run(PlayedWorld[StateT]):
                 manifest = self.tape.run(self.run_id).manifest
                 settings = recorded_settings(manifest, max(1, at)).get("", settings)
             tell_settings(settings, llm_client.config, "the fork")
-        new = unrecorded_fork(self, at, client, prompts)
+        new = unrecorded_fork(
+            self,
+            at,
+            client,
+            prompts,
+        )
         for change in changes:
             new.intervene(**change)
         # After the rest, which is wrong with a model as well.
@@ -264,7 +269,13 @@ class Run(PlayedWorld[StateT]):
             "llm_client": live_client(self, llm_client),
             "prompts": self.prompts,
         }
-        new = _made(type(self), config, self.turns[:1], changes, arguments)
+        new = _made(
+            type(self),
+            config,
+            self.turns[:1],
+            changes,
+            arguments,
+        )
         if tape is None:
             return new
         return record(new, tape)
@@ -344,7 +355,12 @@ class Run(PlayedWorld[StateT]):
         return simulation
 
     @classmethod
-    def load(cls, tape: Tapes, run: int | None = None, **given: object) -> Self:
+    def load(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        **given: object,
+    ) -> Self:
         """Return a recorded run to look at: its turns, frames and decisions; nothing is played.
 
         Args:
@@ -353,7 +369,12 @@ class Run(PlayedWorld[StateT]):
             given: as for ``replay``.
         """
         tape = _reading(tape)
-        return recorded_run(tape, tape.run(run), cls, arguments=given)
+        return recorded_run(
+            tape,
+            tape.run(run),
+            cls,
+            arguments=given,
+        )
 
     @classmethod
     def resume(
@@ -614,7 +635,13 @@ def unrecorded_fork(
         "prompts": with_edits(run.prompts, prompts),
     }
     planned = [change for change in run.planned if change.turn > at]
-    return _made(type(run), run.config, run.turns[: at + 1], planned, arguments)
+    return _made(
+        type(run),
+        run.config,
+        run.turns[: at + 1],
+        planned,
+        arguments,
+    )
 
 
 def _beside(
@@ -766,13 +793,23 @@ def run_on_tape(
     latest = math.inf if last is None else last
     turns = (earliest, latest)
     try:
-        run = recorded_run(tape, info, Run, turns=turns)
+        run = recorded_run(
+            tape,
+            info,
+            Run,
+            turns=turns,
+        )
     except LabError:
         # The class is not known here, or is another than it was.
         return RecordedRun(tape, info, turns)
     fault = _unreadable(run)
     if fault:
-        return RecordedRun(tape, info, turns, why=fault)
+        return RecordedRun(
+            tape,
+            info,
+            turns,
+            why=fault,
+        )
     return run
 
 
@@ -825,18 +862,34 @@ def recorded_run(
     check_manifest(info, tape.path)
     cls = _class_of(info, kind)
     given = {name: value for name, value in arguments.items() if value is not None}
-    _check_arguments(tape, info, cls, given)
+    _check_arguments(
+        tape,
+        info,
+        cls,
+        given,
+    )
     lines = tape.turn_lines(info.id, *turns)
     records = [line["record"] for line in lines.values()]
     past_records = records
     if replay_from is not None:
         past_records = [record for record in records if record["turn"] <= replay_from]
-    past = load_turns(cls, tape, info.id, past_records)
+    past = load_turns(
+        cls,
+        tape,
+        info.id,
+        past_records,
+    )
     if not past:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     given["llm_client"] = _client_for(info, llm_client, is_live=is_live)
     given["prompts"] = prompts_of(info.manifest)
-    simulation = _made(cls, config_of(info, cls), past, planned_in(records), given)
+    simulation = _made(
+        cls,
+        config_of(info, cls),
+        past,
+        planned_in(records),
+        given,
+    )
     if not is_live:
         # Where no turn is played again there is none to compare, only a tape to name.
         played_again = {} if replay_from is None else lines
@@ -1037,7 +1090,12 @@ def tell_recorded(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> No
     """
     for seat, client in clients_of(run).items():
         if seat in recorded:
-            tell_settings(recorded[seat], client.config, words, seat)
+            tell_settings(
+                recorded[seat],
+                client.config,
+                words,
+                seat,
+            )
 
 
 def _tell_resumed(tape: Tape, info: RunInfo, run: Run) -> None:

@@ -104,7 +104,12 @@ class BaseWorld(Generic[StateT]):
         """What was or is to be done from outside, as far as it was planned."""
         players = {} if players is None else by_name(players)
         # As the tape would give it back, so that a replay has the same parameters to the last bit.
-        configured = _configured(type(self), config, parameters, players)
+        configured = _configured(
+            type(self),
+            config,
+            parameters,
+            players,
+        )
         self.config: Any = kept_config(configured, type(self).__name__)
         # Before anything can warn.
         log_as_asked()
@@ -155,7 +160,13 @@ class BaseWorld(Generic[StateT]):
         """Return the parameters that a file means; by default its keys, ``kind`` left out."""
         return file.values
 
-    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
+    def seat(
+        self,
+        name: str,
+        *,
+        by: str = "",
+        tag: str = "",
+    ) -> Any:
         """Return who answers a question: a client, a rule, or ``"random"``.
 
         Who has a seat of that name; else of that kind of question; else of ``*``; else the model.

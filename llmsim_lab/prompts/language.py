@@ -598,8 +598,8 @@ class Template:
 
         def fill(mine: Mapping[str, Any]) -> Filled:
             rest = _Filling(self._role, filling.steps)
-            known = self._fill(contents, {**values, **mine}, rest)
-            return laid_out(known.text, known.places)
+            message = self._fill(contents, {**values, **mine}, rest)
+            return laid_out(message.text, message.places)
 
         if any(map(callable, contents)):
             return fill
@@ -620,27 +620,28 @@ class Template:
             values: that are filled in already.
             fill: does the same slowly, and says in which prompt a value is wrong.
         """
+        # With nothing in the slots that are left: the draft has all else, and where they stand.
         empty = dict.fromkeys(set(self.slots) - values.keys(), "")
-        known = self._fill(contents, {**values, **empty}, _Filling(self._role))
-        filled = laid_out(known.text, known.places)
+        draft = self._fill(contents, {**values, **empty}, _Filling(self._role))
+        filled = laid_out(draft.text, draft.places)
         # Text, value, text, value … and text: a value has an odd place.
         pieces: list[str] = []
         blanks: list[tuple[int, str]] = []
         text_start = 0
-        for slots, _, start, end, _, _ in known.places:
-            pieces.append(known.text[text_start:start])
+        for slots, _, start, end, _, _ in draft.places:
+            pieces.append(draft.text[text_start:start])
             if slots in empty:
                 blanks.append((len(pieces), slots))
-            pieces.append(known.text[start:end])
+            pieces.append(draft.text[start:end])
             text_start = end
-        pieces.append(known.text[text_start:])
+        pieces.append(draft.text[text_start:])
         if not blanks:
             return lambda _: filled
         _, layout, _ = filled
 
         def fill_blanks(mine: Mapping[str, Any]) -> Filled:
             filled_pieces = pieces.copy()
-            length = len(known.text)
+            length = len(draft.text)
             try:
                 for place, slot in blanks:
                     value = mine[slot]

@@ -70,19 +70,19 @@ def word_diff(
     )
     parts = []
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        gone = "".join(old[old_from:old_to])
-        come = "".join(new[new_from:new_to])
+        removed = "".join(old[old_from:old_to])
+        added = "".join(new[new_from:new_to])
         if kind != "equal":
-            if gone:
-                parts.append(f"[-{gone}-]")
-            if come:
-                parts.append(f"{{+{come}+}}")
-        elif len(gone) > 2 * around:
-            beginning = gone[:around].rpartition(" ")[0]
-            end = gone[-around:].partition(" ")[2]
+            if removed:
+                parts.append(f"[-{removed}-]")
+            if added:
+                parts.append(f"{{+{added}+}}")
+        elif len(removed) > 2 * around:
+            beginning = removed[:around].rpartition(" ")[0]
+            end = removed[-around:].partition(" ")[2]
             parts.append(f"{beginning}\n…\n{end}")
         else:
-            parts.append(gone)
+            parts.append(removed)
     return "".join(parts)
 
 

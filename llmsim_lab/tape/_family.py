@@ -257,7 +257,7 @@ class Family:
         Raises:
             TapeError: a line is damaged, or it costs too much.
         """
-        done: Counter[str] = Counter()
+        total: Counter[str] = Counter()
         is_latest = True
         for stretch in self.stretches(run, first, last):
             turns = self._turns_of(stretch.run)
@@ -266,15 +266,15 @@ class Family:
             if is_latest and latest is not None:
                 planned = self._done_at(places[latest]).planned
                 allowance.take_words(planned)
-                done.update(planned)
+                total.update(planned)
                 is_latest = False
             begin = bisect_left(turns.altered, stretch.first)
             end = bisect_right(turns.altered, stretch.last)
             for turn in turns.altered[begin:end]:
                 interventions = self._done_at(places[turn]).interventions
                 allowance.take_words(interventions)
-                done.update(interventions)
-        return done
+                total.update(interventions)
+        return total
 
     def _turns_of(self, run: int) -> _Turns:
         places = self.journal.index.turns.get(run, {})

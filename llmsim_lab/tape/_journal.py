@@ -313,9 +313,9 @@ class Index:
         match = _NUMBERS.search(raw)
         if match is None:
             return set()
-        digits = re.finditer(rb"[0-9]{1,15}", match[1])
+        matches = re.finditer(rb"[0-9]{1,15}", match[1])
         # No more than there are calls: a file may hold millions of numbers.
-        numbers = {int(one[0]) for one in islice(digits, len(self.places))}
+        numbers = {int(digits[0]) for digits in islice(matches, len(self.places))}
         return numbers & self.places.keys()
 
     def _take_shared(
@@ -401,7 +401,7 @@ def _beside(
         suffix: of the new file's name.
         like: the tape, whose readers may read the new file too.
     """
-    mode = os.fstat(like.fileno()).st_mode & 0o777
+    mode = os.fstat(like.fileno()).st_mode & 0o777  # what is private stays so
     opener = partial(os.open, mode=mode)
     name = f"{path}{suffix}"
     number = 1
@@ -426,6 +426,7 @@ def _make(path: Path) -> None:
     path.parent.stat()  # the lock would make the folder
     head = _new_head()
     try:
+        # Waited for: who else makes it is done in a moment.
         with filelock.FileLock(f"{path}.lock", timeout=10), path.open("ab", buffering=0) as file:
             if os.fstat(file.fileno()).st_size:
                 return
@@ -763,7 +764,7 @@ class Journal:
         # A small one does not put out a large one, which takes long to read again.
         is_large = weight > MAX_KEPT // 100
         most = MAX_KEPT if is_large else 2 * MAX_KEPT
-        if self._weight + weight > most:
+        if self._weight + weight > most:  # all of it: what is used comes back at its next use
             self._forget_texts()
         self._weight += weight
         self._texts[key] = value

@@ -350,14 +350,14 @@ class Tape(AbstractContextManager["Tape"]):
         family = self._family
         fork_turn = info.fork_turn
         first = -math.inf if fork_turn is None else fork_turn
-        done = family.done(
+        interventions = family.done(
             info.id,
             first,
             info.turns,
             allowance,
         )
         if info.parent is None:
-            return interventions_alone(done)
+            return interventions_alone(interventions)
         parent = family.info(info.parent)
         before = family.done(
             parent.id,
@@ -367,14 +367,14 @@ class Tape(AbstractContextManager["Tape"]):
         )
         if fork_turn is None:
             return changes_of(
-                RunChanged(info, done),
+                RunChanged(info, interventions),
                 RunChanged(parent, before),
                 allowance,
             )
         start = family.record_of(info.id, fork_turn, allowance)
         parent_start = family.record_of(parent.id, fork_turn, allowance)
         return changes_of(
-            RunChanged(info, done, start),
+            RunChanged(info, interventions, start),
             RunChanged(parent, before, parent_start),
             allowance,
         )

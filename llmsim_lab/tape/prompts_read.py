@@ -78,7 +78,8 @@ class PromptsRead:
 
     def add(self, attempt: Attempt) -> Anew | None:
         """Add a request, and return what of its prompt was read anew; None if no server read it."""
-        request, reply = attempt.request, attempt.reply
+        request = attempt.request
+        reply = attempt.reply
         if request.model == _PERSON:
             return None
         if reply is None and attempt.reason not in _SENT_ALL_THE_SAME:
@@ -91,7 +92,9 @@ class PromptsRead:
         after_kind = size - shared_start(text, held.of_kind.get(kind, ()))
         place = bisect_left(held.every, text)
         neighbours = held.every[max(0, place - 1) : place + 1]
-        after_all = size - max([shared_start(text, one) for one in neighbours], default=0)
+        after_all = size - max(
+            [shared_start(text, neighbour) for neighbour in neighbours], default=0
+        )
         # A server may keep one text, one of each kind, or all of them.
         held.latest = text
         held.of_kind[kind] = text
@@ -175,10 +178,10 @@ def shared_start(a: Text, b: Text) -> int:
     The end of a message that another one follows counts as a character.
     """
     common = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
-            return common + _common_prefix(one, other)
-        common += len(one) + 1
+    for message, other in zip(a, b, strict=False):
+        if message != other:
+            return common + _common_prefix(message, other)
+        common += len(message) + 1
     return max(0, common - 1)  # no character follows the end of the shorter one
 
 

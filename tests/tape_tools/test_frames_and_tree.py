@@ -173,6 +173,14 @@ def test_a_fork_says_what_it_lacks_of_its_parents_interventions(tape: Tape) -> N
     assert tape.changes(2) == ["without turn 2: set inflation 9"]
 
 
+def test_an_intervention_that_a_run_and_its_fork_still_plan_is_no_change(tape: Tape) -> None:
+    run = resume(tape, 1, llm_client=make_client())
+    run.intervene(9, {"inflation": 9})
+    run.run(1)
+    fork(tape, 1, turn=2, llm_client=make_client())
+    assert tape.changes(2) == []
+
+
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:
     run = unrecorded_fork(load(tape, 1), 1, make_client())
     economy = run.state.with_economy(GlobalState(inflation=9.5))

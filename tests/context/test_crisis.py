@@ -79,6 +79,17 @@ def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
     assert caplog.text.count("state_update_refused source=engine variable=wine asked=3") == 1
 
 
+def test_a_change_to_the_value_that_was_there_is_none() -> None:
+    same = judged({"water": 40}, {"Ada": {"trust": 50}})
+    simulation = make_crisis(
+        replies=lambda request: same if request.site.component == "engine" else said()
+    )
+    simulation.run(1)
+    row = simulation.to_frame().iloc[1]
+    assert (row["refused"], row["changes"]) == (0, 0)
+    assert not any("->" in line for line in simulation.turns[1].in_words())
+
+
 @pytest.mark.parametrize("reason", [None, *FORGIVEN])
 def test_an_agent_without_a_valid_answer_says_nothing_and_that_is_loud(
     reason: FailureReason | None, caplog: pytest.LogCaptureFixture

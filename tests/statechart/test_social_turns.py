@@ -45,6 +45,14 @@ def test_interest_recency_and_popularity_each_decide_when_alone(weight: str, see
     assert seen_next(state, **{**NOTHING, weight: 1}) == [seen, seen]
 
 
+def test_the_most_popular_post_gains_no_more_than_the_weight_of_popularity() -> None:
+    famous = FeedEntry(post(1, topics=("football",)), likes=1000)
+    state = network(famous, FeedEntry(post(2)))
+    for weight, seen in ((0.9, 2), (1.1, 1)):
+        weights = {**NOTHING, "interest": 1, "popularity": weight}
+        assert seen_next(state, **weights) == [seen, seen]
+
+
 def test_the_draws_follow_from_seed_and_turn_and_differ_between_users() -> None:
     state = network(*(FeedEntry(post(n)) for n in range(1, 30)))
     noise = {**NOTHING, "noise": 1}

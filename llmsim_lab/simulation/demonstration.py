@@ -271,6 +271,8 @@ def _points(effect: Estimate) -> str:
         parts.append(f"95 % interval {effect.low:+.2f} to {effect.high:+.2f}")
     if effect.note:
         parts.append(effect.note)
+    if effect.typical is not None:
+        parts.append(f"typical difference {effect_in_short(effect.typical)}")
     words = f"{effect.value:+.2f} points"
     if parts:
         words += f" ({'; '.join(parts)})"

@@ -18,7 +18,15 @@ from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.run import Question, load
 from llmsim_lab.simulation import Demonstration, Simulation
-from llmsim_lab.simulation.demonstration import INERTIA, OIL_TURN, PLAYERS, RULE, World, demo_runs
+from llmsim_lab.simulation.demonstration import (
+    INERTIA,
+    OIL_TURN,
+    PLAYERS,
+    RULE,
+    World,
+    demo_runs,
+    effect_in_short,
+)
 from llmsim_lab.simulation.gate import GATE_MOVES_BP
 from llmsim_lab.types import ChatReply
 
@@ -170,5 +178,6 @@ def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     of_model = f"{model.value:+.2f} (95 % interval {model.low:+.2f} to {model.high:+.2f}; skewed"
     assert f"rate by {of_rule}, and the model's by {of_model}" in page
     assert model.note.startswith("skewed")
-    assert f"{model.high:+.2f}; {model.note}) under {shipped.model}" in shipped.headline
+    typical = f"typical difference {effect_in_short(model.typical)}"
+    assert f"{model.high:+.2f}; {model.note}; {typical}) under {shipped.model}" in shipped.headline
     assert page.count(shipped.judged.partition(":")[0]) == 1

@@ -20,7 +20,8 @@ from llmsim_lab.types import Attempt
 
 _HUMAN = "human"
 """The model's name in what a person is asked."""
-_MOST_TURNS, _ENOUGH_CALLS = 10, 1_000
+_MOST_TURNS = 10
+_ENOUGH_CALLS = 1_000
 """How long chance plays an arm, at most: a turn with thousands of prompts takes seconds."""
 _MOST_IN_ALL = 10
 """Arms that are played so long; of more arms each is played for a shorter time."""

@@ -391,8 +391,8 @@ class Study:
         shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
-            others = {name: value for name, value in arm.values.items() if name != "interventions"}
-            leader = leaders.setdefault(digest_of([others, 0]), arm)
+            levels = {name: value for name, value in arm.values.items() if name != "interventions"}
+            leader = leaders.setdefault(digest_of([levels, 0]), arm)
             shared_until = None if world.again else world.shared(arm, leader)
             if shared_until is not None:
                 self._leaders[arm.name] = Leader(leader, *shared_until)
@@ -982,9 +982,9 @@ class Study:
         for margin in margins:
             if margin is not None:
                 real_number("sesoi", margin, least=0)
-        for one, other in contrasts or ():
-            if one == other:
-                raise ConfigError(f"contrasts: {one!r} is compared with itself")
+        for upper, lower in contrasts or ():
+            if upper == lower:
+                raise ConfigError(f"contrasts: {upper!r} is compared with itself")
         generalises_to = self.generalises_to
         if generalises_to != "new runs" and (typical or not paired):
             option = "typical=True" if typical else "paired=False"
@@ -1122,16 +1122,17 @@ class Study:
 
         level = real_number("level", level, least=0.5, most=0.9999)
         reference = reference or self.reference
-        others = [name for name in self.arms if name != reference]
-        if not arm and len(others) != 1:
-            if not others:
+        other_arms = [name for name in self.arms if name != reference]
+        if not arm and len(other_arms) != 1:
+            if not other_arms:
                 raise ConfigError(f"there is no arm to compare with {reference!r}")
             raise ConfigError(
-                f"say which arm: by_turn({column!r}, {others[0]!r}); there are {', '.join(others)}"
+                f"say which arm: by_turn({column!r}, {other_arms[0]!r}); there are "
+                f"{', '.join(other_arms)}"
             )
         return by_turn(
             self._values_of(column),
-            arm or others[0],
+            arm or other_arms[0],
             reference,
             level=level,
             generalises_to=self.generalises_to,
@@ -1607,7 +1608,8 @@ class Study:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         lines += [f"  {n} failed: {error:.200}" for error, n in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
-        done, failed = self.counts["done"], self.counts["failed"]
+        done = self.counts["done"]
+        failed = self.counts["failed"]
         if 0 < done == len(self._jobs) - failed and len(self.arms) > 1 and not self.running:
             try:
                 lines.append(str(self.effects()))

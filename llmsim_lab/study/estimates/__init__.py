@@ -1,7 +1,7 @@
 """Estimates of studies: contrasts of arms, with intervals, over units that are named.
 
-``choice.ESTIMATORS`` and ``choice.TEXT_ESTIMATORS`` list what compares numbers and texts: small
-pure functions, one file each. ``effects`` takes one long table; the study's is ``Study.results``.
+``choice.ESTIMATORS`` lists what compares numbers; texts have three of their own. All are small pure
+functions, one file each. ``effects`` takes one long table; the study's is ``Study.results``.
 """
 
 from llmsim_lab.study.estimates.effects import effects

@@ -48,14 +48,6 @@ class Estimator:
     estimate: Callable[[Sample, float], Parts]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextEstimator:
-    """The same for texts."""
-
-    fits: Callable[[Contrast, Wanted], bool]
-    estimate: Callable[[TextSample, float], Parts]
-
-
 ESTIMATORS: tuple[Estimator, ...] = (
     Estimator(
         fits=lambda contrast, _, wanted: contrast.generalises_to == "new wordings",
@@ -79,20 +71,17 @@ ESTIMATORS: tuple[Estimator, ...] = (
     Estimator(fits=lambda _, sample, wanted: True, estimate=paired_means),
 )
 
-TEXT_ESTIMATORS: tuple[TextEstimator, ...] = (
-    TextEstimator(fits=lambda contrast, _: contrast.unit == "situation", estimate=situation_texts),
-    TextEstimator(fits=lambda _, wanted: not wanted.paired, estimate=group_texts),
-    TextEstimator(fits=lambda _, wanted: True, estimate=paired_texts),
-)
-
 
 def estimate_numbers(contrast: Contrast, sample: Sample, wanted: Wanted) -> Parts:
     """Return what the first estimator that fits finds."""
-    estimator = next(one for one in ESTIMATORS if one.fits(contrast, sample, wanted))
+    estimator = next(item for item in ESTIMATORS if item.fits(contrast, sample, wanted))
     return estimator.estimate(sample, wanted.level)
 
 
 def estimate_texts(contrast: Contrast, sample: TextSample, wanted: Wanted) -> Parts:
-    """Return what the first estimator of texts that fits finds."""
-    estimator = next(one for one in TEXT_ESTIMATORS if one.fits(contrast, wanted))
-    return estimator.estimate(sample, wanted.level)
+    """Return how far apart texts are, of situations, groups or pairs of runs."""
+    if contrast.unit == "situation":
+        return situation_texts(sample)
+    if not wanted.paired:
+        return group_texts(sample)
+    return paired_texts(sample)

@@ -81,7 +81,7 @@ def effects(
         stand_ins: by arm, how many answers are not the players' own.
     """
     wanted = Wanted(paired=paired, typical=typical, level=level)
-    found = compared(
+    comparisons = compared(
         table,
         formula,
         contrasts=contrasts,
@@ -91,14 +91,14 @@ def effects(
         noise=noise,
     )
     margins: dict[str, float | None] = {}
-    for comparison in found:
+    for comparison in comparisons:
         name = comparison.outcome
         margins[name] = sesoi.get(name) if isinstance(sesoi, Mapping) else sesoi
-    estimates = _estimates(found, margins, level)
+    estimates = _estimates(comparisons, margins, level)
     if stand_ins:
         estimates = [
             _with_stand_ins(estimate, comparison.contrast, stand_ins)
-            for estimate, comparison in zip(estimates, found, strict=True)
+            for estimate, comparison in zip(estimates, comparisons, strict=True)
         ]
     return Effects(estimates)
 
@@ -153,14 +153,14 @@ def _compared(
     contrast = layout.contrast_of_texts(name, weights)
     sample = layout.text_sample(contrast, outcome)
     parts = estimate_texts(contrast, sample, wanted)
-    found = [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
+    comparisons = [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
     if outcome.are_words and parts.value is not None:
         # Verbosity is not meaning, but the distance of words sees it.
         lengths = replace(wanted, typical=False)
         by_length = estimate_numbers(contrast, sample.lengths, lengths)
         parts = replace(by_length, kind="length difference", p=None, p_beyond=None, typical=None)
-        found.append(Compared(contrast=contrast, outcome=outcome.name, parts=parts))
-    return found
+        comparisons.append(Compared(contrast=contrast, outcome=outcome.name, parts=parts))
+    return comparisons
 
 
 def _noise(layout: Layout, contrast: Contrast, outcome: OutcomeValues, wanted: Wanted) -> Compared:
@@ -187,9 +187,9 @@ def _weights(
         contrasts = [(arm, base) for arm in arms if arm != base]
     each = np.eye(len(arms))
     weights = {}
-    for one, other in contrasts:
-        difference = each[place_of("arm", one, arms)] - each[place_of("arm", other, arms)]
-        weights[f"{one} {MINUS} {other}"] = difference
+    for upper, lower in contrasts:
+        difference = each[place_of("arm", upper, arms)] - each[place_of("arm", lower, arms)]
+        weights[f"{upper} {MINUS} {lower}"] = difference
     return weights
 
 
@@ -211,7 +211,6 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
         raise ConfigError(f"{len(arms)} arms are not all combinations of {', '.join(levels)}")
     weights = {}
     for term in _terms(formula, levels):
-        others = [name for name in levels if name not in term]
         # Each level but the first of each factor in the term.
         for chosen in product(*(levels[name][1:] for name in term)):
             of_arms = np.ones(len(arms))
@@ -222,8 +221,9 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
                 is_first = (arms[name] == first).to_numpy()
                 of_arms *= 1.0 * is_level - is_first
                 sides.append(f"{name}={level} {MINUS} {name}={first}")
-            for name in others:
-                of_arms *= 1 / len(levels[name])
+            for name in levels:
+                if name not in term:
+                    of_arms *= 1 / len(levels[name])
             label = sides[0]
             if len(sides) > 1:
                 label = _TIMES.join(f"({side})" for side in sides)
@@ -252,30 +252,34 @@ def _estimates(
     comparisons: Sequence[Compared], margins: Mapping[str, float | None], level: float
 ) -> list[Estimate]:
     """Return estimates with p-values that count all comparisons; noise is not among them."""
-    tested = [one for one in comparisons if one.parts.p is not None and not one.is_noise]
-    own = [one.parts.p for one in tested if one.parts.p is not None]
-    family = adjusted(own, [one.parts.pairs for one in tested])
-    of_family = {id(one): p for one, p in zip(tested, family.p_values, strict=True)}
+    own_p: dict[int, float] = {}
+    pairs = []
     beyond: dict[int, float] = {}
-    for one in tested:
-        margin = margins[one.outcome]
-        if margin is not None and one.parts.interval and one.parts.p_beyond:
-            beyond[id(one)] = one.parts.p_beyond(margin)
+    for place, comparison in enumerate(comparisons):
+        parts = comparison.parts
+        if parts.p is None or comparison.is_noise:
+            continue
+        own_p[place] = parts.p
+        pairs.append(parts.pairs)
+        margin = margins[comparison.outcome]
+        if margin is not None and parts.interval is not None and parts.p_beyond is not None:
+            beyond[place] = parts.p_beyond(margin)
+    family = adjusted(list(own_p.values()), pairs)
+    p_family = dict(zip(own_p, family.p_values, strict=True))
     beyond_of_family = dict(zip(beyond, holm(list(beyond.values())), strict=True))
     estimates = []
-    for one in comparisons:
-        estimate = replace(
-            estimate_of(one.contrast, one.outcome, one.parts, level), is_noise=one.is_noise
-        )
-        if id(one) in of_family:
-            estimate = replace(estimate, p_family=of_family[id(one)], family=family.method)
-        margin = margins[one.outcome]
-        if margin is not None and id(one) in beyond:
+    for place, comparison in enumerate(comparisons):
+        estimate = estimate_of(comparison.contrast, comparison.outcome, comparison.parts, level)
+        estimate = replace(estimate, is_noise=comparison.is_noise)
+        if place in p_family:
+            estimate = replace(estimate, p_family=p_family[place], family=family.method)
+        margin = margins[comparison.outcome]
+        if margin is not None and place in beyond:
             estimate = replace(
                 estimate,
                 margin=margin,
-                p_equivalent=beyond[id(one)],
-                p_equivalent_family=beyond_of_family[id(one)],
+                p_equivalent=beyond[place],
+                p_equivalent_family=beyond_of_family[place],
             )
             estimate = replace(estimate, verdict=_verdict(estimate, margin))
         estimates.append(estimate)
@@ -316,7 +320,7 @@ def _with_stand_ins(
     of_arms = {arm: stand_ins[arm] for arm in contrast.weights if arm in stand_ins}
     if not any(arm.filled for arm in of_arms.values()):
         return estimate
-    counts = [f"{one.filled} of {one.answers} in {arm}" for arm, one in of_arms.items()]
+    counts = [f"{of_arm.filled} of {of_arm.answers} in {arm}" for arm, of_arm in of_arms.items()]
     note = f"answers that stand in for invalid ones (fallback): {', '.join(counts)}"
     return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
 

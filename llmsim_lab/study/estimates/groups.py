@@ -73,9 +73,9 @@ def group_shares(sample: Sample, level: float) -> Parts:
     from scipy.stats import fisher_exact  # here, since stats takes a second to import
 
     groups = _groups_of(sample)
-    up, down = groups
-    if sample.weights[0] < 0:
-        up, down = down, up
+    is_first_up = sample.weights[0] > 0
+    up = groups[0 if is_first_up else 1]
+    down = groups[1 if is_first_up else 0]
     counts = [[int(group.sum()), int(len(group) - group.sum())] for group in (up, down)]
     parts = Parts(
         kind="share difference",

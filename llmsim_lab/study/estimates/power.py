@@ -92,11 +92,11 @@ def detectable(
     first = pilot[0]
     unit = first.contrast.unit
     n = planned_units(unit, planned)
-    parts = [one.parts for one in pilot]
-    if any(one.kind == "text distance" for one in parts):
+    parts = [comparison.parts for comparison in pilot]
+    if any(seen.kind == "text distance" for seen in parts):
         return Detectable(note="not known: texts have a distance, which no size of sample promises")
-    if any(one.kind == "share difference" for one in parts):
-        columns = [known(one.pairs) for one in parts if one.pairs is not None]
+    if any(seen.kind == "share difference" for seen in parts):
+        columns = [known(seen.pairs) for seen in parts if seen.pairs is not None]
         # The arm whose pairs differ most from the reference's sees least.
         most = max(columns, key=lambda column: np.abs(column).mean())
         value = smallest_share_difference(most, n, alpha=alpha)
@@ -104,32 +104,35 @@ def detectable(
             few = f"{counted(n, unit)} are too few to see any difference of shares with power .8"
             return Detectable(note=few, comparisons=comparisons)
         return Detectable(value=value, n=n, unit=unit, comparisons=comparisons)
-    with_spread = [one for one in pilot if one.parts.spreads]
+    with_spread = [comparison for comparison in pilot if comparison.parts.spreads]
     if not with_spread:
-        notes = [note for one in parts for note in one.notes]
+        notes: list[str] = []
+        for seen in parts:
+            notes += seen.notes
         if ALL_ZERO in notes or ALL_EQUAL in notes:
             return Detectable(note=f"not known: {notes[-1]}")
         return Detectable(note=NOT_YET)
-    found = []
     # Contrasts may have units of their own, such as wordings and runs; the one that sees least
     # counts.
-    for own_unit in dict.fromkeys(one.contrast.unit for one in with_spread):
+    by_unit: dict[Unit, list[Compared]] = {}
+    for comparison in with_spread:
+        by_unit.setdefault(comparison.contrast.unit, []).append(comparison)
+    limits = []
+    for own_unit, of_unit in by_unit.items():
         planned_spreads = [
-            _planned(one, pilot_sizes=pilot_sizes, planned=planned)
-            for one in with_spread
-            if one.contrast.unit == own_unit
+            _planned(comparison, pilot_sizes=pilot_sizes, planned=planned) for comparison in of_unit
         ]
         pooled = [_pooled(of_all_arms) for of_all_arms in zip(*planned_spreads, strict=False)]
         if min(spread.df for spread in pooled) < 1:
             return Detectable(note=NOT_YET)
-        value = smallest_detectable(pooled, alpha=alpha)
         units = planned_units(own_unit, planned)
         if own_unit == "wording":
             # Those of both arms; what is planned differs from the pilot in the arm that has most.
-            of_arms = max(one.parts.n for one in with_spread if one.contrast.unit == own_unit)
+            of_arms = max(comparison.parts.n for comparison in of_unit)
             units = of_arms + planned.wordings - pilot_sizes.wordings
-        found.append(Detectable(value=value, n=units, unit=own_unit, comparisons=comparisons))
-    return max(found, key=lambda one: one.value or 0.0)
+        value = smallest_detectable(pooled, alpha=alpha)
+        limits.append(Detectable(value=value, n=units, unit=own_unit, comparisons=comparisons))
+    return max(limits, key=lambda limit: limit.value or 0.0)
 
 
 def planned_units(unit: Unit, planned: Sizes) -> int:

@@ -46,7 +46,7 @@ def text_lengths(texts: pd.Series[str]) -> pd.Series[float]:
     return texts.str.count(r"\w+").astype(float)
 
 
-def paired_texts(sample: TextSample, level: float) -> Parts:
+def paired_texts(sample: TextSample) -> Parts:
     """Return how far apart the texts of runs with the same seed are."""
     pairs = _differences(sample)
     of_units = mean_of_known(pairs, 1)
@@ -54,7 +54,7 @@ def paired_texts(sample: TextSample, level: float) -> Parts:
     return text_distance(sample, of_runs[:, None], _left_out(pairs))
 
 
-def situation_texts(sample: TextSample, level: float) -> Parts:
+def situation_texts(sample: TextSample) -> Parts:
     """Return how far apart the answers to the same situations are."""
     pairs = _differences(sample)
     return text_distance(sample, pairs, _left_out(pairs))
@@ -111,7 +111,7 @@ def text_distance(sample: TextSample, pairs: Numbers, notes: tuple[str, ...]) ->
     return parts
 
 
-def group_texts(sample: TextSample, level: float) -> Parts:
+def group_texts(sample: TextSample) -> Parts:
     """Return how far apart the texts of unrelated groups are; runs are exchanged between arms."""
     of_arms = []
     for kinds in sample.kinds:

@@ -58,6 +58,35 @@ test("what a fork changed in the turn it left from is its own, and its children'
   assert.deepEqual(reading.ownPoints(first, "rate"), [[0, 0], [1, 1], [2, 2], [3, 3]]);
 });
 
+/** Each run is a fork of the one before at a turn earlier than where that one left its own. */
+function makeBacktracks() {
+  const records = [{ run: { id: 1, columns: ["rate"] } },
+    ...[0, 1, 2, 3, 4].map((n) => turn(1, n, [n])),
+    { run: { id: 2, parent: 1, fork: 3, columns: ["rate"] } }, turn(2, 4, [24]), turn(2, 5, [25]),
+    { run: { id: 3, parent: 2, fork: 1, columns: ["rate"] } }, turn(3, 2, [32]),
+    { run: { id: 4, parent: 3, fork: 2, columns: ["rate"] } }, turn(4, 3, [43])];
+  return makeReading(records);
+}
+
+test("a fork of a fork has of each ancestor only the turns that led to its own", () => {
+  const reading = makeBacktracks();
+  const rates = (id) => reading.points(at(reading, id), "rate");
+  assert.deepEqual(rates(2), [[0, 0], [1, 1], [2, 2], [3, 3], [4, 24], [5, 25]]);
+  assert.deepEqual(rates(3), [[0, 0], [1, 1], [2, 32]]); // none of run 2's own turns
+  assert.deepEqual(rates(4), [[0, 0], [1, 1], [2, 32], [3, 43]]);
+  assert.deepEqual([...reading.lineOf(at(reading, 4))], [[4, Infinity], [3, 2], [2, 1], [1, 1]]);
+  assert.deepEqual(reading.ownPoints(at(reading, 4), "rate"), [[2, 32], [2, 32], [3, 43]]);
+});
+
+test("calls of a fork of a fork are those of the turns that led to it", () => {
+  const reading = makeBacktracks();
+  const call = (k, run, n) => ({ k, run, n, status: "ok" });
+  const calls = [call(1, 1, 1), call(2, 1, 2), call(3, 2, 4), call(4, 3, 2), call(5, 4, 3)];
+  reading.take(reading.size, [{ calls }]);
+  const numbers = (id) => reading.callsOf(at(reading, id)).map((it) => it.k);
+  assert.deepEqual([numbers(2), numbers(3), numbers(4)], [[1, 2, 3], [1, 4], [1, 4, 5]]);
+});
+
 test("runs without a parent are told by what their configurations do not share", () => {
   const manifest = (config) => JSON.stringify({ config: { name: "Fishing", ...config }, git: "x" });
   const root = (id, line) => ({ run: { id, name: "Fishing", manifest: line } });

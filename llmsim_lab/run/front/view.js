@@ -38,24 +38,26 @@ const canPlay = ({ commands, panels }, run) => (
 export const addView = (name, view) => { VIEWS[name] = view; };
 
 export function App({ store }) {
-  const { panels, commands, ask, form } = store, views = viewsOf(store);
+  const { panels, commands, ask, form } = store;
+  const views = viewsOf(store);
   if (!views.length) {
     return h("p", { class: "wait soft", role: "status" }, liveWords(store) || "Reading …");
   }
-  const now = { store, ...settle(store, views) }, { view } = store.at;
+  const now = { store, ...settle(store, views) };
+  const { view } = store.at;
   const { draw, ofRun } = VIEWS[view];
   const has = (name) => ofRun && panels.includes(name);
-  const first = views.some((it) => !VIEWS[it].ofRun); // the tabs' place stays, whatever is below
-  const tabs = (first || views.length > 1 || has("transport"))
-    && h(Tabs, { key: "tabs", views, ...now });
+  const tabsFirst = views.some((name) => !VIEWS[name].ofRun); // their place stays in all views
+  const hasTabs = tabsFirst || views.length > 1 || has("transport");
+  const tabs = hasTabs && h(Tabs, { key: "tabs", views, ...now });
   return [
-    first && tabs,
+    tabsFirst && tabs,
     has("head") && h(Head, now),
     commands && has("transport") && h(Transport, now),
     commands && h(Live, now),
     ask && has("transport") && h(Ask, { key: `ask ${ask.id}`, store, ask }),
     ofRun && form?.parts.length > 0 && h(Change, { key: `${form.run} ${form.turn}`, store, form }),
-    !first && tabs,
+    !tabsFirst && tabs,
     store.ui.help && h(Help, now),
     view && h(commands ? "div" : "main", { class: "view", key: view },
       h("h2", { class: "hidden" }, titled(view)), h(draw, now)),
@@ -283,19 +285,22 @@ export function valuesIn(fields, typed) {
 }
 
 export function Fields({ store, fields, typed }) {
-  const made = fields.map((field, index) => {
-    const told = field.help === fields[index - 1]?.help; // one help for fields of a kind
+  const draw = (field, index) => {
+    const isRepeated = field.help === fields[index - 1]?.help; // one help for fields of a kind
     const type = (text) => { typed[index] = text; store.changed(); };
-    const one = h(Field,
-      { key: index, ...field, help: !told && field.help, typed: typed[index], type });
-    return !field.schema.long ? one : h("div", { key: index, class: "long" },
-      h(Fold, { store, id: `field ${index}`, title: field.label }, () => one));
-  });
-  const open = made.filter((_, index) => fields[index].schema.optional);
-  return h("div", { class: "fields" }, made.filter((one) => !open.includes(one)),
-    open.length > 0 && h("div", { key: "open", class: "long" },
+    const input = h(Field,
+      { key: index, ...field, help: !isRepeated && field.help, typed: typed[index], type });
+    if (!field.schema.long) return input;
+    return h("div", { key: index, class: "long" },
+      h(Fold, { store, id: `field ${index}`, title: field.label }, () => input));
+  };
+  const drawn = fields.map(draw);
+  const optional = drawn.filter((_, index) => fields[index].schema.optional);
+  const needed = drawn.filter((_, index) => !fields[index].schema.optional);
+  return h("div", { class: "fields" }, needed,
+    optional.length > 0 && h("div", { key: "open", class: "long" },
       h(Fold, { store, id: "optional", title: "Add reasons (optional)" }, () => (
-        h("div", { class: "fields" }, open)))));
+        h("div", { class: "fields" }, optional)))));
 }
 
 function Field({ label, help, schema, value, typed, type }) {
@@ -465,9 +470,10 @@ function State({ store, run, n, turn }) {
 
 /** The decisions of a turn by player; in brief, beside the charts, only each player's own. */
 function Decisions({ store, run, n, turn, brief }) {
-  const players = playersOf(turn), [name, most] = brief ? ["brief", FEW_BRIEF]
-    : ["players", FEW_PLAYERS];
-  const [count, more] = limited(store, name, players.length, most, "more player");
+  const players = playersOf(turn);
+  const [count, more] = brief
+    ? limited(store, "brief", players.length, FEW_BRIEF, "more player")
+    : limited(store, "players", players.length, FEW_PLAYERS, "more player");
   const decision = (made, index, its) => h(Decision, {
     key: index, store, made, own: its[0], id: `${run.id} ${n} ${made.player} ${index}` });
   return h("section", { "aria-label": "Decisions", class: brief && "brief" },
@@ -482,13 +488,16 @@ function Decisions({ store, run, n, turn, brief }) {
 
 /** What a player decided, or, after it, what else a part of the world made of that. */
 function Decision({ store, made, own, id }) {
-  const call = made.calls?.at(-1), first = made === own;
+  const call = made.calls?.at(-1);
+  const first = made === own;
   const reasoning = store.reading.text(made.reasoning);
-  const told = first ? {} : { ...own.answer, ...own.became };
+  const shownBefore = first ? {} : { ...own.answer, ...own.became };
   const news = (fields) => Object.entries(fields ?? {}).filter(([name, value]) => (
-    value != null && JSON.stringify(value) !== JSON.stringify(told[name])));
-  const answer = news(made.answer), became = news(made.became);
-  const short = answer.filter(isShort), long = answer.filter((it) => !isShort(it));
+    value != null && JSON.stringify(value) !== JSON.stringify(shownBefore[name])));
+  const answer = news(made.answer);
+  const became = news(made.became);
+  const short = answer.filter((field) => isShort(field));
+  const long = answer.filter((field) => !isShort(field));
   const alone = (name) => name === "action" || answer.length === 1;
   const passage = (name, text) => h(Passage, { store, id: `${id} ${name}`, text });
   const outcome = [...short.slice(FEW_ANSWERS), ...became];

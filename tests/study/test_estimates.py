@@ -851,10 +851,11 @@ def test_calls_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
     assert bench["measure_cell"](cell, 60)["measured"] < 0.75
 
 
-def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:
+def test_the_committed_figures_are_of_all_cells_and_name_those_that_miss(bench: Any) -> None:
     figures = json.loads((REPO / "benchmarks" / "coverage.json").read_text(encoding="utf-8"))
     assert [(row["group"], row["cell"]) for row in figures["cells"]] == [
         (cell.group, cell.name) for cell in bench["CELLS"]
     ]
     assert figures["replications"] == 5_000
-    assert figures["passes"]
+    # As the benchmark's README says: with 30 pairs more of them differ than in the pilot.
+    assert figures["misses"] == ["power .8 that a pilot promised: shares, 20 pairs, then 30"]

@@ -105,6 +105,8 @@ def lint(
 
     def run(file: Path) -> tuple[object, str]:
         monkeypatch.setattr("sys.path", [*sys.path])
+        # A template copied by another test may be imported under the same name.
+        monkeypatch.delitem(sys.modules, file.stem, raising=False)
         monkeypatch.setattr("sys.argv", ["llmsim-lab", "lint", str(file)])
         with pytest.raises(SystemExit) as ended:
             main()

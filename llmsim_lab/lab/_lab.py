@@ -60,7 +60,7 @@ from llmsim_lab.run.recorded import (
     live_client,
     read_into,
     run_on_tape,
-    tell_settings,
+    warn_of_settings,
 )
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt
@@ -771,7 +771,7 @@ class Lab(AnyWidget):
         if client is not None and "llm" in changes:
             client = _asking_with(client, changes["llm"])
         if client is not None and old.llm_client is not None:
-            tell_settings(old.llm_client.config, client.config, "the restart")
+            warn_of_settings(old.llm_client.config, client.config, "the restart")
         new: Run = anew(old, config, client)
         self._new(new, number, "restart", None, [words_of(changes)] if changes else [])
         return new

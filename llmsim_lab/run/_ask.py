@@ -474,7 +474,7 @@ class Ask:
                 f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
                 "another name"
             )
-        if not all(map(_stays, (*columns, *columns.values()))):
+        if not all(map(_is_kept_by_json, (*columns, *columns.values()))):
             columns = json_ready(_noting(player, columns), columns)
         if text:
             self._story.append(whole_text(text))
@@ -521,9 +521,9 @@ class Ask:
             pending.coroutine.close()  # else Python warns of it as well
         if unawaited:
             raise ConfigError(
-                f"{type(self._run).__name__}.turn asked {_first(unawaited[0].names)} and did not "
-                "wait for the answer; write await before it: gift = await ask(...), gifts = await "
-                "ask.each(...)"
+                f"{type(self._run).__name__}.turn asked {_first_names(unawaited[0].names)} and did "
+                "not wait for the answer; write await before it: gift = await ask(...), gifts = "
+                "await ask.each(...)"
             )
 
     def close(self) -> TurnNotes:
@@ -539,8 +539,8 @@ class Ask:
             self.check_awaited()
             self._over = True
             raise ConfigError(
-                f"turn {self.turn} is over, and what it asked {_first(unfinished[0].names)} is "
-                "still under way: await every question in the turn that asks it"
+                f"turn {self.turn} is over, and what it asked {_first_names(unfinished[0].names)} "
+                "is still under way: await every question in the turn that asks it"
             )
         self._over = True
         if self._lost is not None:
@@ -575,20 +575,21 @@ class Ask:
         is_alone: bool = False,
     ) -> Pending[Any]:
         """Return what asks all; that it has ended is checked when the turn is over."""
-        pending = self._all(
-            batch,
-            names,
-            self._numbers(batch, names),
-            is_alone=is_alone,
-        )
+        # At once, while the task that asks is the current one.
+        numbers = self._numbers(batch, names)
+        source = batch.prompt
+        if callable(source) or (isinstance(source, str) and not has_slots(source)):
+            # Only of prompts without slots: those with slots are known by name and digest.
+            batch.name = self._name_of(batch, names)
+        pending = self._all(batch, names, numbers, is_alone=is_alone)
         self._open.append(_Open(names, pending))
         return pending
 
     def _numbers(self, batch: Batch, names: Sequence[str]) -> list[int]:
-        """Return how often each player was asked such a question, and name the prompt after it.
+        """Return how often each player was asked such a question, this time included.
 
-        At once, while the task that asks is the current one. Those that one task asks come in the
-        order of its code, also in a replay; 0 stands for one of another task.
+        Those that one task asks come in the order of its code, also in a replay; 0 stands for one
+        of another task.
         """
         task = _current_task()
         numbers = []
@@ -601,10 +602,6 @@ class Ask:
                 numbers.append(first.times + 1)
             else:
                 numbers.append(0)
-        source = batch.prompt
-        if callable(source) or (isinstance(source, str) and not has_slots(source)):
-            # Only of prompts without slots: those with slots are known by name and digest.
-            batch.name = self._name_of(batch, names)
         return numbers
 
     def _name_of(self, batch: Batch, names: Sequence[str]) -> str:
@@ -626,7 +623,7 @@ class Ask:
         is_alone: bool,
     ) -> Any:
         """Return the decisions of all who are asked, by name; of one alone, its decision."""
-        self._begin(batch, names)
+        self._prepare(batch, names)
         questions = [
             AskedQuestion(batch, name, number) for name, number in zip(names, numbers, strict=True)
         ]
@@ -641,10 +638,10 @@ class Ask:
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
                     self._asking_failed(error, only.question)
             elif only is not None:
-                await self._done(only)
+                await self._wait_for(only)
             elif work:
                 # Each in a task of its own. One that fails ends the others, and is what is raised.
-                await gather_all([self._done(item) for item in work])
+                await gather_all([self._wait_for(item) for item in work])
         finally:
             for waits_for in returned:
                 close_unawaited(waits_for.answer)
@@ -720,7 +717,7 @@ class Ask:
         try:
             answer = seated(Question(question))
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything
-            self._raised(error, question)
+            self._code_raised(error, question)
             return None
         if isawaitable(answer):
             return _Returned(answer, question)
@@ -764,9 +761,9 @@ class Ask:
                 reason=order.advice,
             )
 
-    def _begin(self, batch: Batch, names: Sequence[str]) -> None:
+    def _prepare(self, batch: Batch, names: Sequence[str]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""
-        whom = _first(names[:1])
+        whom = _first_names(names[:1])
         if self._over:
             raise ConfigError(
                 f"turn {self.turn} is over, and {whom} is asked in it: await every question in "
@@ -803,7 +800,7 @@ class Ask:
 
     # --- who answers -------------------------------------------------------------------------
 
-    async def _done(self, work: _Work) -> None:
+    async def _wait_for(self, work: _Work) -> None:
         """Wait for one of several answers."""
         match work:
             case _ToModel(client, question, text):
@@ -820,7 +817,7 @@ class Ask:
             case _ToMeasure():
                 await self._choose(work)
             case _Returned():
-                await self._waited(work)
+                await self._wait_for_function(work)
 
     def _asking_failed(self, error: Exception, question: AskedQuestion) -> None:
         """Let a stand-in answer for a model that failed, or raise what names the question."""
@@ -834,7 +831,7 @@ class Ask:
                 f"{error_text(error)}"
             ) from error
 
-    async def _waited(self, returned: _Returned) -> None:
+    async def _wait_for_function(self, returned: _Returned) -> None:
         question = returned.question
         try:
             answer = await returned.answer
@@ -843,9 +840,9 @@ class Ask:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._raised(error, question)
+            self._code_raised(error, question)
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything
-            self._raised(error, question)
+            self._code_raised(error, question)
         else:
             self._take_answer(answer, question)
 
@@ -862,7 +859,7 @@ class Ask:
         except ConfigError as fault:
             self._code_failed(fault, question)
         except Exception as error:  # noqa: BLE001 - what is odd about an answer is its class's code
-            self._raised(error, question)
+            self._code_raised(error, question)
         else:
             question.decision = decision
             if record is not None:
@@ -870,7 +867,7 @@ class Ask:
 
     # --- who stands in -----------------------------------------------------------------------
 
-    def _raised(self, error: BaseException, question: AskedQuestion) -> None:
+    def _code_raised(self, error: BaseException, question: AskedQuestion) -> None:
         """Let a stand-in answer for a function that raised, or raise what names the question."""
         if question.batch.fault is not None:
             raise question.batch.fault
@@ -1051,7 +1048,7 @@ def _check_names(names: Sequence[object]) -> None:
         seen.add(name)
 
 
-def _first(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(map(str, names[:3])) or "no player"
 
 
@@ -1059,7 +1056,7 @@ def _noting(player: object, columns: Mapping[str, object]) -> str:
     return f"ask.note({brief(player or columns, 80)})"
 
 
-def _stays(value: object) -> bool:
+def _is_kept_by_json(value: object) -> bool:
     """Return True if JSON gives a value back as it is, as far as that is quickly seen."""
     if isinstance(value, str):
         return type(value) is str and value.isascii()

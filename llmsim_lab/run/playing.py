@@ -204,7 +204,7 @@ class PlayedWorld(BaseWorld[StateT]):
         last = self.turn_number + count
         # Held over all turns, so that no other process writes to the run in between.
         with self._session.playing():
-            self._told_to_reach = last
+            self._target_turn = last
             # What the tape says if nothing below sets it otherwise.
             outcome = "interrupted"  # by Ctrl-C, or the task was cancelled
             try:
@@ -358,7 +358,7 @@ class PlayedWorld(BaseWorld[StateT]):
     def _how_to_continue(self) -> str:
         """Return which turn a run that was stopped is at, and how it continues."""
         at = self.turn_number
-        left = max(1, self._told_to_reach - at)
+        left = max(1, self._target_turn - at)
         kept = (
             f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
             "continues it"

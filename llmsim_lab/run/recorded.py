@@ -175,17 +175,9 @@ class Run(PlayedWorld[StateT]):
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name.
         """
-        latest = self.turn_number
-        at = (
-            latest
-            if turn is None
-            else whole_number(
-                "turn",
-                turn,
-                least=0,
-                most=latest,
-            )
-        )
+        at = self.turn_number
+        if turn is not None:
+            at = whole_number("turn", turn, least=0, most=at)
         changes = listed(intervene, at)
         prompts = _listed_prompts(prompt, self.prompts)
         client = live_client(self, llm_client)
@@ -194,7 +186,7 @@ class Run(PlayedWorld[StateT]):
             if self.tape is not None:  # those of that turn, which a resume may have changed since
                 manifest = self.tape.run(self.run_id).manifest
                 settings = recorded_settings(manifest, max(1, at)).get("", settings)
-            tell_settings(settings, llm_client.config, "the fork")
+            warn_of_settings(settings, llm_client.config, "the fork")
         new = unrecorded_fork(
             self,
             at,
@@ -262,14 +254,14 @@ class Run(PlayedWorld[StateT]):
             changes += turn.interventions
         changes += [change for change in self.planned if change.turn > self.turn_number]
         if llm_client is not None and self.llm_client is not None:
-            tell_settings(self.llm_client.config, llm_client.config, "the counterfactual")
+            warn_of_settings(self.llm_client.config, llm_client.config, "the counterfactual")
         arguments = {
             **_own_arguments(self),
             "players": {**kept, **replaced},
             "llm_client": live_client(self, llm_client),
             "prompts": self.prompts,
         }
-        new = _made(
+        new = _continued_from(
             type(self),
             config,
             self.turns[:1],
@@ -323,7 +315,7 @@ class Run(PlayedWorld[StateT]):
             TapeError: a turn came out differently, or the tape cannot be read.
         """
         # Read only: looking at runs must not change or lock the file.
-        tape = _reading(tape)
+        tape = _opened_to_read(tape)
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
         last = whole_number(
@@ -368,7 +360,7 @@ class Run(PlayedWorld[StateT]):
             run: the run's number; the latest if not given.
             given: as for ``replay``.
         """
-        tape = _reading(tape)
+        tape = _opened_to_read(tape)
         return recorded_run(
             tape,
             tape.run(run),
@@ -424,7 +416,7 @@ class Run(PlayedWorld[StateT]):
             )
         # Only now: what is raised before leaves the recorded run as it is.
         simulation._session = Recording(tape, info.id)
-        _tell_resumed(tape, info, simulation)
+        _warn_of_resumed(tape, info, simulation)
         return simulation
 
     @classmethod
@@ -449,7 +441,7 @@ class Run(PlayedWorld[StateT]):
             to: as for ``fork``.
             given: as for ``replay``.
         """
-        tape = existing_tape(tape) if to is None else _reading(tape)
+        tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
         if to is not None:
             tape = tape.copy([info.id], to)
@@ -463,7 +455,7 @@ class Run(PlayedWorld[StateT]):
         )
         # From the first state on, with the same players.
         simulation = recorded.counterfactual({})
-        tell_recorded(recorded_settings(info.manifest), simulation, "the rerun")
+        warn_of_recorded_settings(recorded_settings(info.manifest), simulation, "the rerun")
         if simulation.config.replicate is not None:
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
@@ -635,7 +627,7 @@ def unrecorded_fork(
         "prompts": with_edits(run.prompts, prompts),
     }
     planned = [change for change in run.planned if change.turn > at]
-    return _made(
+    return _continued_from(
         type(run),
         run.config,
         run.turns[: at + 1],
@@ -710,7 +702,7 @@ def fork(
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
-    tape = existing_tape(tape) if to is None else _reading(tape)
+    tape = existing_tape(tape) if to is None else _opened_to_read(tape)
     info = tape.run(run)
     recorded = recorded_run(
         tape,
@@ -727,7 +719,7 @@ def fork(
     )
     # Those of the turn that it continues, which a resume may have changed since.
     settings = recorded_settings(info.manifest, max(1, new.turn_number))
-    tell_recorded(settings, new, "the fork")
+    warn_of_recorded_settings(settings, new, "the fork")
     return new
 
 
@@ -740,7 +732,7 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
         run: only this run, those that it came from, and all that came from those; it is shown
             first. All runs if not given.
     """
-    tape = _reading(tape)
+    tape = _opened_to_read(tape)
     infos = tape.runs()
     start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
     if run is not None:
@@ -883,7 +875,7 @@ def recorded_run(
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     given["llm_client"] = _client_for(info, llm_client, is_live=is_live)
     given["prompts"] = prompts_of(info.manifest)
-    simulation = _made(
+    simulation = _continued_from(
         cls,
         config_of(info, cls),
         past,
@@ -959,7 +951,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, is_live: bool) -> LLM
     return RecordedClient(settings)
 
 
-def _made(
+def _continued_from(
     cls: type[RunT],
     config: WorldConfig,
     turns: Sequence[Turn],
@@ -994,7 +986,7 @@ def _code_changes(info: RunInfo, simulation: Run) -> str:
     return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
 
 
-def _reading(tape: Tapes) -> Tape:
+def _opened_to_read(tape: Tapes) -> Tape:
     return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
 
 
@@ -1053,7 +1045,7 @@ def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
     return items
 
 
-def tell_settings(
+def warn_of_settings(
     before: LLMConfig,
     after: LLMConfig,
     run: str,
@@ -1080,17 +1072,17 @@ def tell_settings(
         )
 
 
-def tell_recorded(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> None:
-    """Do what ``tell_settings`` does for all clients of a run, whose recorded settings these are.
+def warn_of_recorded_settings(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> None:
+    """Do what ``warn_of_settings`` does for each client of a run.
 
     Args:
-        recorded: by seat.
+        recorded: the run's recorded settings, by seat.
         run: the run.
         words: what is played.
     """
     for seat, client in clients_of(run).items():
         if seat in recorded:
-            tell_settings(
+            warn_of_settings(
                 recorded[seat],
                 client.config,
                 words,
@@ -1098,10 +1090,10 @@ def tell_recorded(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> No
             )
 
 
-def _tell_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
+def _warn_of_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
     """Warn where a resumed run has other settings, and of answers that it cannot use then."""
     recorded = recorded_settings(info.manifest)
-    tell_recorded(recorded, run, f"run {info.id} of {tape.path}")
+    warn_of_recorded_settings(recorded, run, f"run {info.id} of {tape.path}")
     turn = info.turns + 1
     answers = len(tape.calls(info.id, turn=turn))
     if answers and _asks_otherwise(recorded, run):

@@ -96,7 +96,7 @@ class BaseWorld(Generic[StateT]):
         self._listeners = Listeners()
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
-        self._told_to_reach = 0
+        self._target_turn = 0
         self._log: CallLog | None = None  # of the turn that is played, or that failed
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
@@ -115,7 +115,7 @@ class BaseWorld(Generic[StateT]):
         log_as_asked()
         self.llm_client = run_client(llm_client)
         if state is None and self.llm_client is not None:  # else it comes from another run
-            _tell_unused(self.config, self.llm_client)
+            _warn_of_unused_settings(self.config, self.llm_client)
         seated = _seated(self, players)
         self._given_players = seated.unrecorded
         self.given = bool(seated.unrecorded)
@@ -402,7 +402,7 @@ class BaseWorld(Generic[StateT]):
         if self.done(self.state):
             return self.turn_number
         configured: int = self.config.turns
-        return max(self.turn_number, self._told_to_reach, configured)
+        return max(self.turn_number, self._target_turn, configured)
 
     @property
     def tape(self) -> Tape | None:
@@ -534,7 +534,7 @@ def _as_player(run: BaseWorld, name: str, player: Any) -> Any:
     )
 
 
-def _tell_unused(config: WorldConfig, client: LLMClient) -> None:
+def _warn_of_unused_settings(config: WorldConfig, client: LLMClient) -> None:
     """Warn of settings that a configuration says and the client that was given does not have."""
     if "llm" not in config.model_fields_set:
         return

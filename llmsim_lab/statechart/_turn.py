@@ -227,7 +227,8 @@ def plan_turn(
         seed: of that, and of who opens the app.
     """
     number = state.at + 1
-    plan = TurnPlan({}, {})
+    moves: dict[str, MoveQuestion] = {}
+    seen: dict[str, int] = {}
     posts = state.at_hand
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
@@ -264,7 +265,7 @@ def plan_turn(
         if event is None:
             continue
         if event.trigger == "sees_post" and next_post is not None:
-            plan.seen[profile.name] = next_post.content
+            seen[profile.name] = next_post.content
         # With the guards, so that a model never chooses what they would then not allow.
         options = chart.valid_targets(
             person.state,
@@ -273,7 +274,7 @@ def plan_turn(
             context=event.about,
         )
         if options:
-            plan.moves[profile.name] = MoveQuestion(
+            moves[profile.name] = MoveQuestion(
                 agent,
                 person.state,
                 event.trigger,
@@ -281,7 +282,7 @@ def plan_turn(
                 event.about,
                 number,
             )
-    return plan
+    return TurnPlan(moves, seen)
 
 
 class _Event(NamedTuple):
@@ -348,7 +349,9 @@ def make_moves(
         next_post: the id that the first new post gets.
         seed: of what new posts are about.
     """
-    result = MovesMade([], [], [])
+    made: list[Move] = []
+    likes: list[Like] = []
+    new_posts: list[NewPost] = []
     for name, move in moves.items():
         about = move.context
         target = chosen.get(name, move.options[0])
@@ -358,7 +361,7 @@ def make_moves(
             decided_by = "reasoner"
         elif move.trigger == TIMEOUT:
             decided_by = "timeout"
-        result.moves.append(
+        made.append(
             Move(
                 name,
                 move.trigger,
@@ -371,14 +374,14 @@ def make_moves(
         post = _published(
             move,
             target,
-            next_post + len(result.new_posts),
+            next_post + len(new_posts),
             seed,
         )
         if post is not None:
-            result.new_posts.append(NewPost(move.agent, post, about))
+            new_posts.append(NewPost(move.agent, post, about))
         elif target is AgentState.ENGAGING_LIKE and about is not None:
-            result.likes.append(Like(name, about.id))
-    return result
+            likes.append(Like(name, about.id))
+    return MovesMade(made, likes, new_posts)
 
 
 def _published(

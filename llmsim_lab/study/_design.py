@@ -38,7 +38,7 @@ from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._plain_prompts import is_as_written
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._session import Session
-from llmsim_lab.run.recorded import listed, live_client, recorded_run, tell_settings
+from llmsim_lab.run.recorded import listed, live_client, recorded_run, warn_of_settings
 from llmsim_lab.run.world import checked_state
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
@@ -670,7 +670,7 @@ class Models:
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
         if world.recorded_llm is not None:
-            tell_settings(world.recorded_llm, client.config, "each situation")
+            warn_of_settings(world.recorded_llm, client.config, "each situation")
         seed = client.config.seed
         if self.samples > 1 and seed is not None:
             client = client.with_config(client.config.model_copy(update={"seed": None}))

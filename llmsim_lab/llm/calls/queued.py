@@ -26,6 +26,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this module
 
+# Three times as fast as ``dataclasses.replace``, and each request is copied once.
+_fields = attrgetter(*ChatRequest.__slots__)
+
 KNOCK_S = 0.5
 """How often a server that refuses the connection is tried."""
 
@@ -208,7 +211,3 @@ def _last_outcome(state: tenacity.RetryCallState) -> Outcome[object]:
         raise RuntimeError("tenacity asks what to do before the first try has ended")
     outcome: Outcome[object] = state.outcome.result()
     return outcome
-
-
-# Three times as fast as ``dataclasses.replace``, and each request is copied once.
-_fields = attrgetter(*ChatRequest.__slots__)

@@ -116,7 +116,13 @@ class Origin(NamedTuple):
     form: str
     spans: Sequence[Any]
 
-    def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
+    def read(
+        self,
+        texts: Mapping[str, str],
+        *,
+        agent: str | None,
+        turn: int | None,
+    ) -> Provenance:
         """Return the spans.
 
         Args:
@@ -137,7 +143,10 @@ class Origin(NamedTuple):
             raise TapeError(f"where its values came from is damaged: {detail}") from error
 
     def _read(
-        self, texts: Mapping[str, str], agent: str | None, turn: int | None
+        self,
+        texts: Mapping[str, str],
+        agent: str | None,
+        turn: int | None,
     ) -> Iterator[Span]:
         form = _form_in(self.form)
         layout: list[Laid] = []

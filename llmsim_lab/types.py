@@ -346,7 +346,12 @@ class CallRecord:
 
     @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
+    def _read(
+        cls,
+        value: Any,
+        whole: Callable[[Any], Any],
+        info: ValidationInfo,
+    ) -> Any:
         places = info.context
         if not isinstance(places, Places):
             return whole(value)

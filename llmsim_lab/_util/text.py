@@ -311,7 +311,12 @@ def log_event(
         return
     if words is not None and level >= logging.WARNING and not logger.hasHandlers():
         if words:
-            logger.log(level, "%s", printable(words, keep="\n"), stacklevel=2)
+            logger.log(
+                level,
+                "%s",
+                printable(words, keep="\n"),
+                stacklevel=2,
+            )
         return
     line = f"{event} {logfmt(**fields)}".rstrip()
     logger.log(level, "%s", line, stacklevel=2)

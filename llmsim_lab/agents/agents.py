@@ -232,7 +232,13 @@ class LLMAgent(Agent):
                 raise
             decision = failure.rejected
             status = "failed"
-        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
+        chain = chain_of(
+            decision,
+            site,
+            logger=logger,
+            prompt=prompt,
+            status=status,
+        )
         return self._proposal(decision, chain)
 
     def _complaint_about(self, decision: PolicyDecision) -> str | None:
@@ -262,7 +268,11 @@ class RateDecision(PolicyDecision):
 
 
 def thin_prompts(
-    prompt: Prompt, economy: GlobalState, *, moves_bp: Sequence[int] | None = None, turn: int = 0
+    prompt: Prompt,
+    economy: GlobalState,
+    *,
+    moves_bp: Sequence[int] | None = None,
+    turn: int = 0,
 ) -> Callable[[str, NationProfile | None], RenderedPrompt]:
     """Return what writes to advisors as the contract has it: four indicators, to two decimals.
 
@@ -439,7 +449,12 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        proposal = rule_proposal(self.rule, state.global_state, self.limits, moves_bp=self.moves_bp)
+        proposal = rule_proposal(
+            self.rule,
+            state.global_state,
+            self.limits,
+            moves_bp=self.moves_bp,
+        )
         chain = LLMReasoningChain(
             component="agent",
             agent=self.name,

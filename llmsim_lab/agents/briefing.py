@@ -91,7 +91,13 @@ def _quarter(state: _HasEconomy) -> Quarter:
     )
 
 
-def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
+def role_of(
+    name: str,
+    *,
+    masked: bool,
+    members: int,
+    rule: str,
+) -> str:
     """Return who is asked, as the prompt of a central bank or a member of its committee begins.
 
     Args:

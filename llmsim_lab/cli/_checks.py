@@ -62,7 +62,10 @@ async def findings(
     """
     # Without waits, since an invalid answer is a finding here.
     client = _with_settings(
-        client, temperature=_TEMPERATURE, max_text_chars=400, retry_wait_s=(0.0, 0.0)
+        client,
+        temperature=_TEMPERATURE,
+        max_text_chars=400,
+        retry_wait_s=(0.0, 0.0),
     )
     abilities: list[Ability] = []
     speed = _Speed()
@@ -234,20 +237,35 @@ def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
 
 
 async def _logprobs(client: LLMClient) -> _Result:
-    choice = await client.choose("Pick one.", ("apple", "pear", "plum"), samples=1, seed=_SEED)
+    choice = await client.choose(
+        "Pick one.",
+        ("apple", "pear", "plum"),
+        samples=1,
+        seed=_SEED,
+    )
     if choice.method == "logprobs":
         share = f"{100 * choice.mass:.0f} %"
         return "yes", True, f"{share} of its answers were one of the letters offered"
     return "no", False, "choices are drawn instead"
 
 
-def _tool(name: str, about: str, argument: str, its_type: str) -> ToolDeclaration:
+def _tool(
+    name: str,
+    about: str,
+    argument: str,
+    its_type: str,
+) -> ToolDeclaration:
     schema = {"type": "object", "properties": {argument: {"type": its_type}}}
     return ToolDeclaration(name, about, schema | {"required": [argument]})
 
 
 _TOOLS = (
-    _tool("set_timer", "Start a kitchen timer.", "minutes", "integer"),
+    _tool(
+        "set_timer",
+        "Start a kitchen timer.",
+        "minutes",
+        "integer",
+    ),
     _tool("greet", "Greet a person by name.", "name", "string"),
 )
 _WANTED = {

@@ -142,7 +142,12 @@ def _answers(model: str, host: str | None) -> bool:
 
 @contextmanager
 def _asking(model: str, host: str | None) -> Iterator[LLMClient]:
-    client = connect(model, host=host, config=_SETTINGS, quiet=True)
+    client = connect(
+        model,
+        host=host,
+        config=_SETTINGS,
+        quiet=True,
+    )
     log = logging.getLogger("llmsim_lab.llm")
     before = log.level
     log.setLevel(logging.CRITICAL)  # an invalid answer is a finding, not an error

@@ -39,7 +39,14 @@ def say(text: object, *, style: str = "", to: Console = console) -> None:
     """Print text as it is, lines kept: no markup, no terminal control codes."""
     plain = printable(str(text), keep="\n\t")
     # Rich would also turn :names: into emoji, and break long lines, which are often paths to copy.
-    to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    to.print(
+        plain,
+        style=style,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=True,
+    )
 
 
 def open_folder(path: Path) -> Path:
@@ -126,7 +133,13 @@ def _summary(turns: Sequence[Turn], unfinished: Sequence[CallRecord], failed_s: 
     return f"{words}; {number(seconds)} s"
 
 
-def report(simulation: Run, out: Path, *, since: int = 0, failed_s: float = 0) -> None:
+def report(
+    simulation: Run,
+    out: Path,
+    *,
+    since: int = 0,
+    failed_s: float = 0,
+) -> None:
     """Print a run's table, decisions and summary; write its frames and configuration.
 
     Args:

@@ -125,7 +125,12 @@ def _import_files(paths: list[Path] | None) -> list[Path] | None:
 
 
 _CODE = "A Python file with the class of the recorded run, which is run as code; repeatable."
-_IMPORT = typer.Option("--import", metavar="FILE.py", help=_CODE, callback=_import_files)
+_IMPORT = typer.Option(
+    "--import",
+    metavar="FILE.py",
+    help=_CODE,
+    callback=_import_files,
+)
 ImportFiles = Annotated[list[Path] | None, _IMPORT]
 """What is named here is imported as the command line is read, before a command begins."""
 
@@ -144,7 +149,13 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     if not config.needs_model:
         return None
     fetch = not config.llm.model.startswith("ollama")  # which may be gigabytes, for a misspelt name
-    client = connect(config.llm.model, host=host, config=config.llm, download=fetch, quiet=True)
+    client = connect(
+        config.llm.model,
+        host=host,
+        config=config.llm,
+        download=fetch,
+        quiet=True,
+    )
     say(client.chosen)
     return client
 

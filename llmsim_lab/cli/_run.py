@@ -303,7 +303,12 @@ def fork(
         prompts = _edits(prompt or (), info)
         wanted, client = _prepared(info, at, turns, model, host, settings)
         begun = operations.fork(
-            tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
+            tape,
+            info.id,
+            turn=at,
+            prompt=prompts,
+            intervene=changes,
+            llm_client=client,
         )
         _playing.play(begun, wanted, open_folder(out))
 
@@ -316,7 +321,14 @@ def _edits(files: Iterable[Path], info: RunInfo) -> list[Prompt]:
         new = Prompt.load(file)
         old = recorded.get(new.name, new)
         parent = None if old == new else old.digest
-        edits.append(Prompt(new.user, system=new.system, name=new.name, parent=parent))
+        edits.append(
+            Prompt(
+                new.user,
+                system=new.system,
+                name=new.name,
+                parent=parent,
+            )
+        )
     return edits
 
 

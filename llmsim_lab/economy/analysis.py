@@ -57,7 +57,11 @@ class ClosedLoop:
         return float(largest_roots(self.matrix))
 
     def response(
-        self, *, supply: float = 0.0, demand: float = 0.0, quarters: int = 16
+        self,
+        *,
+        supply: float = 0.0,
+        demand: float = 0.0,
+        quarters: int = 16,
     ) -> pd.DataFrame:
         """Return what a shock in quarter 1 does: a row a quarter, 0 to ``quarters``.
 

@@ -62,7 +62,13 @@ DEMAND_STD = 0.819
 """Standard deviation of demand shocks, percent of potential."""
 
 
-def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = False) -> Shocks:
+def shocks_at(
+    turn: int,
+    *,
+    seed: int,
+    scale: float = 1.0,
+    mirrored: bool = False,
+) -> Shocks:
     """Return the random shocks of the quarter that a turn leads to: two independent normal draws.
 
     A draw depends on seed and turn only, not on how often or in which order draws are made. So runs
@@ -146,7 +152,11 @@ class RudebuschSvensson:
     potential_growth = 2.2
 
     def advance(
-        self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
+        self,
+        state: GlobalState,
+        *,
+        interest_rate: float,
+        shocks: Shocks = NO_SHOCKS,
     ) -> GlobalState:
         """Return the next quarter; see the class for the equations, the module for the timing."""
         _check(state)
@@ -182,7 +192,11 @@ class RudebuschSvensson:
 
 
 def economy_of(
-    lags: MacroLags, *, gdp_growth: float, unemployment: float, total_economic_value: float
+    lags: MacroLags,
+    *,
+    gdp_growth: float,
+    unemployment: float,
+    total_economic_value: float,
 ) -> GlobalState:
     """Return an economy whose rate, inflation and gap follow from its lags."""
     return GlobalState(
@@ -268,7 +282,12 @@ def shifted(state: GlobalState, by: float) -> GlobalState:
     )
 
 
-def _mean(a: float, b: float, c: float, d: float) -> float:
+def _mean(
+    a: float,
+    b: float,
+    c: float,
+    d: float,
+) -> float:
     return ((a + b) + (c + d)) / 4  # exactly a if all four are a
 
 
@@ -318,7 +337,13 @@ class TaylorRule:
         if not 0 <= self.inertia < 1:
             raise ConfigError(f"inertia={self.inertia} must be from 0 to below 1")
 
-    def rate(self, *, inflation: float, output_gap: float, previous_rate: float) -> float:
+    def rate(
+        self,
+        *,
+        inflation: float,
+        output_gap: float,
+        previous_rate: float,
+    ) -> float:
         """Return the rate the rule asks for, percent per year.
 
         Args:
@@ -379,7 +404,13 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
 
 
 @lru_cache(maxsize=64, typed=True)  # typed, since 4 and 4.0 are written differently
-def _offered(lower: float, upper: float, most: float, step: float, rate: float) -> list[float]:
+def _offered(
+    lower: float,
+    upper: float,
+    most: float,
+    step: float,
+    rate: float,
+) -> list[float]:
     """Return what ``EngineConfig.choices`` does."""
     here = min(max(rate, lower), upper)
     # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
@@ -432,7 +463,15 @@ class EngineConfig(Settings):
                 outside the bounds, the closest bound is used instead.
         """
         # A copy, since the list is kept for the next question.
-        return [*_offered(self.lower, self.upper, self.max_move, self.rate_step, current)]
+        return [
+            *_offered(
+                self.lower,
+                self.upper,
+                self.max_move,
+                self.rate_step,
+                current,
+            )
+        ]
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Return what is wrong with a new rate, or None.

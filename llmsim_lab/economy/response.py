@@ -336,9 +336,19 @@ def response_of(
     squares = np.outer(slopes, slopes) - quantile**2 * variance
     in_the_end = None
     if criteria["rate"].high < 0:  # else the ratio's interval has no two ends
-        in_the_end = _ratio(slopes, squares, (0, -1, 0, 0), _CRITERIA["rate"].weights)
+        in_the_end = _ratio(
+            slopes,
+            squares,
+            (0, -1, 0, 0),
+            _CRITERIA["rate"].weights,
+        )
     if criteria["long run"].low > 0:
-        missed_by = _ratio(slopes, squares, (-1, 0, 0, 0), _CRITERIA["long run"].weights)
+        missed_by = _ratio(
+            slopes,
+            squares,
+            (-1, 0, 0, 0),
+            _CRITERIA["long run"].weights,
+        )
         criteria["target"] = _on_target(missed_by)
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)

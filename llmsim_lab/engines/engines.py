@@ -117,7 +117,11 @@ class LLMEngine(Engine):
         return decision
 
     async def _decide(
-        self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
+        self,
+        action: Action,
+        current_state: GlobalState,
+        turn: int,
+        **bounds: Any,
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         """Ask the model; ``choices`` and ``check`` of its decision may be given."""
         if self.llm_client is None:
@@ -139,9 +143,21 @@ class LLMEngine(Engine):
         if decision.call is None and bounds:
             problem = bounds["check"](decision)
             if problem:
-                raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
+                raise LLMFailureException(
+                    "invalid_response",
+                    1,
+                    None,
+                    "engine",
+                    detail=problem,
+                )
         rate = decision.new_interest_rate
-        chain = chain_of(decision, site, logger=logger, prompt=prompt, new_interest_rate=rate)
+        chain = chain_of(
+            decision,
+            site,
+            logger=logger,
+            prompt=prompt,
+            new_interest_rate=rate,
+        )
         return decision, chain
 
 
@@ -157,7 +173,12 @@ class EconLLMEngine(LLMEngine):
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         prompt = Prompt.load("engine_interest_rate")
-        write = update_prompts(prompt, self.config, current_state, self.current_state.turn)
+        write = update_prompts(
+            prompt,
+            self.config,
+            current_state,
+            self.current_state.turn,
+        )
         return write(current_state.interest_rate, action.action_string, action.agent_name)
 
     def _apply_state_update(
@@ -171,7 +192,11 @@ class EconLLMEngine(LLMEngine):
         return current_state.model_copy(update={"global_state": economy, "turn": turn})
 
     async def _decide(
-        self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
+        self,
+        action: Action,
+        current_state: GlobalState,
+        turn: int,
+        **bounds: Any,
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         if action.rate_change_bp is not None or action.proposed_rate is not None:
             raise ConfigError(
@@ -192,7 +217,11 @@ def dissents(vote: float, outcome: float) -> bool:
 
 
 def minutes(
-    committee: Committee, votes: Mapping[str, float], rate: float, *, current: float
+    committee: Committee,
+    votes: Mapping[str, float],
+    rate: float,
+    *,
+    current: float,
 ) -> str:
     """Return how a committee came to its rate: each vote, the outcome, and who dissents."""
     if not votes:
@@ -208,7 +237,10 @@ def minutes(
 
 
 def update_prompts(
-    prompt: Prompt, limits: EngineConfig, economy: GlobalState, turn: int
+    prompt: Prompt,
+    limits: EngineConfig,
+    economy: GlobalState,
+    turn: int,
 ) -> Callable[[float, str, str], RenderedPrompt]:
     """Return what writes to the one who judges which rates a quarter's actions lead to.
 

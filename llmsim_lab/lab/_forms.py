@@ -83,7 +83,13 @@ def _fields(
         # What says how to write a mapping says nothing of a number in it.
         if not inner_help and not about and place != ("set",):
             inner_help = help_text
-        yield from _fields((*place, name), inner_schema, values.get(name), root, inner_help)
+        yield from _fields(
+            (*place, name),
+            inner_schema,
+            values.get(name),
+            root,
+            inner_help,
+        )
     if place and not inner and _fits(part, value):
         yield {
             "place": [*place],

@@ -146,7 +146,13 @@ class HumanSeat(Lab):
 
     parts = ("seat",)
 
-    def __init__(self, simulation: Run, *, agent: str | None = None, model: Rival = None) -> None:
+    def __init__(
+        self,
+        simulation: Run,
+        *,
+        agent: str | None = None,
+        model: Rival = None,
+    ) -> None:
         self.people = People(simulation, agent)
         self.simulation = simulation
         self.economic = simulation if isinstance(simulation, Simulation) else None
@@ -380,7 +386,12 @@ class HumanSeat(Lab):
             await asyncio.sleep(_WAIT_S)
 
     def answer(
-        self, action: str | None = None, /, *, agent: str | None = None, **values: Any
+        self,
+        action: str | None = None,
+        /,
+        *,
+        agent: str | None = None,
+        **values: Any,
     ) -> None:
         """Answer what a person is asked.
 
@@ -397,7 +408,12 @@ class HumanSeat(Lab):
         self._reply(self.people.named(agent), _with_action(action, values))
 
     async def take_turn(
-        self, action: str | None = None, /, *, agent: str | None = None, **values: Any
+        self,
+        action: str | None = None,
+        /,
+        *,
+        agent: str | None = None,
+        **values: Any,
     ) -> None:
         """Start a turn if none is under way, wait for the question, answer, wait for the end.
 

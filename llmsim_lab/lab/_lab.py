@@ -138,7 +138,12 @@ def turn_of(run: Any, number: int) -> Turn:
     """
     turns: Sequence[Turn] = run.turns
     first = turns[0].number
-    whole_number("turn", number, least=first, most=turns[-1].number)
+    whole_number(
+        "turn",
+        number,
+        least=first,
+        most=turns[-1].number,
+    )
     return turns[number - first]
 
 
@@ -253,7 +258,11 @@ class Lab(AnyWidget):
     _kept: DisplayHandle | None = None
 
     def __init__(
-        self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
+        self,
+        source: Source,
+        *,
+        run: int | None = None,
+        llm_client: LLMClient | None = None,
     ) -> None:
         self.llm_client = run_client(llm_client)
         self.reading = Reading(getattr(source, "name", ""))
@@ -313,7 +322,12 @@ class Lab(AnyWidget):
             number = self._next_number()
         if isinstance(run, RecordedRun):
             # Its parent is not shown beside it.
-            info = replace(run.tape.run(run.run_id), id=number, parent=None, fork_turn=None)
+            info = replace(
+                run.tape.run(run.run_id),
+                id=number,
+                parent=None,
+                fork_turn=None,
+            )
         else:
             info = about(run, number, parent=None)
         if name:
@@ -349,7 +363,12 @@ class Lab(AnyWidget):
         self._look(number)
         return number
 
-    def _keep(self, number: int, run: Any, info: RunInfo) -> None:
+    def _keep(
+        self,
+        number: int,
+        run: Any,
+        info: RunInfo,
+    ) -> None:
         self.runs[number] = run
         self._infos[number] = info
         if isinstance(run, Run):
@@ -372,7 +391,12 @@ class Lab(AnyWidget):
 
     def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
         words = self.reading.runs.get(number, {}).get("changes", ())
-        self.reading.add(self._infos[number], self.runs[number], changes=words, calls=calls)
+        self.reading.add(
+            self._infos[number],
+            self.runs[number],
+            changes=words,
+            calls=calls,
+        )
 
     def _grew(self, number: int) -> None:
         """Show a turn that was just played, on whichever thread."""
@@ -415,7 +439,12 @@ class Lab(AnyWidget):
             self._say({"at": at, "records": self.reading.since(at)})
         self._later(self.keep, max(_KEEP_S, self._keep_from - time.monotonic()))
 
-    def put(self, kind: str, key: str | int, value: Any) -> None:
+    def put(
+        self,
+        kind: str,
+        key: str | int,
+        value: Any,
+    ) -> None:
         """Show a part of a view beyond those of runs, as ``Reading.put`` takes it."""
         self.reading.put(kind, key, value)
         self._soon()
@@ -430,7 +459,12 @@ class Lab(AnyWidget):
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _receive(self, _: Any, message: Message, __: Any) -> None:
+    def _receive(
+        self,
+        _: Any,
+        message: Message,
+        __: Any,
+    ) -> None:
         """Take a command, on whichever thread the kernel reads messages."""
         if not isinstance(message, dict):
             return
@@ -516,7 +550,12 @@ class Lab(AnyWidget):
             raise ConfigError(f"there is no run {number} here; there are {[*self.runs]}")
         turns = self.runs[number].turns
         if turn is not None:
-            turn = whole_number("turn", turn, least=turns[0].number, most=turns[-1].number)
+            turn = whole_number(
+                "turn",
+                turn,
+                least=turns[0].number,
+                most=turns[-1].number,
+            )
         place: dict[str, Any] = {"run": number, "turn": turn}
         if view is not None:
             place["view"] = view
@@ -563,7 +602,12 @@ class Lab(AnyWidget):
             self._send_new()
             self._more()
 
-    async def _turns(self, simulation: Run, number: int, wanted: int) -> str:
+    async def _turns(
+        self,
+        simulation: Run,
+        number: int,
+        wanted: int,
+    ) -> str:
         """Play turns; returns why it ended before, in words."""
         for left in range(wanted, 0, -1):
             await self._turn(simulation, number, left)
@@ -577,7 +621,12 @@ class Lab(AnyWidget):
     def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
         return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)
 
-    async def _turn(self, simulation: Run, number: int, left: int) -> None:
+    async def _turn(
+        self,
+        simulation: Run,
+        number: int,
+        left: int,
+    ) -> None:
         calls = InFlight()
 
         async def step() -> None:
@@ -660,7 +709,13 @@ class Lab(AnyWidget):
             parts.append({"do": "restart", "title": title, "fields": parameters})
         self._say({"form": {"run": run, "turn": turn, "parts": parts}})
 
-    def fork(self, turn: int | None = None, *, run: int | None = None, **changes: Any) -> Run:
+    def fork(
+        self,
+        turn: int | None = None,
+        *,
+        run: int | None = None,
+        **changes: Any,
+    ) -> Run:
         """Make a run that continues from a turn, and show it; its parent stays.
 
         Args:
@@ -718,13 +773,24 @@ class Lab(AnyWidget):
         number = run.run_id
         if number is None or number in self.runs:
             number = self._next_number()
-        info = about(run, number, parent=parent, verb=verb, fork_turn=at)
+        info = about(
+            run,
+            number,
+            parent=parent,
+            verb=verb,
+            fork_turn=at,
+        )
         self._keep(number, run, info)
         self.reading.add(info, run, changes=words)
         self._send_new()
         self.show(run=number)
 
-    def _do_fork(self, run: int, turn: int, changes: Any) -> None:
+    def _do_fork(
+        self,
+        run: int,
+        turn: int,
+        changes: Any,
+    ) -> None:
         simulation = self._run(run)
         fields = self._forms.get((run, turn), {}).get("fork", [])
         changed = read_changes(fields, changes)
@@ -738,7 +804,12 @@ class Lab(AnyWidget):
         if "set" in changed:
             interventions.append({"turn": turn, **changed})
         words += [f"prompt {prompt.name} edited" for prompt in edited]
-        self._forked(run, turn, {"intervene": interventions, "prompt": edited}, words)
+        self._forked(
+            run,
+            turn,
+            {"intervene": interventions, "prompt": edited},
+            words,
+        )
 
     def _do_restart(self, run: int, changes: Any) -> None:
         fields: list[Field] = []
@@ -773,7 +844,13 @@ class Lab(AnyWidget):
         if client is not None and old.llm_client is not None:
             warn_of_settings(old.llm_client.config, client.config, "the restart")
         new: Run = anew(old, config, client)
-        self._new(new, number, "restart", None, [words_of(changes)] if changes else [])
+        self._new(
+            new,
+            number,
+            "restart",
+            None,
+            [words_of(changes)] if changes else [],
+        )
         return new
 
     # --- people -------------------------------------------------------------------------------
@@ -1016,7 +1093,10 @@ class RateChart(Lab):
     parts = ("overview",)
 
     def __init__(
-        self, *runs: object, columns: Sequence[str] | None = None, title: str = ""
+        self,
+        *runs: object,
+        columns: Sequence[str] | None = None,
+        title: str = "",
     ) -> None:
         self._given = runs
         self._title = title

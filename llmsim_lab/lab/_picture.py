@@ -230,7 +230,12 @@ def _draw_panel(
             label=drawing.drawable(line.name, 60) if place < _MOST_NAMED else "_",
         )
     if len(lines) > _MOST_NAMED:
-        axes.plot([], [], " ", label=f"and {len(lines) - _MOST_NAMED} more runs")
+        axes.plot(
+            [],
+            [],
+            " ",
+            label=f"and {len(lines) - _MOST_NAMED} more runs",
+        )
     for place, (name, points) in enumerate(beside.items()):
         if item.column not in points:
             continue
@@ -277,7 +282,12 @@ def _mark_interventions(panels: Sequence[Axes], lines: Sequence[Line]) -> None:
     interventions = _interventions(lines)
     for axes in panels:
         for turn in interventions:
-            axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+            axes.axvline(
+                turn,
+                color=_GREY,
+                linewidth=0.8,
+                linestyle=(0, (1, 2)),
+            )
     if len(interventions) > _MOST_WORDED:
         return
     for place, (turn, words) in enumerate(interventions.items()):

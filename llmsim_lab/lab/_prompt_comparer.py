@@ -159,7 +159,12 @@ class PromptComparer(StudyBoard):
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _do_write(self, place: int, text: str, turn: int) -> None:
+    def _do_write(
+        self,
+        place: int,
+        text: str,
+        turn: int,
+    ) -> None:
         """Take what was typed, and fill it from a recorded situation."""
         whole_number("place", place, least=0, most=len(self.texts) - 1)
         self._show_variant([*self.texts][place], text if place else self.texts[_FIRST])
@@ -193,7 +198,12 @@ class PromptComparer(StudyBoard):
         backend = ScriptedBackend(
             lambda request: replies.get(request.site) or ConnectionError("end")
         )
-        trial = unrecorded_fork(self._source, turn, LLMClient(backend=backend), [traced])
+        trial = unrecorded_fork(
+            self._source,
+            turn,
+            LLMClient(backend=backend),
+            [traced],
+        )
         with suppress(LabError):  # the turn ends where it asks what was not recorded
             await trial.step()
         if traced.first is None:

@@ -72,7 +72,12 @@ def of_model(model: MacroModel) -> Iterator[LintFinding]:
         )
 
 
-def of_rule(who: str, rule: Rule, start: GlobalState, largest: float) -> Iterator[LintFinding]:
+def of_rule(
+    who: str,
+    rule: Rule,
+    start: GlobalState,
+    largest: float,
+) -> Iterator[LintFinding]:
     """Find what is wrong with a policy rule.
 
     In the end a rule raises the rate by its response to inflation over one minus that to the

@@ -165,7 +165,12 @@ class Demonstration:
         after = paths[(paths["turn"] > OIL_TURN) & (paths["world"] != "mirrored")]
         both = after[after.duplicated(["seed", "turn"], keep=False)]
         table = both.rename(columns={"world": "arm", "seed": "unit", "interest_rate": "value"})
-        table = table.assign(run=table["unit"], wording="", replicate=1, outcome="interest_rate")
+        table = table.assign(
+            run=table["unit"],
+            wording="",
+            replicate=1,
+            outcome="interest_rate",
+        )
         return effects(table, contrasts=[("oil", "plain")])[0]
 
     def responses(self, player: str, column: str = "interest_rate") -> pd.DataFrame:
@@ -179,7 +184,12 @@ class Demonstration:
         plain = self.path(player, "plain", column)
         return (oil - plain).reindex_like(oil).loc[OIL_TURN - 1 :]
 
-    def path(self, player: str, world: str, column: str = "interest_rate") -> pd.DataFrame:
+    def path(
+        self,
+        player: str,
+        world: str,
+        column: str = "interest_rate",
+    ) -> pd.DataFrame:
         """Return a player's quarters: a row a quarter, a column a seed.
 
         Args:
@@ -315,7 +325,12 @@ def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
     rules = _rules_beside(recorded)
     for name, rule in rules.items():
         proposals = [
-            rule_proposal(rule, economy, recorded.engine, moves_bp=recorded.moves_bp)
+            rule_proposal(
+                rule,
+                economy,
+                recorded.engine,
+                moves_bp=recorded.moves_bp,
+            )
             for economy in economies
         ]
         quarters[name] = [proposal.rate_change_bp for proposal in proposals]

@@ -61,7 +61,12 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     _draw_responses(slopes, demonstration)
     [first, *_] = demonstration.runs.values()
     start = str(first["plain"].turns[0].state.period)
-    _draw_rates(plain, demonstration, "plain", f"Policy rate from {start}, inflation above target")
+    _draw_rates(
+        plain,
+        demonstration,
+        "plain",
+        f"Policy rate from {start}, inflation above target",
+    )
     below = "The same quarters mirrored: inflation below target, slump"
     _draw_rates(mirrored, demonstration, "mirrored", below)
     for axes in (oil, plain, mirrored):
@@ -75,14 +80,32 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         label="history, its own shocks",
     )
     handles, labels = plain.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+    )
     sentence = fill(drawable(demonstration.verdict, 2000), 105)
-    figure.suptitle(sentence, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.suptitle(
+        sentence,
+        x=0.01,
+        ha="left",
+        fontsize=12,
+        fontweight="bold",
+    )
     words = f"{demonstration.verdict} {demonstration.judged} {demonstration.headline}"
     return told(figure, words)
 
 
-def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
+def _line(
+    axes: Axes,
+    values: pd.DataFrame,
+    player: str,
+    label: str,
+) -> None:
     """Draw the mean of seeds and their range, as far as all of them go."""
     values = values.dropna()
     look = _look_of(player)
@@ -103,7 +126,12 @@ def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
     )
 
 
-def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: str) -> None:
+def _draw_rates(
+    axes: Axes,
+    demonstration: Demonstration,
+    world: World,
+    title: str,
+) -> None:
     for player in demonstration.players:
         label = drawable(player, 60)
         if player == demonstration.model:
@@ -119,7 +147,12 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
 
 def _draw_bound(axes: Axes, rate: float, name: Literal["lower", "upper"]) -> None:
     """Draw a bound of the rate, its name clear of the lines and bands that run along it."""
-    axes.axhline(rate, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
+    axes.axhline(
+        rate,
+        color="#444444",
+        linewidth=1,
+        linestyle=(0, (6, 3)),
+    )
     axes.annotate(
         f"{name} bound of the rate",
         (0.3, rate),
@@ -135,8 +168,20 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     for player in (RULE, INERTIA, demonstration.model):
         _line(axes, demonstration.responses(player), player, player)
     prices = demonstration.responses(RULE, "inflation").mean(axis=1)
-    axes.plot(prices.index, prices, color="#009E73", linestyle=(0, (5, 1, 1, 1)), label="inflation")
-    axes.text(prices.index[-1], prices.iloc[-1], " inflation\n (rule)", fontsize=8, color="#007F5C")
+    axes.plot(
+        prices.index,
+        prices,
+        color="#009E73",
+        linestyle=(0, (5, 1, 1, 1)),
+        label="inflation",
+    )
+    axes.text(
+        prices.index[-1],
+        prices.iloc[-1],
+        " inflation\n (rule)",
+        fontsize=8,
+        color="#007F5C",
+    )
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
@@ -161,11 +206,29 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
             continue
         slope = response["inflation"]
         colour = _look_of(player).colour
-        axes.plot([slope.low, slope.high], [row, row], color=colour, linewidth=3)
-        axes.plot([slope.value], [row], "o", color=colour, markersize=8)
+        axes.plot(
+            [slope.low, slope.high],
+            [row, row],
+            color=colour,
+            linewidth=3,
+        )
+        axes.plot(
+            [slope.value],
+            [row],
+            "o",
+            color=colour,
+            markersize=8,
+        )
         verbs = {"pass": "responds", "fail": "does not respond"}
         words = verbs.get(response.outcome, "undecided")
-        axes.text(slope.value, row - 0.28, words, fontsize=8, ha="center", va="center")
+        axes.text(
+            slope.value,
+            row - 0.28,
+            words,
+            fontsize=8,
+            ha="center",
+            va="center",
+        )
     axes.axvline(0, color="#444444", linewidth=1)
     axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
     axes.set(ylim=(len(players) - 0.4, -0.6), xlabel="percentage points a quarter")

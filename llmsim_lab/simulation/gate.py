@@ -440,7 +440,12 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
         parts.append(client.config.model_dump(mode="json"))
     text = json.dumps(parts, sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    model = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
+    model = re.sub(
+        r"[^\w.-]+",
+        "-",
+        info.name.rpartition("/")[2],
+        flags=re.ASCII,
+    )[:60]
     return kept_folder("cards") / "economics" / f"{model}-{key}.json"
 
 
@@ -474,7 +479,10 @@ class _Asking:
         return Measured(fmean(answers), f"{self._draws} answers to each", calls)
 
     async def _by_probabilities(
-        self, shown: Sequence[DatedEconomy], name: str, decide: Decide
+        self,
+        shown: Sequence[DatedEconomy],
+        name: str,
+        decide: Decide,
     ) -> Measured:
         examinee = self._examinee
         text = examinee.write(shown, name)
@@ -549,7 +557,13 @@ async def _with_stage(
                 calls = measured.calls
             seconds.append(time.monotonic() - began)
             moves = {**card.moves, question.key: move}
-            card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
+            card = _kept(
+                path,
+                card,
+                moves=moves,
+                method=method,
+                calls=card.calls + calls,
+            )
             advance(calls)
     return card
 

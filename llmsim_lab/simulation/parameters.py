@@ -10,10 +10,25 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab.run._turn import Series
 
 SERIES = (
-    Series(column="interest_rate", label="Policy rate", unit="% per year", short="rate"),
-    Series(column="inflation", label="Inflation", unit="% over four quarters", short="infl."),
+    Series(
+        column="interest_rate",
+        label="Policy rate",
+        unit="% per year",
+        short="rate",
+    ),
+    Series(
+        column="inflation",
+        label="Inflation",
+        unit="% over four quarters",
+        short="infl.",
+    ),
     Series(column="output_gap", label="Output gap", unit="% of potential output"),
-    Series(column="unemployment", label="Unemployment", unit="% of labour force", short="unem."),
+    Series(
+        column="unemployment",
+        label="Unemployment",
+        unit="% of labour force",
+        short="unem.",
+    ),
     Series(column="gdp_growth", label="Real growth", unit="% per year"),
     Series(column="total_economic_value", label="Real output", unit="index"),
     Series(column="taylor_rate", label="Rate by the Taylor rule", unit="% per year"),

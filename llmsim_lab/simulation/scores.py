@@ -67,7 +67,12 @@ class Losses:
     """
 
     def __init__(
-        self, simulation: Simulation, model: Rival, loss: QuadraticLoss | None, *, after: int
+        self,
+        simulation: Simulation,
+        model: Rival,
+        loss: QuadraticLoss | None,
+        *,
+        after: int,
     ) -> None:
         """Play a run with people in it with others in their seats.
 
@@ -118,7 +123,12 @@ class Losses:
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
 
-    def _row(self, name: str, played: pd.DataFrame, turns: int) -> dict[str, object]:
+    def _row(
+        self,
+        name: str,
+        played: pd.DataFrame,
+        turns: int,
+    ) -> dict[str, object]:
         """Return what a run's quarters cost, as a row of the frame."""
         term = played.iloc[: turns + 1]
         invalid = int(term["fallback"].sum())
@@ -286,7 +296,12 @@ def _interventions(run: Simulation, turns: int) -> list[list[object]]:
     return [[change.set for change in turn.interventions] for turn in played]
 
 
-def _continued(run: Simulation, turns: int, target: float, quarters: int) -> pd.DataFrame:
+def _continued(
+    run: Simulation,
+    turns: int,
+    target: float,
+    quarters: int,
+) -> pd.DataFrame:
     """Return a run's frame, and below it the quarters of a successor who follows the rule."""
     import pandas as pd
 

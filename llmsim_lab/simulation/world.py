@@ -402,7 +402,12 @@ class Simulation(Run[Economy]):
         _note_quarter(ask, proposals, accepted, setting, after)
         return after
 
-    def _next_quarter(self, state: Economy, rate: float, turn: int) -> Economy:
+    def _next_quarter(
+        self,
+        state: Economy,
+        rate: float,
+        turn: int,
+    ) -> Economy:
         """Return the quarter that a rate and the shocks on the way lead to."""
         shocks = state.shock + shocks_at(
             turn,
@@ -501,7 +506,10 @@ class Simulation(Run[Economy]):
         return {name: policies[name] for name, verdict in verdicts.items() if verdict.is_valid}
 
     async def _new_rate(
-        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Proposal]
+        self,
+        ask: Ask,
+        economy: GlobalState,
+        accepted: Mapping[str, Proposal],
     ) -> RateSetting:
         """Return the rate that accepted proposals lead to: by a vote, or one after the other."""
 
@@ -596,7 +604,12 @@ class Simulation(Run[Economy]):
             }
         rule = TaylorRule(inflation_target=self._nations[question.player].inflation_target)
         economy = question.state.global_state
-        proposal = rule_proposal(rule, economy, self.engine, moves_bp=self.moves_bp)
+        proposal = rule_proposal(
+            rule,
+            economy,
+            self.engine,
+            moves_bp=self.moves_bp,
+        )
         fields = {name: getattr(proposal, name) for name in question.reply.model_fields}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -613,7 +626,10 @@ class Simulation(Run[Economy]):
     # --- what is asked, and of which parameters -----------------------------------------------
 
     def _prompts_to(
-        self, states: Sequence[Economy], turn: int, called: str = ""
+        self,
+        states: Sequence[Economy],
+        turn: int,
+        called: str = "",
     ) -> Callable[[str], RenderedPrompt]:
         """Return what writes to members of the run so far: what their prompts have slots for."""
         writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
@@ -628,12 +644,22 @@ class Simulation(Run[Economy]):
         return put
 
     def _writer(
-        self, prompt: Prompt, states: Sequence[Economy], turn: int, *, is_named: bool
+        self,
+        prompt: Prompt,
+        states: Sequence[Economy],
+        turn: int,
+        *,
+        is_named: bool,
     ) -> Callable[[str, Nation], RenderedPrompt]:
         """Return what writes a prompt to members: a briefing where it has the slots for one."""
         economy = states[-1].global_state
         if "history" not in prompt.slots:
-            return thin_prompts(prompt, economy, moves_bp=self.moves_bp, turn=turn - 1)
+            return thin_prompts(
+                prompt,
+                economy,
+                moves_bp=self.moves_bp,
+                turn=turn - 1,
+            )
         masked = self.masked and not is_named
         render = prompt.sharing(
             {
@@ -825,7 +851,12 @@ def _note_quarter(
         ask.note(text=f"{name} proposed ({verdict}): {proposal.action}")
     for name in {**setting.outcomes, **proposals}:  # first those that count
         outcome = setting.outcomes.get(name, {})
-        ask.note(name, component="agent", **outcome, accepted=name in accepted)
+        ask.note(
+            name,
+            component="agent",
+            **outcome,
+            accepted=name in accepted,
+        )
 
 
 def _basis_points(rate: float, to: float) -> float:

@@ -85,7 +85,11 @@ class LLMValidator(Validator):
     """
 
     def __init__(
-        self, llm_client: LLMClient, domain: str = "economic", *, permissive: bool = True
+        self,
+        llm_client: LLMClient,
+        domain: str = "economic",
+        *,
+        permissive: bool = True,
     ) -> None:
         self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
         self.domain = domain
@@ -145,7 +149,13 @@ class LLMValidator(Validator):
             response_model=ValidationDecision,
             site=site,
         )
-        chain = chain_of(decision, site, logger=logger, prompt=prompt, is_valid=decision.is_valid)
+        chain = chain_of(
+            decision,
+            site,
+            logger=logger,
+            prompt=prompt,
+            is_valid=decision.is_valid,
+        )
         return decision, chain
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
 from textwrap import dedent
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -190,6 +190,18 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
 # --- what names stand for ------------------------------------------------------------------------
 
 
+class SharedTurns(NamedTuple):
+    """What the runs of two arms have in common.
+
+    Attributes:
+        turn: up to which they are one run.
+        changes: how many of the arm's interventions are done by then.
+    """
+
+    turn: int
+    changes: int
+
+
 class World:
     """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
 
@@ -205,7 +217,13 @@ class World:
     """
 
     def __init__(
-        self, source: Any, fixed: dict[str, Any], vary: Any, turns: int | None, recorded: Any
+        self,
+        source: Any,
+        fixed: dict[str, Any],
+        vary: Any,
+        *,
+        turns: int | None = None,
+        recorded: Any = None,
     ) -> None:
         if not isinstance(vary, Mapping | None):
             raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1, 2]}}")
@@ -314,11 +332,8 @@ class World:
         changes = [StateChange(**{"turn": turn, **change}) for change in listed(level, turn)]
         return sorted(changes, key=lambda change: change.turn)
 
-    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
-        """Return up to which turn arms are one run that differ in what is set from outside alone.
-
-        With it, how many interventions the arm has had by then; None where there is no such turn.
-        """
+    def shared_turns(self, arm: Arm, leader: Arm) -> SharedTurns | None:
+        """Return what arms share that differ in what is set from outside alone; None if nothing."""
         changes = self.interventions(arm)
         of_leader = self.interventions(leader)
         if changes == of_leader:
@@ -333,7 +348,7 @@ class World:
             same = sum(change.turn <= at for change in changes)
         if at < 0:
             return None
-        return at, same
+        return SharedTurns(at, same)
 
     # --- making runs -------------------------------------------------------------------------
 
@@ -612,6 +627,13 @@ def _edited(prompt: Prompt, edit: Any) -> Prompt:
     return prompt.edit(edit)
 
 
+class _MadeClient(NamedTuple):
+    """The client of a model, and whether the model was named only, without settings."""
+
+    client: LLMClient
+    is_named: bool
+
+
 class Models:
     """The clients that a study's runs ask: one for each model, made when first needed.
 
@@ -625,7 +647,7 @@ class Models:
         self.given = given
         self.samples = samples
         _check_model(given, "llm_client")
-        self._clients: dict[Any, tuple[LLMClient, bool]] = {}
+        self._clients: dict[Any, _MadeClient] = {}
 
     def of(self, world: World, arm: Arm, recorded: LLMConfig | None = None) -> LLMClient | None:
         """Return the client of an arm's runs; None where there is no model.
@@ -660,13 +682,13 @@ class Models:
             )
         return client
 
-    def _made(self, world: World, model: Any) -> tuple[LLMClient, bool]:
-        """Return the client of a model, and whether it was named only, without settings."""
-        made = model() if callable(model) else model
-        if isinstance(made, str):
+    def _made(self, world: World, model: Any) -> _MadeClient:
+        """Return the client of a model."""
+        given = model() if callable(model) else model
+        if isinstance(given, str):
             settings = world.recorded_llm or getattr(world.base, "llm", None)
-            return connect(made, config=settings, quiet=True), True
-        client = run_client(made)
+            return _MadeClient(connect(given, config=settings, quiet=True), is_named=True)
+        client = run_client(given)
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
         if world.recorded_llm is not None:
@@ -676,7 +698,7 @@ class Models:
             client = client.with_config(client.config.model_copy(update={"seed": None}))
             words = f"seed={seed} is left out: with it all {self.samples} samples would be one"
             log_event(logger, logging.WARNING, "SEED_LEFT_OUT", words=words, seed=seed)
-        return client, False
+        return _MadeClient(client, is_named=False)
 
 
 def _check_model(model: Any, argument: str) -> None:

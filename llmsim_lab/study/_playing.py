@@ -377,10 +377,10 @@ class StudyPlayer:
 
 Submit = Callable[[Job, Path], Coroutine[Any, Any, StudyRun]]
 """Plays a job into its file and returns how it ended: ``StudyPlayer.play`` here, and
-``Elsewhere.play`` on an executor."""
+``WorkerPlayer.play`` on an executor."""
 
 
-class Elsewhere:
+class WorkerPlayer:
     """Plays jobs in an executor's workers.
 
     Args:
@@ -439,7 +439,7 @@ class _Stopped(asyncio.CancelledError):
 
 async def play_all(
     player: StudyPlayer,
-    jobs: Iterator[Task],
+    tasks: Iterator[Task],
     parallel: int | None,
     executor: Executor | None,
 ) -> AsyncIterator[StudyRun]:
@@ -449,7 +449,7 @@ async def play_all(
 
     Args:
         player: the study's.
-        jobs: with the file of each, which has what it forks by the time that it is taken.
+        tasks: the jobs; a file has what its job forks by the time that it is taken.
         parallel: how many; all if not given.
         executor: where; here if not given.
 
@@ -459,7 +459,7 @@ async def play_all(
     """
     submit: Submit = player.play
     if executor is not None:
-        submit = Elsewhere(player, executor).play
+        submit = WorkerPlayer(player, executor).play
     broken: BrokenExecutor | None = None
     playing: set[asyncio.Task[StudyRun]] = set()
     try:
@@ -467,23 +467,24 @@ async def play_all(
             while broken is None and not player.is_spent:
                 if parallel is not None and len(playing) >= parallel:
                     break
-                job = next(jobs, None)
-                if job is None:
+                task = next(tasks, None)
+                if task is None:
                     break
-                playing.add(asyncio.create_task(submit(*job)))
+                job, file = task
+                playing.add(asyncio.create_task(submit(job, file)))
             if not playing:
                 break
             ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
+            for finished in ended:
                 try:
-                    entry = task.result()
+                    entry = finished.result()
                 except BrokenExecutor as error:
                     broken = error  # what others bring is waited for
                 else:
                     yield entry
     finally:
-        for task in playing:
-            task.cancel()
+        for unfinished in playing:
+            unfinished.cancel()
         await asyncio.gather(*playing, return_exceptions=True)
     if broken is not None:
         raise ConfigError(

@@ -57,6 +57,7 @@ from llmsim_lab.study._design import (
     AnyRun,
     Arm,
     Models,
+    SharedTurns,
     World,
     labelled,
     said,
@@ -105,9 +106,6 @@ Outcome = str | Callable[[AnyRun], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 Model = LLMClient | str | Callable[[], LLMClient]
-Units = Sequence[Mapping[str, Any]]
-Contents = Mapping[Play, tuple[RunInfo, Mapping[int, Any]]]
-"""What a file says of its runs, and the rows of their frames by turn."""
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
@@ -175,18 +173,54 @@ class StudyPlan:
     __repr__ = __str__
 
 
+class PlannedUnit(NamedTuple):
+    """What each arm is played at.
+
+    Attributes:
+        unit: the seed, or the recorded situation.
+        run: the seed, or the number of the recorded run.
+        digest: of what identifies it.
+        turn: the turn that is continued; 0 of a seed.
+    """
+
+    unit: Unit
+    run: int
+    digest: str
+    turn: int = 0
+
+
+class RunContents(NamedTuple):
+    """What a file says of one of its runs.
+
+    Attributes:
+        info: as its tape has it.
+        rows: of its frame, by turn.
+    """
+
+    info: RunInfo
+    rows: Mapping[int, Any]
+
+
+Contents = Mapping[Play, RunContents]
+
+
+class PricedTurns(NamedTuple):
+    """What turns take, and what that is made from, in words."""
+
+    costs: Costs
+    based_on: str
+
+
 class Leader(NamedTuple):
     """The arm whose runs another one continues.
 
     Attributes:
         arm: whose runs they are.
-        turn: up to which the runs are the same.
-        changes: how many of the other arm's interventions they have had by then.
+        shared: what the two have in common.
     """
 
     arm: Arm
-    turn: int
-    changes: int
+    shared: SharedTurns
 
 
 class KeptResults(NamedTuple):
@@ -270,8 +304,8 @@ class Study:
         name: str = "",
         **fixed: Any,
     ) -> None:
-        self._world = World(world, fixed, vary, turns, None)
-        units = [{"unit": seed, "run": seed, "digest": str(seed)} for seed in seeds_of(seeds)]
+        self._world = World(world, fixed, vary, turns=turns)
+        units = [PlannedUnit(unit=seed, run=seed, digest=str(seed)) for seed in seeds_of(seeds)]
         self._arrange(units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
@@ -338,20 +372,27 @@ class Study:
         study = cls.__new__(cls)
         study._source = source
         study._samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
-        study._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
+        study._world = World(kind, fixed, vary, recorded=config_of(infos[0], kind))
         # Without a seed, with which all samples would be one.
         study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
         units = _situations(source, infos, turns)
         study._arrange(units, outcome, to, llm_client, name or f"{infos[0].name} again")
         return study
 
-    def _arrange(self, units: Units, outcome: Any, tape: Any, llm_client: Any, name: str) -> None:
+    def _arrange(
+        self,
+        units: Sequence[PlannedUnit],
+        outcome: Outcomes | None,
+        tape: str | Path | None,
+        llm_client: Model | None,
+        name: str,
+    ) -> None:
         arms = self._world.arms()
-        trial = self._world.checked(arms, units[0]["run"], self._source)
+        trial = self._world.checked(arms, units[0].run, self._source)
         self.name = name
         self.reference = arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
-        self.units = [unit["unit"] for unit in units]
+        self.units = [unit.unit for unit in units]
         self.unit_name = "seed" if self._source is None else "situation"
         self._arms = {arm.name: arm for arm in arms}
         self.factors = list(self._levels(self.reference))
@@ -361,8 +402,8 @@ class Study:
         self._player = StudyPlayer(self._world, models, self._arms)
         self._listeners = self._player.on_change = Listeners()
         self._task: asyncio.Task[Any] | None = None
-        self._read = dict[Key, Contents]()
-        self._known: dict[Key, list[dict[str, Any]]] = {}
+        self._contents_by_key = dict[Key, Contents]()
+        self._rows_by_key: dict[Key, list[dict[str, Any]]] = {}
         self._kept_results: KeptResults | None = None
         self._leaders: dict[str, Leader] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
@@ -371,9 +412,9 @@ class Study:
             weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
-        self._find()
+        self._read_progress()
 
-    def _all_jobs(self, units: Units) -> Iterator[Job]:
+    def _all_jobs(self, units: Sequence[PlannedUnit]) -> Iterator[Job]:
         """Yield what is played, unit by unit: one job an arm."""
         digests = self._digests_of_arms()
         for unit in units:
@@ -393,35 +434,35 @@ class Study:
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             levels = {name: value for name, value in arm.values.items() if name != "interventions"}
             leader = leaders.setdefault(digest_of([levels, 0]), arm)
-            shared_until = None if world.again else world.shared(arm, leader)
+            shared_until = None if world.again else world.shared_turns(arm, leader)
             if shared_until is not None:
-                self._leaders[arm.name] = Leader(leader, *shared_until)
+                self._leaders[arm.name] = Leader(leader, shared_until)
             digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
         return digests
 
-    def _job(self, arm: Arm, unit: Mapping[str, Any], digests: Mapping[str, str]) -> Job:
+    def _job(self, arm: Arm, unit: PlannedUnit, digests: Mapping[str, str]) -> Job:
         """Return what is played of an arm in a unit."""
         samples = range(1, self._samples + 1)
         plays = tuple(product(range(len(self._world.wordings(arm))), samples))
-        specs = [digests[arm.name], unit["digest"]]
-        at = unit.get("turn", 0)
+        specs = [digests[arm.name], unit.digest]
+        at = unit.turn
         end = self._world.turns
         since = 0
         forks: tuple[int, ...] = ()
         leader = self._leaders.get(arm.name)
         if self._world.again:
             end = at + 1
-            forks = (unit["run"],) * len(plays)
+            forks = (unit.run,) * len(plays)
         elif leader is not None:
-            at = leader.turn
-            since = leader.changes
+            at = leader.shared.turn
+            since = leader.shared.changes
             forks = tuple(range(1, len(plays) + 1))
             specs.append(digests[leader.arm.name])
         return Job(
             arm=arm.name,
             digest=digest_of(specs),
-            unit=unit["unit"],
-            run=unit["run"],
+            unit=unit.unit,
+            run=unit.run,
             plays=plays,
             end=end,
             at=at,
@@ -494,7 +535,7 @@ class Study:
         with sole_player(self.tape):
             self._task = asyncio.current_task()
             try:
-                self._find()
+                self._read_progress()
                 other_tapes = self.others
                 if other_tapes:
                     self._warn(
@@ -506,7 +547,7 @@ class Study:
                 if executor is None:
                     self._check_models()
                 left = [key for key in self._jobs if self._entries[key].status != "done"]
-                await self._rehearse({arm for arm, _ in left})
+                await self._try_edits({arm for arm, _ in left})
                 if budget is not None:
                     self._player.purse = Purse(budget)
                 most = parallel
@@ -529,11 +570,11 @@ class Study:
                         async with aclosing(playing) as ended:  # type: ignore[type-var]
                             async for entry in ended:
                                 advance()
-                                self._take(entry)
+                                self._take_up(entry)
             finally:
                 self._task = self._player.purse = None
                 self._player.playing.clear()
-                self._find()
+                self._read_progress()
                 self._listeners()
         return self
 
@@ -556,7 +597,7 @@ class Study:
         )
         return ", ".join(f"{arm}: {ended[arm]} of {len(self.units)}" for arm in self._arms)
 
-    async def _rehearse(self, arms: Container[str]) -> None:
+    async def _try_edits(self, arms: Container[str]) -> None:
         """Play turns by chance with each edited prompt, since what is wrong with one is seen there.
 
         Raises:
@@ -568,7 +609,8 @@ class Study:
             for place, wording in enumerate(self._world.wordings(arm)):
                 run = self._trial(arm, place)
                 begun_at = run.turn_number
-                if (edits := run._prompts.edit) is None:
+                edits = run._prompts.edit
+                if edits is None:
                     continue
                 try:
                     while run.turn_number < end and not run.done(run.state):
@@ -590,7 +632,7 @@ class Study:
         first = next(iter(self._jobs.values())).run
         return self._world.begin(arm, None, first, (wording, 1), self._source)
 
-    def _take(self, entry: StudyRun) -> None:
+    def _take_up(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
         self._entries[entry.key] = entry
         self._player.playing.pop(entry.key, None)
@@ -626,7 +668,9 @@ class Study:
 
         Code that awaits ``arun`` gets a ``CancelledError``.
         """
-        if (task := self._task) is not None:
+        # Read once: on another thread it may end in between.
+        task = self._task
+        if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
@@ -668,7 +712,7 @@ class Study:
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
 
-    def _find(self) -> None:
+    def _read_progress(self) -> None:
         """Read from their files how far runs are that have not ended here."""
         for key, file in self._files.items():
             if self._entries[key].status in ("left", "stopped"):
@@ -719,7 +763,7 @@ class Study:
         """
         ended = [(entry.status, entry.turns) for entry in self._entries.values()]
         if self._kept_results is None or self._kept_results.ended != ended:
-            table = self._table(self.outcome, self._known)
+            table = self._table(self.outcome, self._rows_by_key)
             self._kept_results = KeptResults(ended, table)
         # A caller may change what it is given.
         return self._kept_results.table.copy()
@@ -740,13 +784,15 @@ class Study:
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
-        contents = self._read.get(entry.key)
+        contents = self._contents_by_key.get(entry.key)
         if contents is None:
             with Tape(entry.tape or "", read_only=True) as tape:
                 runs = sorted(self._jobs[entry.key].runs_on(tape).items())
-                contents = {play: (info, tape.frame_rows(info.id)) for play, info in runs}
+                contents = {
+                    play: RunContents(info, tape.frame_rows(info.id)) for play, info in runs
+                }
             if entry.status == "done":
-                self._read[entry.key] = contents
+                self._contents_by_key[entry.key] = contents
         return contents
 
     def _rows_of(
@@ -759,16 +805,19 @@ class Study:
         # Functions take a run one after the other.
         loaded = lru_cache(1)(partial(self._loaded, job))
         for play, (label, outcome) in product(job.plays, outcomes.items()):
-            values: Mapping[int, Any] = {entry.turns: None}
-            if play in plays and self._world.again and plays[play][0].turns < job.end:
+            contents = plays.get(play)
+            values: Mapping[int, Any]
+            if contents is None:
+                values = {entry.turns: None}
+            elif self._world.again and contents.info.turns < job.end:
                 # It was over before.
                 values = {job.end: None}
-            elif play in plays:
-                if isinstance(outcome, str):
-                    values = self._by_name(outcome, *plays[play], partial(loaded, play))
-                else:
-                    values = _by_function(outcome, loaded(play), label, job)
-            head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
+            elif isinstance(outcome, str):
+                values = self._by_name(outcome, contents, partial(loaded, play))
+            else:
+                values = _by_function(outcome, loaded(play), label, job)
+            wording, sample = play
+            head = {"wording": labels[wording], "replicate": sample, "outcome": label}
             for turn, value in values.items():
                 if value is None:
                     value = math.nan
@@ -777,13 +826,14 @@ class Study:
                 yield {**head, "turn": turn, "value": value}
 
     def _by_name(
-        self, outcome: str, info: RunInfo, rows: Mapping[int, Any], load: Callable[[], AnyRun]
+        self, outcome: str, contents: RunContents, load: Callable[[], AnyRun]
     ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
         cls = self._world.cls
+        rows = contents.rows
         last = max(rows)
         column = outcome.removesuffix(LAST)
-        measure = cls.measures(config_of(info, cls)).get(outcome)
+        measure = cls.measures(config_of(contents.info, cls)).get(outcome)
         if measure is not None:
             return {last: measure(frame_of(list(rows.values())))}
         columns: dict[str, None] = {}
@@ -821,7 +871,8 @@ class Study:
 
     def _loaded(self, job: Job, play: Play) -> AnyRun:
         tape = Tape(self.tape_of(*job.key), read_only=True)
-        if (info := job.runs_on(tape).get(play)) is None:
+        info = job.runs_on(tape).get(play)
+        if info is None:
             labels = list(self._world.wordings(self._arms[job.arm]))
             wording = f" of the wording {labels[play[0]]!r}" if len(labels) > 1 else ""
             raise ConfigError(
@@ -1244,7 +1295,7 @@ class Study:
         pairs: list[list[str]] = []
         if formula is not None:
             left, _, right = formula.rpartition("~")
-            known_names("factor", [it.strip() for it in re.split("[+*:]", right)], self.factors)
+            known_names("factor", [name.strip() for name in re.split("[+*:]", right)], self.factors)
             if left.strip():
                 outcomes = list(known_names("outcome", left.strip(), outcomes))
         elif contrasts is not None:
@@ -1292,21 +1343,17 @@ class Study:
                 )
                 for seat, client in clients_of(trial).items()
             }
-            prompts[name] = prompts_of(entries_of(run_sync(self._tried(arm)).prompts))
+            prompts[name] = prompts_of(entries_of(run_sync(self._played_by_chance(arm)).prompts))
         return RunFacts(models, prompts, {**self._world.code, "llmsim-lab": version("llmsim-lab")})
 
-    async def _tried(self, arm: Arm) -> AnyRun:
-        """Return a run of an arm of which chance answered some turns, so that it has prompts."""
-        count = Count(len(self._arms))
+    async def _played_by_chance(self, arm: Arm) -> AnyRun:
+        """Return a run of an arm in which chance answered some turns, so that it has prompts."""
         with tempfile.TemporaryDirectory() as folder:
             run = next(self._trials(arm, Path(folder)))
-            end = run.turn_number + 1 if self._world.again else self._world.turns
-            while run.turn_number < end and not run.done(run.state) and not count.is_enough:
-                try:
-                    await count.play(run)
-                except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
-                    self._warn("NOT_PLAYED_BY_CHANCE", arm=arm.name, error=error_text(error))
-                    break
+            try:
+                await self._count_turns(run, Count(len(self._arms)))
+            except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
+                self._warn("NOT_PLAYED_BY_CHANCE", arm=arm.name, error=error_text(error))
         return run
 
     def _played_facts(self) -> RunFacts:
@@ -1323,7 +1370,7 @@ class Study:
                 if wording == 0:
                     prompts[entry.arm].append(prompts_of(as_mapping(info.manifest.get("prompts"))))
         every = [manifest for several in manifests.values() for manifest in several]
-        code = [{**it["code"], "llmsim-lab": it["package"]} for it in every]
+        code = [{**manifest["code"], "llmsim-lab": manifest["package"]} for manifest in every]
         return RunFacts(
             {arm: together(map(models_of, several)) for arm, several in manifests.items()},
             {arm: together(several) for arm, several in prompts.items()},
@@ -1346,7 +1393,7 @@ class Study:
         """
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = self._turns_left(left)
-        costs, where = self._costs(turns, pilot or self)
+        costs, based_on = self._costs(turns, pilot or self)
         return StudyPlan(
             left=len(left),
             done=len(self._jobs) - len(left),
@@ -1356,7 +1403,7 @@ class Study:
             tokens=None if math.isnan(costs.tokens) else costs.tokens,
             hours=None if math.isnan(costs.seconds) else costs.seconds / 3600,
             detectable=self._detectable(pilot or self),
-            based_on=where,
+            based_on=based_on,
         )
 
     def _detectable(self, pilot: Study) -> dict[str, Detectable]:
@@ -1404,8 +1451,8 @@ class Study:
             turns[job.arm] += to_play - max(0, self._entries[job.key].turns - job.at)
         return turns
 
-    def _costs(self, turns: Mapping[str, int], pilot: Study) -> tuple[Costs, str]:
-        """Return what turns take, and what that is made from, in words.
+    def _costs(self, turns: Mapping[str, int], pilot: Study) -> PricedTurns:
+        """Return what turns take.
 
         Args:
             turns: how many, by arm.
@@ -1432,7 +1479,8 @@ class Study:
                 try:
                     count = run_sync(self._counted(self._arms[arm]))
                 except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
-                    return Costs(), f"a turn that chance answered failed: {error_text(error)}"
+                    failed = f"a turn that chance answered failed: {error_text(error)}"
+                    return PricedTurns(Costs(), failed)
                 costs.append(one_call.times(count.each * number))
                 most_tried = max(most_tried, count.turns)
                 chooses = chooses or count.chooses
@@ -1446,7 +1494,7 @@ class Study:
                 "a choice takes a call for each option, and about 100 more where the server tells "
                 "no log-probabilities"
             )
-        return Costs.total(costs), "; ".join(sources)
+        return PricedTurns(Costs.total(costs), "; ".join(sources))
 
     def _spent(self) -> dict[str, list[Costs]]:
         """Return what each turn took, by arm; also those of runs that are not complete."""
@@ -1495,10 +1543,14 @@ class Study:
         count = Count(len(self._arms))
         with tempfile.TemporaryDirectory() as folder:
             for run in self._trials(arm, Path(folder)):
-                end = run.turn_number + 1 if self._world.again else self._world.turns
-                while run.turn_number < end and not run.done(run.state) and not count.is_enough:
-                    await count.play(run)
+                await self._count_turns(run, count)
         return count
+
+    async def _count_turns(self, run: AnyRun, count: Count) -> None:
+        """Play a run by chance to its end, or until enough calls are counted."""
+        end = run.turn_number + 1 if self._world.again else self._world.turns
+        while run.turn_number < end and not run.done(run.state) and not count.is_enough:
+            await count.play(run)
 
     def _trials(self, arm: Arm, folder: Path) -> Iterator[AnyRun]:
         """Yield runs of an arm on no tape: its first one, or one in each situation."""
@@ -1566,7 +1618,7 @@ class Study:
         if arm is not None:
             contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
             return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
-        labels = [label for label, it in self.outcome.items() if outcome in (label, it)]
+        labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
             effects = [one for one in shown_effects(self) if one.outcome == labels[0]]
@@ -1586,7 +1638,8 @@ class Study:
         """
         from IPython.display import HTML, display
 
-        handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
+        shown = (self, HTML(""))  # type: ignore[no-untyped-call]
+        handles = [display(part, display_id=True) for part in shown]  # type: ignore[no-untyped-call]
         if None in handles:
             return
         latest = -math.inf
@@ -1605,8 +1658,9 @@ class Study:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.about()}"]
-        errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
-        lines += [f"  {n} failed: {error:.200}" for error, n in errors.most_common(3)]
+        failures = [entry for entry in self._entries.values() if entry.status == "failed"]
+        errors = Counter(entry.error for entry in failures)
+        lines += [f"  {count} failed: {error:.200}" for error, count in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
         done = self.counts["done"]
         failed = self.counts["failed"]
@@ -1710,13 +1764,13 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
 
 def _situations(
     tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
-) -> list[dict[str, Any]]:
+) -> list[PlannedUnit]:
     """Return the turns of runs that were continued, or those of them that are wanted.
 
     Raises:
         ConfigError: one that is wanted is not among them, or there are none.
     """
-    units: list[dict[str, Any]] = []
+    units: list[PlannedUnit] = []
     turns = plain_numbers(turns)
     if turns is not None:
         if not isinstance(turns, Iterable) or isinstance(turns, str):
@@ -1724,19 +1778,22 @@ def _situations(
         turns = [whole_number("a turn", turn) for turn in turns]
     for info in infos:
         so_far = hashlib.sha256(dumps(plain(info.manifest)).encode())
-        there: dict[int, str] = {}
+        digests: dict[int, str] = {}
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode())
             if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
-                there[int(record["turn"])] = so_far.hexdigest()[:16]
-        wanted = [turn for turn in there if turns is None or turn in turns]
-        missing = [f"turn {turn}" for turn in turns or () if turn not in there]
+                digests[int(record["turn"])] = so_far.hexdigest()[:16]
+        wanted = [turn for turn in digests if turns is None or turn in turns]
+        missing = [f"turn {turn}" for turn in turns or () if turn not in digests]
         if missing or not wanted:
-            what = f"{[*missing, 'no turn'][0]} of run {info.id}"
-            raise ConfigError(f"{what} was continued by it; {[*there] or 'none'} were")
-        for turn in wanted:
-            unit = f"{info.id}:{turn}"
-            units.append({"unit": unit, "run": info.id, "turn": turn, "digest": there[turn]})
+            first = missing[0] if missing else "no turn"
+            raise ConfigError(
+                f"{first} of run {info.id} was continued by it; {list(digests) or 'none'} were"
+            )
+        units += [
+            PlannedUnit(unit=f"{info.id}:{turn}", run=info.id, digest=digests[turn], turn=turn)
+            for turn in wanted
+        ]
     return units
 
 

@@ -110,7 +110,9 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
         arms: all names; an effect that subtracts the first from another has the colour of that one.
     """
     plain_axes(axes)
-    margin = effects[0].margin
+    # An effect without an interval has neither a margin nor a family.
+    margin = next((effect.margin for effect in effects if effect.margin), None)
+    family = next((effect.family for effect in effects if effect.family), "")
     if margin:
         axes.axvspan(-margin, margin, color="#eeeeee", zorder=0)
     axes.axvline(0, color="#999999", linewidth=1)
@@ -130,8 +132,8 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
     axes.set_yticks(range(len(names)), names, size="small")
     axes.set_ylim(len(names) - 0.5, -0.5)
     title = f"{100 * effects[0].level:g} % interval, each comparison alone"
-    if any(effect.family for effect in effects):
-        title += f" · p adjusted: {effects[0].family}"
+    if family:
+        title += f" · p adjusted: {family}"
     if margin:
         title += f" · grey: smaller than ±{margin:g}"
     axes.set_title(drawable(title, 120), loc="left", size="small")

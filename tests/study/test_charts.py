@@ -83,6 +83,24 @@ def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() 
     assert f"high {MINUS} low: +2.00, 95 % 0.50 to 3.50, p = .020" in figure.alt
 
 
+def test_a_chart_names_the_family_and_the_margin_where_its_first_effect_has_neither() -> None:
+    alike = Estimate(contrast=f"b {MINUS} a", outcome="level", value=0.0)
+    effect = Estimate(
+        contrast=f"c {MINUS} a",
+        outcome="level",
+        value=2.0,
+        low=0.5,
+        high=3.5,
+        p=0.02,
+        margin=0.25,
+        family="Holm over 2",
+    )
+    arms = {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [3.0, 4.0]}
+    figure: Any = arms_figure(results_of(**arms), "level", arms=list(arms), effects=[alike, effect])
+    title = figure.axes[0].get_title(loc="left")
+    assert title.endswith("p adjusted: Holm over 2 · grey: smaller than ±0.25")
+
+
 def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:
     band = pd.DataFrame(
         {"turn": [1, 2], "estimate": [0.5, -2.0], "low": [0.0, -3.0], "high": [1, -1.0], "n": 8}

@@ -40,7 +40,16 @@ from llmsim_lab._util.checks import (
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.jsontext import as_mapping, dumps, plain
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, clip, counted, duration, error_text, log_event, roughly
+from llmsim_lab._util.text import (
+    among,
+    clip,
+    counted,
+    duration,
+    error_text,
+    listed,
+    log_event,
+    roughly,
+)
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
@@ -1244,8 +1253,9 @@ class Study:
         if sesoi is None:
             expected = replace(expected, sesoi=known.claims.sesoi)
         if expected != known.claims:
+            changed_since = "" if known.is_unchanged else " (the file was changed since)"
             raise ConfigError(
-                f"{path} registered another family, {known.claims.family}; level "
+                f"{path} registered other claims{changed_since}: {known.claims.family}; level "
                 f"{known.claims.level:g}, sesoi {known.claims.sesoi}. It is kept as it is: show "
                 "other effects by study.effects(...), or register under another name"
             )
@@ -1265,21 +1275,39 @@ class Study:
         return self.registration.compared(self._design(facts), facts.started)
 
     def registered_effects(self) -> Effects:
-        """Return the effects that were registered, as one family; none without ``register``."""
+        """Return the effects that were registered, as one family; none without ``register``.
+
+        Those of a formula compare the arms and first levels that were registered, whatever arms the
+        study has had since.
+
+        Raises:
+            ConfigError: the study no longer has an arm that is compared, or any of the outcomes.
+        """
         from llmsim_lab.study.estimates import Effects, effects
 
         if self.registration is None:
             return Effects()
         claims = self.registration.claims
+        missing = [arm for arm in self.registration.claimed_arms if arm not in self.arms]
+        if not set(claims.outcomes) & self.outcome.keys():
+            missing += claims.outcomes
+        if missing:
+            raise ConfigError(
+                f"{self.registration.path} claims effects of {listed(missing)}, which the study "
+                f"does not have; it has the arms {listed(list(self.arms))} and the outcomes "
+                f"{listed(list(self.outcome))}"
+            )
+        arms = list(self.registration.design.arms)
         table = self.results
+        table = table[table["outcome"].isin(claims.outcomes) & table["arm"].isin(arms)]
         return effects(
-            table[table["outcome"].isin(claims.outcomes)],
+            table.sort_values("arm", key=lambda names: names.map(arms.index), kind="stable"),
             claims.formula,
             contrasts=[(one, other) for one, other in claims.contrasts] or None,
-            reference=self.reference,
             generalises_to=self.generalises_to,
             level=claims.level,
             sesoi=claims.sesoi,
+            stand_ins=self._stand_ins(),
         )
 
     def _claims(
@@ -1357,7 +1385,7 @@ class Study:
         return run
 
     def _played_facts(self) -> RunFacts:
-        """Return models, prompts and code as the tapes have them."""
+        """Return models and prompts of arms with a run, and code, as the tapes have them."""
         started: list[str] = []
         manifests: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
         prompts: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
@@ -1372,8 +1400,12 @@ class Study:
         every = [manifest for several in manifests.values() for manifest in several]
         code = [{**manifest["code"], "llmsim-lab": manifest["package"]} for manifest in every]
         return RunFacts(
-            {arm: together(map(models_of, several)) for arm, several in manifests.items()},
-            {arm: together(several) for arm, several in prompts.items()},
+            {
+                arm: together(map(models_of, several))
+                for arm, several in manifests.items()
+                if several
+            },
+            {arm: together(several) for arm, several in prompts.items() if several},
             together(code),
             started,
         )

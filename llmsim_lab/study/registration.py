@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.jsontext import as_mapping, dumps, loads
+from llmsim_lab._util.jsontext import as_mapping, loads
 from llmsim_lab._util.text import clip, counted, listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.tape.changes import PATIENCE
@@ -156,6 +156,13 @@ class Registration:
 
     __repr__ = __str__
 
+    @property
+    def claimed_arms(self) -> list[str]:
+        """The arms that the claims compare: of a formula, all that were registered."""
+        if self.claims.formula is not None:
+            return list(self.design.arms)
+        return list(dict.fromkeys(chain.from_iterable(self.claims.contrasts)))
+
     def compared(self, design: Design, started: Sequence[str]) -> list[RegisteredPart]:
         """Return what was registered, each part beside what was played.
 
@@ -182,10 +189,11 @@ class Registration:
                 parts.append(
                     RegisteredPart(name, _worded(then[name]), "no run was begun", "not known yet")
                 )
-            elif name == "prompts":
-                parts.append(_prompts(then[name], now[name]))
-            else:
+            elif name == "code":
                 parts.append(_part(name, then[name], now[name]))
+            else:
+                not_begun = [arm for arm in design.arms if arm not in now[name]]
+                parts.append(_by_arm(name, then[name], now[name], not_begun))
         return parts
 
     def _units(self, design: Design) -> RegisteredPart:
@@ -206,11 +214,10 @@ class Registration:
 
     def _contrasts(self, design: Design) -> RegisteredPart:
         """Return the family; it is kept as long as all that it compares is in the study."""
-        claimed_arms = [*chain.from_iterable(self.claims.contrasts)]
-        missing = [arm for arm in claimed_arms if arm not in design.arms]
+        missing = [arm for arm in self.claimed_arms if arm not in design.arms]
         missing += [name for name in self.claims.outcomes if name not in design.outcomes]
         if missing:
-            words = f"not in the study: {listed(list(dict.fromkeys(missing)))}"
+            words = f"not in the study: {listed(missing)}"
             return RegisteredPart("family of comparisons", self.claims.family, words, "changed")
         return RegisteredPart("family of comparisons", self.claims.family, "as registered", "kept")
 
@@ -221,22 +228,40 @@ def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str,
 
 
 def _part(name: str, then: Any, now: Any) -> RegisteredPart:
-    if dumps(then) == dumps(now):
+    if _hash_of(then) == _hash_of(now):
         return RegisteredPart(name, _worded(then), "the same", "kept")
     if isinstance(then, Mapping) and isinstance(now, Mapping):
-        differing = [key for key in {**then, **now} if then.get(key) != now.get(key)]
-        then = {key: then.get(key, "none") for key in differing}
-        now = {key: now.get(key, "none") for key in differing}
+        differing = [
+            key
+            for key in {**then, **now}
+            if key not in then or key not in now or _hash_of(then[key]) != _hash_of(now[key])
+        ]
+        then = {key: then.get(key, "not registered") for key in differing}
+        now = {key: now.get(key, "not in the study") for key in differing}
     return RegisteredPart(name, _worded(then), _worded(now), "changed")
+
+
+def _by_arm(
+    name: str, then: Mapping[str, Any], now: Mapping[str, Any], not_begun: Sequence[str]
+) -> RegisteredPart:
+    """Return models or prompts; those of arms without a run are not known yet."""
+    registered = {arm: facts for arm, facts in then.items() if arm not in not_begun}
+    part = _prompts(registered, now) if name == "prompts" else _part(name, registered, now)
+    if not_begun and part.status == "kept":
+        words = f"no run was begun of {listed(not_begun)}; else the same"
+        return RegisteredPart(name, _worded(then), words, "not known yet")
+    return part
 
 
 def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> RegisteredPart:
     """Return the prompts; those that no turn on trial asked with are named, and change none."""
-    asked_with = {arm: _of_same_names(now.get(arm, {}), prompts) for arm, prompts in then.items()}
-    part = _part("prompts", then, asked_with)
+    asked_with: dict[str, Any] = {}
     later: set[str] = set()
     for arm, prompts in now.items():
-        later |= prompts.keys() - then.get(arm, {}).keys()
+        if arm in then:
+            asked_with[arm] = _of_same_names(prompts, then[arm])
+            later |= prompts.keys() - then[arm].keys()
+    part = _part("prompts", then, asked_with)
     if later:
         words = f"{part.played}; not asked with in the turns on trial: {listed(sorted(later))}"
         part = replace(part, played=words)
@@ -309,7 +334,7 @@ def read_registration(path: Path) -> Registration:
         ) from error
 
 
-def _hash_of(content: Mapping[str, Any]) -> str:
+def _hash_of(content: object) -> str:
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 

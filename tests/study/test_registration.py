@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import study_kit
 from builders import recorded
-from study_kit import Water, instant_client, kind, played
+from study_kit import Basin, Water, Wish, instant_client, kind, played
 
+from llmsim_lab import Ask, LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 
@@ -100,12 +101,22 @@ def test_a_changed_file_is_told_by_its_hash(tmp_path: Path) -> None:
     assert "THE FILE WAS CHANGED SINCE" in str(study_of(turns=3).register(path))
 
 
+def test_claims_that_differ_from_a_changed_file_are_told_that_it_was_changed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "plan.json"
+    study_of().register(path, sesoi=2)
+    path.write_text(path.read_text().replace('"sesoi": 2', '"sesoi": 1'))
+    with pytest.raises(ConfigError, match=r"other claims \(the file was changed since\)"):
+        study_of().register(path, sesoi=2)
+
+
 def test_a_registration_is_not_replaced_by_other_claims_or_written_over_another_file(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "plan.json"
     study_of().register(path)
-    with pytest.raises(ConfigError, match=r"registered another family, 1 comparison: .*kept as it"):
+    with pytest.raises(ConfigError, match=r"registered other claims: 1 comparison: .*kept as it"):
         study_of().register(path, sesoi=1)
     path.write_text("{}")
     with pytest.raises(ConfigError, match=r"plan\.json is not a registration"):
@@ -139,3 +150,69 @@ def test_the_report_sets_what_was_not_registered_apart(tmp_path: Path) -> None:
     assert f"{contrast} level" not in came_after.partition("Charts")[0]
     assert f"SHA-256 {study.registration.sha256}" in came_after
     assert "seeds 3: 0, 1, 2 the same kept" in came_after
+
+
+def test_an_arm_that_came_later_and_another_order_of_arms_leave_no_part_that_says_the_same_twice(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "plan.json"
+    study_of().register(path)
+    study = played(study_of(vary={"factor": [2.0, 1.0, 3.0]}, players="rule", llm_client=None))
+    parts_of(study, path)
+    parts = {part.name: part for part in study.registered_parts() if part.status == "changed"}
+    arms = parts["arms and their levels"]
+    assert (arms.registered, arms.played) == ("factor=3: not registered", "factor=3: factor: 3.0")
+    assert all(part.registered != part.played for part in parts.values())
+    assert "prompts" not in parts
+
+
+def test_models_and_prompts_of_arms_that_have_no_run_are_not_known_yet(tmp_path: Path) -> None:
+    path, tape = tmp_path / "plan.json", tmp_path / "s"
+    study_of(tape=tape).register(path)
+    played(study_of(vary={"factor": [1.0]}, tape=tape))
+    study = study_of(tape=tape)
+    statuses = parts_of(study, path)
+    assert (statuses["models"], statuses["prompts"]) == ("not known yet", "not known yet")
+    [models] = [part for part in study.registered_parts() if part.name == "models"]
+    assert models.played == "no run was begun of factor=2; else the same"
+
+
+def test_effects_of_a_registered_formula_are_those_of_the_registered_arms(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    tastes = ["plain", "fine"]
+    study_of(vary={"factor": [1.0, 2.0], "taste": tastes}).register(path, formula="~ factor")
+    study = played(study_of(vary={"factor": [2.0, 1.0, 3.0], "taste": tastes}))
+    study.register(path)
+    [effect] = study.registered_effects()
+    assert effect.contrast == "factor=2.0 \N{MINUS SIGN} factor=1.0"
+    dropped = played(study_of())
+    statuses = parts_of(dropped, path)
+    assert statuses["family of comparisons"] == "changed"
+    with pytest.raises(ConfigError, match=r"claims effects of factor=1 · plain, .*does not have"):
+        dropped.registered_effects()
+
+
+def test_the_report_says_that_a_registered_outcome_is_not_in_the_study(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    study_of(outcome="level").register(path)
+    study = played(study_of(outcome="shares.Ann"))
+    study.register(path)
+    words = study.report(tmp_path / "out.html").read_text("utf-8")
+    assert "claims effects of level, which the study does not have" in words
+    assert "registered: 1 comparison" not in words
+
+
+class Fallback(Water):
+    """Takes an answer of its own if one is invalid."""
+
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        wish = await ask("Ann", Wish, "How much?", fallback={"amount": 1})
+        return state.replace(level=float(wish.amount))
+
+
+def test_registered_effects_note_answers_that_stand_in_for_invalid_ones(tmp_path: Path) -> None:
+    client = LLMClient(LLMConfig(model="mute", retry_wait_s=0), ScriptedBackend(lambda _: "no"))
+    study = study_of(Fallback, llm_client=client)
+    study.register(tmp_path / "plan.json")
+    [effect] = played(study).registered_effects()
+    assert "(fallback)" in effect.note

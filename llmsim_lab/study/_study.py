@@ -1190,9 +1190,14 @@ class Study:
                 f"say which arm: by_turn({column!r}, {other_arms[0]!r}); there are "
                 f"{', '.join(other_arms)}"
             )
+        arm = arm or other_arms[0]
+        table = self._values_of(column)
+        for name in (arm, reference):
+            if name in self.arms and name not in set(table["arm"]):
+                raise ConfigError(f"arm {name!r} has no run with {column!r} yet; study.run() plays")
         return by_turn(
-            self._values_of(column),
-            arm or other_arms[0],
+            table,
+            arm,
             reference,
             level=level,
             generalises_to=self.generalises_to,
@@ -1421,7 +1426,7 @@ class Study:
         in other arms, in a turn that is under way, or on the tape whose situations are asked again.
 
         Args:
-            pilot: a smaller study; this one if not given.
+            pilot: a smaller study with the same reference; this one if not given.
         """
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = self._turns_left(left)
@@ -1444,6 +1449,9 @@ class Study:
         from llmsim_lab.study.estimates.power import NOT_YET, Detectable, detectable
 
         table = pilot.results
+        if pilot is not self and self.reference not in pilot.arms:
+            note = f"not known: the pilot has no arm {self.reference!r}, the reference"
+            return {name: Detectable(note=note) for name in self.outcome}
         found = []
         if self.reference in set(table["arm"]):
             found = compared(

@@ -649,3 +649,14 @@ def test_runs_that_other_code_played_are_played_anew_and_named(
     assert "6 tapes of other settings, seeds or code not counted" in str(study)
     assert min(played(study).results["value"]) > 100
     assert "OTHER_RUNS" in caplog.text
+
+
+def test_a_pilot_without_the_reference_is_named_in_the_plan() -> None:
+    pilot = played(study_of(vary={"factor": [3.0, 4.0]}))
+    text = str(study_of().plan(pilot=pilot))
+    assert "level: not known: the pilot has no arm 'factor=1', the reference." in text
+
+
+def test_a_curve_of_an_arm_that_no_run_has_played_says_what_plays_it() -> None:
+    with pytest.raises(ConfigError, match=r"arm 'factor=2' has no run with 'level' yet; study.run"):
+        study_of().by_turn("level")

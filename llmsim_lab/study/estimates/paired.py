@@ -21,7 +21,7 @@ from llmsim_lab.study.estimates.typical import typical_difference
 ENOUGH_FOR_SHARES = 5
 """Pairs of runs from which on a share has an interval; with two it held the truth in 0.8."""
 SKEWED = (
-    "skewed: a mean's interval is too narrow then (in trials 83 to 94 % of them held the truth); "
+    "skewed: a mean's interval is too narrow then (in trials 86 to 94 % of them held the truth); "
     "the typical difference stands beside it"
 )
 

@@ -647,7 +647,7 @@ class Study:
         self._player.playing.pop(entry.key, None)
         self._listeners()
         if entry.status == "failed":
-            where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
+            where = {"arm": entry.arm, "unit": entry.unit, "turns_played": entry.turns}
             self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:

@@ -156,6 +156,7 @@ def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
     assert study_of(Drought, tape=path).runs["error"].tolist() == study.runs["error"].tolist()
     assert set(failed["turns"]) == {2}
     assert "STUDY_RUN_FAILED" in caplog.text
+    assert "turns_played=2" in caplog.text
     assert "3 failed: RuntimeError: the basin is dry" in str(study)
     valued = study.results.groupby("arm")["value"].count().to_dict()
     assert valued == {"factor=1": 3 * 4, "factor=2": 0}

@@ -1244,6 +1244,7 @@ class Study:
         path = Path(path)
         claims = self._claims(formula, contrasts, level, sesoi)
         if not path.exists():
+            self._check_models()
             begun = [run for run in self.progress() if run.status != "left"]
             design = self._design(self._planned_facts())
             self.registration = write_registration(path, design, claims, runs_before=len(begun))

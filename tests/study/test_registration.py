@@ -46,6 +46,12 @@ def test_a_plan_on_file_says_what_is_claimed_and_with_which_model_prompts_and_co
     assert "before any run" in str(registration)
 
 
+def test_a_study_without_a_model_is_not_registered(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="may ask a model, and the study has none"):
+        study_of(llm_client=None).register(tmp_path / "plan.json")
+    assert not (tmp_path / "plan.json").exists()
+
+
 def test_what_was_registered_and_played_so_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     study_of(vary=PROMPTS, tape=tmp_path / "s").register(path)

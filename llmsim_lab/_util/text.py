@@ -26,6 +26,7 @@ from pydantic_core import ErrorDetails
 
 from llmsim_lab.errors import ConfigError, LabError
 
+MINUS = "\N{MINUS SIGN}"
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
 
@@ -53,6 +54,11 @@ def number(value: float) -> str:
     """Return a number with at most two decimals, no trailing zeros: 9.375 as 9.38, 2.0 as 2."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def contrast_name(upper: str, lower: str) -> str:
+    """Return what a difference, of two arms or levels, is called; the second is subtracted."""
+    return f"{upper} {MINUS} {lower}"
 
 
 def text_of(option: object) -> str:

@@ -148,7 +148,7 @@ class Chat(Run[ChatState]):
             lambda _: self._sheet(state),
             by_model=self._by_model,
         )
-        decision = _kept(reply.decision, state.pending, ask.turn)
+        decision = _as_replayed(reply.decision, state.pending, ask.turn)
         for line in _exchange_lines(state.inbox, decision):
             ask.note(text=line)
         return self._answered(state, decision)
@@ -293,18 +293,19 @@ def _call_timeout_s(engine: AgentEngineConfig, client: LLMConfig) -> float:
     return max(usual_s, 2 * request_s + client.retry_wait_s[1])
 
 
-def _kept(
+def _as_replayed(
     decision: AgentDecision,
-    asked: PendingAction | None,
+    pending_before: PendingAction | None,
     number: int,
 ) -> AgentDecision:
     """Return a decision that a replay can equal: without clocks, with ids of its own."""
     calls = [call.model_copy(update={"duration_ms": 0.0}) for call in decision.tool_calls or ()]
     pending = decision.pending_action
-    is_asked_again = pending is not None and asked is not None and pending.call_id == asked.call_id
-    # What is asked again keeps its id; the engine's is random.
-    if pending is not None and not is_asked_again:
-        pending = pending.model_copy(update={"call_id": str(number)})
+    if pending is not None:
+        # What is asked again keeps its id; the engine's is random.
+        is_asked_again = pending_before is not None and pending.call_id == pending_before.call_id
+        if not is_asked_again:
+            pending = pending.model_copy(update={"call_id": str(number)})
     return decision.model_copy(update={"tool_calls": calls or None, "pending_action": pending})
 
 

@@ -10,12 +10,13 @@ after those it has.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import is_reasonable
@@ -57,13 +58,23 @@ class RowState(dict[str, Any]):
         return {name: value for name, value in self._row.items() if name not in COMMON_COLUMNS}
 
 
+class TurnRange(NamedTuple):
+    """The first and the last of some turns; infinite where there is no bound."""
+
+    first: float = -math.inf
+    last: float = math.inf
+
+
+ALL_TURNS = TurnRange()
+
+
 class RecordedRun:
     """Turns of a run whose class is not known here, as far as every tape tells of them.
 
     Args:
         tape: the tape.
         info: the run.
-        turns: the first and the last of them; infinite where there is no bound.
+        turns: which of them.
         why: why its class is not used, in words; empty where it is not known.
     """
 
@@ -73,7 +84,7 @@ class RecordedRun:
         self,
         tape: Tape,
         info: RunInfo,
-        turns: tuple[float, float],
+        turns: TurnRange,
         *,
         why: str = "",
     ) -> None:
@@ -91,7 +102,7 @@ class RecordedRun:
                 f"it: {why}"
             )
         self.last_planned = info.turns
-        lines = tape.turn_lines(info.id, *turns)
+        lines = tape.turn_lines(info.id, turns.first, turns.last)
         rows = {number: whole(line["row"]) for number, line in lines.items()}
         names = chain.from_iterable(map(own_numbers, rows.values()))
         self.series = plain_series(names)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +38,7 @@ from llmsim_lab.run._kept import config_as_json
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._plain_prompts import with_edits
 from llmsim_lab.run._question import Question
-from llmsim_lab.run._reading import Reading, RecordedRun
+from llmsim_lab.run._reading import ALL_TURNS, Reading, RecordedRun, TurnRange
 from llmsim_lab.run._records import (
     changed_settings,
     check_manifest,
@@ -781,9 +780,11 @@ def run_on_tape(
         first: the first turn to read, with its calls; the first of all if not given.
         last: the last turn to read.
     """
-    earliest = -math.inf if first is None else first
-    latest = math.inf if last is None else last
-    turns = (earliest, latest)
+    turns = ALL_TURNS
+    if first is not None:
+        turns = turns._replace(first=first)
+    if last is not None:
+        turns = turns._replace(last=last)
     try:
         run = recorded_run(
             tape,
@@ -830,7 +831,7 @@ def recorded_run(
     arguments: Arguments = MappingProxyType({}),
     is_live: bool = False,
     replay_from: int | None = None,
-    turns: tuple[float, float] = (-math.inf, math.inf),
+    turns: TurnRange = ALL_TURNS,
 ) -> RunT:
     """Return a run with a recorded one's configuration, prompts, settings and turns.
 
@@ -844,7 +845,7 @@ def recorded_run(
             only to be looked at, or to be played again.
         replay_from: the last turn that is not to be played again; all are only looked at if not
             given.
-        turns: the first and the last turn to read.
+        turns: which to read.
 
     Raises:
         TapeError: the tape is damaged, or its class is another one, or not known.
@@ -860,7 +861,7 @@ def recorded_run(
         cls,
         given,
     )
-    lines = tape.turn_lines(info.id, *turns)
+    lines = tape.turn_lines(info.id, turns.first, turns.last)
     records = [line["record"] for line in lines.values()]
     past_records = records
     if replay_from is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, told
 from llmsim_lab._util.html import SERIES_COLOURS
-from llmsim_lab._util.text import number
+from llmsim_lab._util.text import MINUS, contrast_name, number
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ MOST_ARMS = 12
 """In one chart."""
 _MOST_LINES = 60
 """Of units, between their arms."""
-_MINUS = "\N{MINUS SIGN}"
 _MOST_LETTERS = 60
 """Of the arms' names beside each other: more are turned."""
 
@@ -117,7 +116,7 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
         axes.axvspan(-margin, margin, color="#eeeeee", zorder=0)
     axes.axvline(0, color="#999999", linewidth=1)
     colours = {
-        f"{arm} {_MINUS} {arms[0]}": SERIES_COLOURS[place % len(SERIES_COLOURS)]
+        contrast_name(arm, arms[0]): SERIES_COLOURS[place % len(SERIES_COLOURS)]
         for place, arm in enumerate(arms)
     }
     names: list[str] = []
@@ -167,7 +166,7 @@ def _in_numbers(effect: Estimate) -> str:
     p = effect.p if effect.p_family is None else effect.p_family
     if p is not None:
         text += f", p {p:.3f}".replace("p 0.", "p .") if p >= 0.0005 else ", p < .001"
-    return text.replace("-", _MINUS)
+    return text.replace("-", MINUS)
 
 
 def _draw_units(

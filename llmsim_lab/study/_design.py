@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import product, takewhile
+from itertools import product
 from textwrap import dedent
 from typing import Any, NamedTuple
 
@@ -190,6 +190,21 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
 # --- what names stand for ------------------------------------------------------------------------
 
 
+class Play(NamedTuple):
+    """Which of an arm's runs in a unit it is.
+
+    Attributes:
+        wording: which of the arm's, from 0.
+        sample: of a situation, from 1.
+    """
+
+    wording: int = 0
+    sample: int = 1
+
+
+FIRST_PLAY = Play()
+
+
 class SharedTurns(NamedTuple):
     """What the runs of two arms have in common.
 
@@ -242,13 +257,13 @@ class World:
             raise ConfigError(f"{', '.join(sorted(in_both))} cannot be both fixed and varied")
         self.cls: type[AnyRun] = source
         self.fixed = fixed
-        self.again = recorded is not None
+        self.asks_again = recorded is not None
         self.code: dict[str, str] = {}
         self.base = recorded or _first_config(source.config_type, fixed)
         self.recorded_llm: LLMConfig | None = None
         """What the recorded run's model was asked with, where situations are asked again."""
         self.turns = 0
-        if not self.again:
+        if not self.asks_again:
             end = self.base.turns if turns is None else turns
             self.turns = whole_number("turns", end, least=1)
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
@@ -260,7 +275,7 @@ class World:
         """Return the place in the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
         arguments = dict(_SET_BY_STUDY)
-        if self.again:
+        if self.asks_again:
             arguments["replicate"] = "samples="
         if name in arguments and (name not in fields or name in WorldConfig.model_fields):
             raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
@@ -273,7 +288,7 @@ class World:
         not_listed = {*WorldConfig.model_fields, *_SPECIAL}
         known_names = [field for field in fields if field not in not_listed]
         known_names += [*_SPECIAL, "rationale"]
-        if not self.again:
+        if not self.asks_again:
             known_names.append("replicate")
         known_names += [f"llm.{setting}" for setting in settings]
         meant = name if path[0] == "llm" else str(path[0])
@@ -338,8 +353,11 @@ class World:
         of_leader = self.interventions(leader)
         if changes == of_leader:
             return None
-        pairs = zip(changes, of_leader, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        same = 0
+        for change, leaders_change in zip(changes, of_leader, strict=False):
+            if change != leaders_change:
+                break
+            same += 1
         differing = [*changes[same:], *of_leader[same:]]
         at = min([self.turns, *(change.turn for change in differing)])
         if any(change.turn == at for change in of_leader[same:]):
@@ -357,9 +375,9 @@ class World:
         arm: Arm,
         client: LLMClient | None,
         number: int,
-        play: tuple[int, int] = (0, 1),
+        play: Play = FIRST_PLAY,
         source: Tape | None = None,
-        since: int = 0,
+        changes_done: int = 0,
     ) -> AnyRun:
         """Return a run of an arm on no tape yet: a new one, or one that continues a recorded one.
 
@@ -369,7 +387,7 @@ class World:
             number: the seed; or the recorded run's number.
             play: which of the arm's wordings, and which sample.
             source: where the recorded run is, which is continued from its last turn.
-            since: how many of the arm's interventions that run has had already.
+            changes_done: how many of the arm's interventions that run has had already.
 
         Raises:
             ConfigError: a level is wrong.
@@ -386,18 +404,18 @@ class World:
             # than new ones do. Without a replicate the server draws.
             first_draw = run.config.replicate
             if first_draw is not None:
-                draw = first_draw + MOST_SAMPLES * play[0]
+                draw = first_draw + MOST_SAMPLES * play.wording
                 run.config = run.config.model_copy(update={"replicate": draw})
         else:
             run = self._continued(arm, client, source.run(number), play, source)
-        self.edit(run, arm, play[0])
-        for change in self.interventions(arm, run.turn_number)[since:]:
-            if self.again and change.turn != run.turn_number:
+        self.edit(run, arm, play.wording)
+        for change in self.interventions(arm, run.turn_number)[changes_done:]:
+            if self.asks_again and change.turn != run.turn_number:
                 raise ConfigError(
                     f"turn {change.turn} is not the situation's: leave out the turn, and "
                     f"{change.set} is set in each"
                 )
-            if not self.again and change.turn > self.turns:
+            if not self.asks_again and change.turn > self.turns:
                 raise ConfigError(
                     f"turn {change.turn} is never reached, since runs end at turn {self.turns}"
                 )
@@ -405,12 +423,12 @@ class World:
         return run
 
     def _continued(
-        self, arm: Arm, client: LLMClient | None, info: RunInfo, play: tuple[int, int], tape: Tape
+        self, arm: Arm, client: LLMClient | None, info: RunInfo, play: Play, tape: Tape
     ) -> AnyRun:
-        if self.again:
+        if self.asks_again:
             manifest = dict(info.manifest)
             recorded = config_of(info, self.cls)
-            draw = (recorded.replicate or 0) + play[1] + MOST_SAMPLES * play[0]
+            draw = (recorded.replicate or 0) + play.sample + MOST_SAMPLES * play.wording
             config = self.config(arm, {"replicate": draw}, recorded)
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
             info = replace(info, manifest=manifest)
@@ -423,11 +441,11 @@ class World:
         )
         run.llm_client = live_client(run, None)
         run._session = Session()
-        if not self.again:
+        if not self.asks_again:
             # A leader's interventions are not this arm's.
             run.planned = ()
         state = self.level(arm, "state")
-        if self.again and state is not None:
+        if self.asks_again and state is not None:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
         return run
 
@@ -497,7 +515,7 @@ class World:
         for arm in arms:
             try:
                 for wording in range(len(self.wordings(arm))):
-                    run = self.begin(arm, None, seed, (wording, 1), source)
+                    run = self.begin(arm, None, seed, Play(wording), source)
                     runs.append(run)
                     edits = run._prompts.edit
                     if source is not None and edits is not None:

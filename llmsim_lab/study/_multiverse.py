@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import contrast_name
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import curve_figure
 
@@ -113,7 +114,7 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     is_up = frame["estimate"].median() >= 0
     beyond = frame["low"] > 0 if is_up else frame["high"] < 0
     return Multiverse(
-        finding=f"{levels[1]} \N{MINUS SIGN} {levels[0]}, {outcome}",
+        finding=f"{contrast_name(levels[1], levels[0])}, {outcome}",
         frame=frame,
         choices=list(_choices(study.arms[study.reference], factor)),
         same_sign=float(((frame["estimate"] > 0) == is_up).mean()),

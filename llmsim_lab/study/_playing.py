@@ -36,7 +36,7 @@ from llmsim_lab.run._records import llm_config_of
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run.playing import play_turns
 from llmsim_lab.run.recorded import record
-from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
+from llmsim_lab.study._design import AnyRun, Arm, Models, Play, World, said
 from llmsim_lab.tape import RunInfo, Tape
 
 NOTE = "study"
@@ -49,8 +49,6 @@ RunStatus = Literal["left", "running", "stopped", "failed", "done"]
 Unit = int | str
 """A seed; or a recorded situation, by its run and the turn that is continued, such as ``1:4``."""
 Key = tuple[str, Unit]
-Play = tuple[int, int]
-"""A run of a job: which of the arm's wordings, from 0; and which sample, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ class Job(_Place):
         end: the turn that each ends with.
         forks: by play, the run in the file that it continues; empty where all begin anew.
         at: the turn that it continues.
-        since: how many of the arm's interventions there were by then.
+        changes_done: how many of the arm's interventions there were by then.
     """
 
     run: int
@@ -109,7 +107,7 @@ class Job(_Place):
     end: int
     forks: tuple[int, ...] = ()
     at: int = 0
-    since: int = 0
+    changes_done: int = 0
 
     @property
     def where(self) -> str:
@@ -137,7 +135,7 @@ class Job(_Place):
             for info in tape.runs():
                 note = info.manifest.get(NOTE) or {}
                 if note.get("job") == self.digest:
-                    runs[tuple(note["play"])] = info
+                    runs[Play(*note["play"])] = info
                 elif note and info.id > max(self.forks, default=0):
                     is_foreign = True
             is_changed = bool(runs and tape.damaged)
@@ -256,7 +254,7 @@ class StudyPlayer:
             return replace(entry, status="failed", tape=file, error=str(error))
         if not runs:
             return entry
-        before = job.at if self.world.again else 0
+        before = job.at if self.world.asks_again else 0
         turns = sum(info.turns - before for info in runs.values())
         status: RunStatus = "done" if ended == len(job.plays) else "stopped"
         entry = replace(entry, status=status, tape=file, turns=turns)
@@ -268,7 +266,7 @@ class StudyPlayer:
 
     def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:
         """Return True for a run that has ended: by its turns, or by itself."""
-        if info.outcome != "done" or info.turns >= job.end or self.world.again:
+        if info.outcome != "done" or info.turns >= job.end or self.world.asks_again:
             return info.outcome == "done"
         # Somebody may have played single turns of it by hand.
         [last] = load_turns(self.world.cls, tape, info.id, tape.turn_records(info.id)[-1:])
@@ -326,23 +324,22 @@ class StudyPlayer:
             return self._resumed(job, tape, play, info)
         world = self.world
         arm = self.arms[job.arm]
-        wording, sample = play
         origin: dict[str, Any] = {}
         if job.forks:
             number = job.forks[job.plays.index(play)]
             manifest = tape.run(number).manifest
             # Without its seed, with which all samples of a situation would be one.
             recorded = (
-                llm_config_of(manifest, seed=None) if world.again else llm_config_of(manifest)
+                llm_config_of(manifest, seed=None) if world.asks_again else llm_config_of(manifest)
             )
             client = self.models.of(world, arm, recorded)
-            run = world.begin(arm, client, number, play, tape, job.since)
+            run = world.begin(arm, client, number, play, tape, job.changes_done)
             origin = {"verb": "fork", "parent": number, "fork_turn": run.turn_number}
         else:
             run = world.begin(arm, self.models.of(world, arm), job.run, play)
-        name = [job.arm, list(world.wordings(arm))[wording], job.where]
-        if world.again:
-            name.append(f"sample {sample}")
+        name = [job.arm, list(world.wordings(arm))[play.wording], job.where]
+        if world.asks_again:
+            name.append(f"sample {play.sample}")
         run.config = run.config.model_copy(update={"name": ", ".join(filter(None, name))})
         # A file may be copied to another one's name.
         note = {"job": job.digest, "play": list(play)}
@@ -358,8 +355,7 @@ class StudyPlayer:
             llm_client=self.models.of(world, arm, llm_config_of(info.manifest)),
             players=world.level(arm, "players"),
         )
-        wording, _ = play
-        world.edit(run, arm, wording, resumed=True)
+        world.edit(run, arm, play.wording, resumed=True)
         return run
 
     @property

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes, small_png
 from llmsim_lab._util.html import join, safe, styled
-from llmsim_lab._util.text import clip, counted, number
+from llmsim_lab._util.text import MINUS, clip, counted, number
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._reading import Reading
@@ -41,7 +41,6 @@ _WIDE = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}">{}</
 """A keyboard reaches what scrolls."""
 _SECTION = Markup("<section><h2>{}</h2>{}</section>")
 _FOLDED = Markup("<details><summary>{}</summary><pre>{}</pre></details>")
-_MINUS = "\N{MINUS SIGN}"
 _HEADS = ("effect", "outcome", "estimate", "interval", "p", "units", "holds for", "method", "notes")
 
 Entries = Sequence[tuple[StudyRun, Sequence[RunInfo]]]
@@ -76,7 +75,7 @@ def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
 
 def _print_view(study: Study) -> Markup:
     begun = [run for run in study.progress() if run.tape and run.turns]
-    entries = [(run, [info for info, _ in study.contents(run).values()]) for run in begun]
+    entries = [(run, [contents.info for contents in study.contents(run).values()]) for run in begun]
     sections = {
         "Effects": _effects(study),
         "Registration": _registration(study),
@@ -158,8 +157,8 @@ def _effect_row(effect: Estimate, unit: str) -> list[object]:
     return [
         effect.contrast,
         effect.outcome,
-        _Number(_value_in_words(effect, unit).replace("-", _MINUS)),
-        _Number(interval.replace("-", _MINUS)),
+        _Number(_value_in_words(effect, unit).replace("-", MINUS)),
+        _Number(interval.replace("-", MINUS)),
         _Number(_p_in_words(effect)),
         _Number(counted(effect.n, effect.unit)),
         effect.generalises_to,
@@ -270,8 +269,8 @@ def _runs(study: Study, begun: Sequence[StudyRun]) -> Iterator[Markup]:
 
 def _digest_of(study: Study, run: StudyRun) -> str:
     rows = []
-    for _, frame in study.contents(run).values():
-        rows += [_timeless(row) for row in frame.values()]
+    for contents in study.contents(run).values():
+        rows += [_timeless(row) for row in contents.rows.values()]
     text = json.dumps(rows, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -43,6 +43,7 @@ from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import (
     among,
     clip,
+    contrast_name,
     counted,
     duration,
     error_text,
@@ -66,6 +67,7 @@ from llmsim_lab.study._design import (
     AnyRun,
     Arm,
     Models,
+    Play,
     SharedTurns,
     World,
     labelled,
@@ -75,7 +77,6 @@ from llmsim_lab.study._design import (
 from llmsim_lab.study._playing import (
     Job,
     Key,
-    Play,
     StudyPlayer,
     StudyRun,
     Unit,
@@ -438,12 +439,12 @@ class Study:
         # Not of the file, which holds more than the world: it may be the study's own script.
         code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
         # The None and the 0 stood for something once, and are in the names of files that there are.
-        shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
+        shared = [world.cls.kind, code, None, world.fixed, world.asks_again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             levels = {name: value for name, value in arm.values.items() if name != "interventions"}
             leader = leaders.setdefault(digest_of([levels, 0]), arm)
-            shared_until = None if world.again else world.shared_turns(arm, leader)
+            shared_until = None if world.asks_again else world.shared_turns(arm, leader)
             if shared_until is not None:
                 self._leaders[arm.name] = Leader(leader, shared_until)
             digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
@@ -451,20 +452,21 @@ class Study:
 
     def _job(self, arm: Arm, unit: PlannedUnit, digests: Mapping[str, str]) -> Job:
         """Return what is played of an arm in a unit."""
+        wordings = range(len(self._world.wordings(arm)))
         samples = range(1, self._samples + 1)
-        plays = tuple(product(range(len(self._world.wordings(arm))), samples))
+        plays = tuple(Play(wording, sample) for wording, sample in product(wordings, samples))
         specs = [digests[arm.name], unit.digest]
         at = unit.turn
         end = self._world.turns
-        since = 0
+        changes_done = 0
         forks: tuple[int, ...] = ()
         leader = self._leaders.get(arm.name)
-        if self._world.again:
+        if self._world.asks_again:
             end = at + 1
             forks = (unit.run,) * len(plays)
         elif leader is not None:
             at = leader.shared.turn
-            since = leader.shared.changes
+            changes_done = leader.shared.changes
             forks = tuple(range(1, len(plays) + 1))
             specs.append(digests[leader.arm.name])
         return Job(
@@ -475,7 +477,7 @@ class Study:
             plays=plays,
             end=end,
             at=at,
-            since=since,
+            changes_done=changes_done,
             forks=forks,
         )
 
@@ -574,7 +576,9 @@ class Study:
                 async with line as advance:
                     # Arms that continue runs of others follow when these are done.
                     for following in (False, True):
-                        keys = [key for key in left if (key[0] in self._leaders) == following]
+                        keys = [
+                            (arm, unit) for arm, unit in left if (arm in self._leaders) == following
+                        ]
                         playing = play_all(self._player, self._ready(keys), most, executor)
                         async with aclosing(playing) as ended:  # type: ignore[type-var]
                             async for entry in ended:
@@ -639,7 +643,7 @@ class Study:
 
     def _trial(self, arm: Arm, wording: int = 0) -> AnyRun:
         first = next(iter(self._jobs.values())).run
-        return self._world.begin(arm, None, first, (wording, 1), self._source)
+        return self._world.begin(arm, None, first, Play(wording), self._source)
 
     def _take_up(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
@@ -818,15 +822,14 @@ class Study:
             values: Mapping[int, Any]
             if contents is None:
                 values = {entry.turns: None}
-            elif self._world.again and contents.info.turns < job.end:
+            elif self._world.asks_again and contents.info.turns < job.end:
                 # It was over before.
                 values = {job.end: None}
             elif isinstance(outcome, str):
                 values = self._by_name(outcome, contents, partial(loaded, play))
             else:
                 values = _by_function(outcome, loaded(play), label, job)
-            wording, sample = play
-            head = {"wording": labels[wording], "replicate": sample, "outcome": label}
+            head = {"wording": labels[play.wording], "replicate": play.sample, "outcome": label}
             for turn, value in values.items():
                 if value is None:
                     value = math.nan
@@ -848,11 +851,11 @@ class Study:
         columns: dict[str, None] = {}
         for row in rows.values():
             columns.update(dict.fromkeys(row))
-        if column not in columns and self._world.again:
+        if column not in columns and self._world.asks_again:
             return {last: _in_replies(load().turns[-1], outcome)}
         if column not in columns:
             raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
-        if self._world.again or outcome.endswith(LAST):
+        if self._world.asks_again or outcome.endswith(LAST):
             return {last: rows[last].get(column)}
         return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
 
@@ -876,17 +879,17 @@ class Study:
         if wording:
             # One that is unknown has no run, and the error names those that there are.
             place = labels.index(wording) if wording in labels else -1
-        return self._loaded(self._jobs[arm, unit], (place, replicate))
+        return self._loaded(self._jobs[arm, unit], Play(place, replicate))
 
     def _loaded(self, job: Job, play: Play) -> AnyRun:
         tape = Tape(self.tape_of(*job.key), read_only=True)
         info = job.runs_on(tape).get(play)
         if info is None:
             labels = list(self._world.wordings(self._arms[job.arm]))
-            wording = f" of the wording {labels[play[0]]!r}" if len(labels) > 1 else ""
+            wording = f" of the wording {labels[play.wording]!r}" if len(labels) > 1 else ""
             raise ConfigError(
-                f"arm {job.arm!r}, {job.where} has no sample {play[1]}{wording}; there are "
-                f"{sorted({sample for _, sample in job.runs_on(tape)})}"
+                f"arm {job.arm!r}, {job.where} has no sample {play.sample}{wording}; there are "
+                f"{sorted({begun.sample for begun in job.runs_on(tape)})}"
             )
         players = {"players": self._world.level(self._arms[job.arm], "players")}
         return recorded_run(tape, info, self._world.cls, arguments=players)
@@ -917,13 +920,13 @@ class Study:
         for entry in self._entries.values():
             labels = list(self._world.wordings(self._arms[entry.arm]))
             plays = self.contents(entry) if entry.status == "done" else {}
-            for (wording, sample), (_, rows_of_run) in plays.items():
-                for row in self._rows_that_count(rows_of_run):
+            for play, contents in plays.items():
+                for row in self._rows_that_count(contents.rows):
                     columns = {
                         "arm": entry.arm,
                         "unit": entry.unit,
-                        "wording": labels[wording],
-                        "replicate": sample,
+                        "wording": labels[play.wording],
+                        "replicate": play.sample,
                         **row,
                     }
                     levels = self._levels(entry.arm, columns)
@@ -932,7 +935,7 @@ class Study:
 
     def _rows_that_count(self, rows: Mapping[int, Any]) -> list[Any]:
         """Return a run's turns; of a situation only the one that was asked again."""
-        if self._world.again:
+        if self._world.asks_again:
             return [rows[max(rows)]]
         return list(rows.values())
 
@@ -1123,8 +1126,8 @@ class Study:
         for entry in self._entries.values():
             if entry.status != "done":
                 continue
-            for _, rows in self.contents(entry).values():
-                turns = self._rows_that_count(rows)
+            for contents in self.contents(entry).values():
+                turns = self._rows_that_count(contents.rows)
                 counts[entry.arm] += sum(row.get("fallback") or 0 for row in turns)
                 answers[entry.arm] += sum(row.get("calls") or 0 for row in turns)
         return {arm: StandIns(counts[arm], answers[arm]) for arm in answers}
@@ -1356,7 +1359,7 @@ class Study:
             fixed=said(world.fixed),
             unit=self.unit_name,
             units=list(self.units),
-            turns=1 if world.again else world.turns,
+            turns=1 if world.asks_again else world.turns,
             samples=self._samples,
             outcomes=said(self.outcome),
             models=facts.models,
@@ -1398,10 +1401,11 @@ class Study:
         for entry in self._entries.values():
             if entry.tape is None:
                 continue
-            for (wording, _), (info, _) in self.contents(entry).items():
+            for play, contents in self.contents(entry).items():
+                info = contents.info
                 started.append(info.started)
                 manifests[entry.arm].append(info.manifest)
-                if wording == 0:
+                if play.wording == 0:
                     prompts[entry.arm].append(prompts_of(as_mapping(info.manifest.get("prompts"))))
         every = [manifest for several in manifests.values() for manifest in several]
         code = [{**manifest["code"], "llmsim-lab": manifest["package"]} for manifest in every]
@@ -1589,7 +1593,7 @@ class Study:
 
     async def _count_turns(self, run: AnyRun, count: Count) -> None:
         """Play a run by chance to its end, or until enough calls are counted."""
-        end = run.turn_number + 1 if self._world.again else self._world.turns
+        end = run.turn_number + 1 if self._world.asks_again else self._world.turns
         while run.turn_number < end and not run.done(run.state) and not count.is_enough:
             await count.play(run)
 
@@ -1657,7 +1661,7 @@ class Study:
         from llmsim_lab.study._view import shown_effects
 
         if arm is not None:
-            contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
+            contrast = contrast_name(arm, self.reference)
             return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
         labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
@@ -1866,8 +1870,9 @@ def _by_function(
 ) -> Mapping[int, Any]:
     try:
         value = outcome(run)
-        known = value is None or isinstance(value, str)
-        return {run.turn_number: value if known else float(value)}
+        if value is not None and not isinstance(value, str):
+            value = float(value)
+        return {run.turn_number: value}
     except Exception as error:
         raise ConfigError(
             f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {error_text(error)}; "

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.text import contrast_name
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.study._charts import MOST_ARMS, numbers_of, scale_of
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from llmsim_lab.study.estimates.estimate import Effects, Estimate
 
 VIEW = "study"
-_MINUS = "\N{MINUS SIGN}"
 _BAND = ["turn", "estimate", "low", "high"]
 
 
@@ -75,7 +75,7 @@ def _effects(study: Any) -> dict[str, Any]:
         effects = shown_effects(study)
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
-    arms = {f"{arm} {_MINUS} {study.reference}": arm for arm in study.arms}
+    arms = {contrast_name(arm, study.reference): arm for arm in study.arms}
     compared = [effect for effect in effects if effect.p is not None]
     return {
         "label": effects.label if effects else str(effects),

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.jsontext import as_mapping, loads
-from llmsim_lab._util.text import clip, counted, listed
+from llmsim_lab._util.text import MINUS, clip, counted, listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.tape.changes import PATIENCE
 
@@ -90,7 +90,7 @@ class Claims:
         if self.formula is not None:
             return f"every effect of {self.formula} in each of {listed(self.outcomes)}"
         number = counted(len(self.contrasts) * len(self.outcomes), "comparison")
-        pairs = [" \N{MINUS SIGN} ".join(pair) for pair in self.contrasts]
+        pairs = [f" {MINUS} ".join(pair) for pair in self.contrasts]
         return f"{number}: {listed(pairs)}, in {listed(self.outcomes)}"
 
 

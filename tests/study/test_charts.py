@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from llmsim_lab._util.html import SERIES_COLOURS
+from llmsim_lab._util.text import MINUS
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import arms_figure, curve_figure, difference_figure
-from llmsim_lab.study.estimates.estimate import MINUS, Estimate
+from llmsim_lab.study.estimates.estimate import Estimate
 
 
 def results_of(**arms: list[float]) -> pd.DataFrame:

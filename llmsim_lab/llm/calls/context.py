@@ -47,7 +47,7 @@ class CallContext(Generic[T]):
             in it: a recording is found by what was asked, and the seed follows from the run's own.
         total_s: the longest time for one reply, seconds.
         text_limits: of the reply's texts: one that has reached its longest length was cut.
-        first: the first attempt, where this is the second.
+        first_attempt: the one that failed, where this is the second.
         wait_s: how long the second attempt waits before it is sent, seconds.
     """
 
@@ -58,7 +58,7 @@ class CallContext(Generic[T]):
     seed: int | None = None
     total_s: float = math.inf
     text_limits: Sequence[TextLimit] = ()
-    first: Attempt | None = None
+    first_attempt: Attempt | None = None
     wait_s: float = 0.0
 
 

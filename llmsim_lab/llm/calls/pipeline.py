@@ -13,7 +13,7 @@ from llmsim_lab.types import ChatBackend
 
 def pipeline(
     backend: ChatBackend,
-    who: str,
+    backend_name: str,
     limits: Limits,
     advised: set[str] | None,
 ) -> Retried:
@@ -21,13 +21,13 @@ def pipeline(
 
     Args:
         backend: answers.
-        who: the class that the user made the backend of, for messages.
+        backend_name: the class that the user made the backend of, for messages.
         limits: how many requests are under way at once.
         advised: the models that were said to need the form of a reply in words; None
             where that is not said.
     """
     # From the bottom up, since each takes the one below it.
-    queued = Queued(backend, who, limits)
+    queued = Queued(backend, backend_name, limits)
     budgeted = Budgeted(queued)
     recorded = Recorded(budgeted)
     stood_in = StoodIn(recorded, backend)

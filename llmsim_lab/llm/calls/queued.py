@@ -38,18 +38,18 @@ class Queued:
 
     Args:
         backend: answers.
-        who: the backend's class, for messages.
+        backend_name: the backend's class, for messages.
         limits: how many requests are under way at once.
     """
 
     def __init__(
         self,
         backend: ChatBackend,
-        who: str,
+        backend_name: str,
         limits: Limits,
     ) -> None:
         self._backend = backend
-        self._who = who
+        self._backend_name = backend_name
         self._limits = limits
 
     def send(self, context: CallContext[T]) -> Awaitable[Outcome[T]]:
@@ -67,7 +67,7 @@ class Queued:
         )
         if context.scope.deadline is not None:
             return self._in_time(context, sent, context.scope.deadline)
-        if context.first is not None:
+        if context.first_attempt is not None:
             return self._again(context, sent)
         return self._in_turn(context, sent)
 
@@ -86,7 +86,7 @@ class Queued:
                 if sent.watch is not None:
                     sent.watch.began(request)
                 answer = await self._asking(context, sent, lane)
-                reply = returned_reply(answer, self._who)
+                reply = returned_reply(answer, self._backend_name)
             except BaseException as error:  # also a cancellation, by the caller or the lane
                 late = lane.end(sent, error=error)
                 if late is not None:
@@ -124,7 +124,9 @@ class Queued:
         else:
             asking = self._backend.chat(copy)
         if not inspect.isawaitable(asking):
-            raise ConfigError(f"{self._who}.chat must be async: async def chat(self, request): ...")
+            raise ConfigError(
+                f"{self._backend_name}.chat must be async: async def chat(self, request): ..."
+            )
         return asking
 
     def _fault_of(self, error: Exception, timeout_s: float) -> BackendError | None:
@@ -134,7 +136,7 @@ class Queued:
             return None
         try:
             # A backend of one's own may raise it with numbers of numpy's, or a reply that is none.
-            sound = returned_fault(fault, self._who)
+            sound = returned_fault(fault, self._backend_name)
         except BackendError as unsound:  # what it says was answered is no reply
             return unsound
         if sound is not fault:
@@ -149,7 +151,7 @@ class Queued:
     ) -> Outcome[T]:
         """Send a request, and wait no longer than its caller does."""
         send = self._in_turn
-        if context.first is not None:
+        if context.first_attempt is not None:
             send = self._again
         try:
             async with asyncio.timeout(deadline - time.monotonic()) as limit:

@@ -42,7 +42,7 @@ class Recorded:
         """
         recorder = context.scope.recorder
         watch = context.scope.watch
-        entry = recorder.find(context.request, context.first)
+        entry = recorder.find(context.request, context.first_attempt)
         if entry.known is not None:
             if watch is not None:
                 watch.recorded()
@@ -77,8 +77,8 @@ class Recorded:
         attempt = outcome.attempt
         if isinstance(outcome.value, BaseModel):
             attempt.cut = cut_texts(outcome.value, context.text_limits)
-        if context.first is not None:
-            attempt.first = context.first.number
+        if context.first_attempt is not None:
+            attempt.first = context.first_attempt.number
         log_outcome(attempt)
         # Before anyone acts on it: what a run has seen is on its tape, whatever happens next.
         recorder.keep(entry, attempt)

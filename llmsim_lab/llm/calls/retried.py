@@ -145,6 +145,6 @@ def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> Ca
         context,
         request=request,
         seed=seed,
-        first=failed,
+        first_attempt=failed,
         wait_s=wait_s,
     )

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from llmsim_lab._util.text import contrast_name
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
-from llmsim_lab.study.estimates.estimate import MINUS, Contrast, Effects, Estimate, Generality
+from llmsim_lab.study.estimates.estimate import Contrast, Effects, Estimate, Generality
 from llmsim_lab.study.estimates.family import adjusted, holm
 from llmsim_lab.study.estimates.numeric import Numbers
 from llmsim_lab.study.estimates.parts import Parts
@@ -189,7 +190,7 @@ def _weights(
     weights = {}
     for upper, lower in contrasts:
         difference = each[place_of("arm", upper, arms)] - each[place_of("arm", lower, arms)]
-        weights[f"{upper} {MINUS} {lower}"] = difference
+        weights[contrast_name(upper, lower)] = difference
     return weights
 
 
@@ -220,7 +221,7 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
                 is_level = (arms[name] == level).to_numpy()
                 is_first = (arms[name] == first).to_numpy()
                 of_arms *= 1.0 * is_level - is_first
-                sides.append(f"{name}={level} {MINUS} {name}={first}")
+                sides.append(contrast_name(f"{name}={level}", f"{name}={first}"))
             for name in levels:
                 if name not in term:
                     of_arms *= 1 / len(levels[name])

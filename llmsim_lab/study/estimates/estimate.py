@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llmsim_lab._util.html import table as html_table
-from llmsim_lab._util.text import counted
+from llmsim_lab._util.text import MINUS, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,6 @@ Kind = Literal[
     "text distance",
     "length difference",
 ]
-MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

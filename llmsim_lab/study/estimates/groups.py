@@ -13,7 +13,6 @@ from llmsim_lab.study.estimates.numeric import (
     is_share,
     is_two_valued,
     known,
-    mean_of_known,
 )
 from llmsim_lab.study.estimates.paired import ENOUGH_FOR_SHARES, is_skewed
 from llmsim_lab.study.estimates.parts import Parts, Sample
@@ -105,6 +104,6 @@ def agresti_caffo(up: Numbers, down: Numbers) -> Student:
 
 def _groups_of(sample: Sample) -> list[Numbers]:
     """Return the runs of each arm; a run that it has no value of may be another arm's."""
-    of_units = mean_of_known(mean_of_known(sample.values, 3), 1)
+    of_units = sample.unit_means()
     of_runs = by_run(of_units, sample.run_of)
     return [known(arm) for arm in of_runs]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmsim_lab.study.estimates.numeric import Numbers, by_run, mean_of_known, without_rounding
+from llmsim_lab.study.estimates.numeric import Numbers, by_run, without_rounding
 from llmsim_lab.study.estimates.parts import Sample, left_out
 
 
@@ -26,7 +26,7 @@ class Pairs(NamedTuple):
 
 def pairs_of(sample: Sample) -> Pairs:
     """Return a sample's runs in pairs: answers, wordings and situations are averaged in each."""
-    of_units = mean_of_known(mean_of_known(sample.values, 3), 1)
+    of_units = sample.unit_means()
     differences = without_rounding(sample.weights @ of_units, of_units)
     missing = int(np.isnan(differences).sum())
     return Pairs(

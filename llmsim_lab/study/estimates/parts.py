@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmsim_lab.study.estimates.estimate import Interval, Kind
-from llmsim_lab.study.estimates.numeric import Numbers
+from llmsim_lab.study.estimates.numeric import Numbers, mean_of_known
 
 
 class Spread(NamedTuple):
@@ -42,6 +42,10 @@ class Sample:
     run_of: NDArray[np.intp]
     wording_counts: NDArray[np.intp]
     wording_sets: NDArray[np.intp]
+
+    def unit_means(self) -> Numbers:
+        """Return means over replicates, then over wordings: arms x units."""
+        return mean_of_known(mean_of_known(self.values, 3), 1)
 
     def halves(self) -> Sample:
         """Return the second half of each arm's replicates as arms that are minus the first half.

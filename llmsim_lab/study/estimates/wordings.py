@@ -33,7 +33,7 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
     weighted sum over these arms. Otherwise wordings are nested in their arm. An arm with one
     wording stays as it is: only its answers are random.
     """
-    of_units = mean_of_known(mean_of_known(sample.values, 3), 1)
+    of_units = sample.unit_means()
     complete = np.asarray(np.isfinite(of_units).all(axis=0))
     notes = left_out(int((~complete).sum()), len(complete))
     values = sample.values[:, :, complete]

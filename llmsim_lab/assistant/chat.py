@@ -243,7 +243,7 @@ class Chat(Run[ChatState]):
             ConfigError: the message is empty, or another one is under way.
             TapeMiss: it is a replay, and this is not what was sent next.
         """
-        if self._player not in (None, scope().player):  # before it is in the inbox
+        if self._driver not in (None, scope().driver):  # before it is in the inbox
             raise ConfigError("another message is under way; wait for its answer, or stop it")
         inbox = self.state.inbox
         if not self._session.is_replay:

@@ -337,7 +337,7 @@ class HumanSeat(Lab):
     async def _turn_with(self, agent: str | None, values: Mapping[str, Any]) -> None:
         """Begin a turn if none is under way, answer in it, and wait for its end."""
         # Where a cell plays the run, its next turn will ask.
-        if not self._under_way and self.simulation._player is None:
+        if not self._under_way and self.simulation._driver is None:
             self._task = asyncio.ensure_future(self.play())
         task = self._task if self._under_way else None
         try:

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import traitlets as t
 from anywidget import AnyWidget
@@ -53,8 +53,9 @@ from llmsim_lab.run._reading import Reading, RecordedRun, RowState
 from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
-from llmsim_lab.run.playing import sole_player
+from llmsim_lab.run.playing import sole_driver
 from llmsim_lab.run.recorded import (
+    RunOrigin,
     about,
     anew,
     live_client,
@@ -329,7 +330,7 @@ class Lab(AnyWidget):
                 fork_turn=None,
             )
         else:
-            info = about(run, number, parent=None)
+            info = about(run, number)
         if name:
             info = replace(info, name=name)
         self._keep(number, run, info)
@@ -585,7 +586,7 @@ class Lab(AnyWidget):
         says = ""
         fault = ""
         try:
-            with sole_player(simulation):  # a cell may play it
+            with sole_driver(simulation):  # a cell may play it
                 says = await self._turns(simulation, number, wanted)
         except asyncio.CancelledError:
             says = f"Stopped. The run is at turn {simulation.turn_number}, its last whole one."
@@ -755,7 +756,7 @@ class Lab(AnyWidget):
         self,
         run: Run,
         parent: int,
-        verb: str,
+        verb: Literal["fork", "restart"],
         at: int | None,
         words: Sequence[str],
     ) -> None:
@@ -773,13 +774,8 @@ class Lab(AnyWidget):
         number = run.run_id
         if number is None or number in self.runs:
             number = self._next_number()
-        info = about(
-            run,
-            number,
-            parent=parent,
-            verb=verb,
-            fork_turn=at,
-        )
+        info = about(run, number, RunOrigin(parent=parent, fork_turn=at))
+        info = replace(info, verb=verb)
         self._keep(number, run, info)
         self.reading.add(info, run, changes=words)
         self._send_new()

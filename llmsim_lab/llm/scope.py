@@ -150,7 +150,7 @@ class Scope:
         late: the error's words for a call that passes the deadline.
         round: in which requests are sent that belong together; None for the next one.
         asker: for whom tools are looked up.
-        player: what plays the run, turn by turn; only that may play its next turn.
+        driver: what plays the run, turn by turn; only that may play its next turn.
         counted: whether a line on the screen counts the work already.
         stand_in: answers each request in place of the model, which is asked nothing, as where a
             plan counts calls.
@@ -163,7 +163,7 @@ class Scope:
     late: str = "no reply, and the caller waits no longer"
     round: int | None = None
     asker: str | None = None
-    player: object = None
+    driver: object = None
     counted: bool = False
     stand_in: Callable[[ChatRequest], ChatReply] | None = None
 

@@ -118,7 +118,7 @@ class _Numbering(NamedTuple):
     times: int
 
 
-class _LostOutside(NamedTuple):
+class _FailedOutside(NamedTuple):
     """What from outside failed, and its error."""
 
     thing: str
@@ -194,7 +194,7 @@ class Ask:
         """The number of the turn being played."""
         self._run = run
         self._warnings = run._warnings
-        self._around = AskedTurn(
+        self._asked_turn = AskedTurn(
             number=turn,
             state=state,
             config=run.config,
@@ -216,7 +216,7 @@ class Ask:
         self._story: list[str] = []
         self._led_to = ""
         self._open: list[_Open] = []
-        self._lost: _LostOutside | None = None
+        self._failed_outside: _FailedOutside | None = None
         """What from outside failed first."""
         self._over = False
 
@@ -274,7 +274,7 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         batch = Batch(
-            turn=self._around,
+            turn=self._asked_turn,
             reply=reply,
             prompt=prompt,
             system=system,
@@ -324,7 +324,7 @@ class Ask:
         """
         names = [players] if isinstance(players, str) else list(players)
         batch = Batch(
-            turn=self._around,
+            turn=self._asked_turn,
             reply=reply,
             prompt=prompt,
             system=system,
@@ -363,7 +363,7 @@ class Ask:
             LLMFailureException: ``by_model`` raised it.
         """
         batch = Batch(
-            turn=self._around,
+            turn=self._asked_turn,
             reply=reply,
             prompt=prompt,
             system="",
@@ -425,8 +425,8 @@ class Ask:
         try:
             return await bring()
         except Exception as error:
-            if self._lost is None:
-                self._lost = _LostOutside(what, error)
+            if self._failed_outside is None:
+                self._failed_outside = _FailedOutside(what, error)
             raise
 
     def note(
@@ -543,8 +543,8 @@ class Ask:
                 "is still under way: await every question in the turn that asks it"
             )
         self._over = True
-        if self._lost is not None:
-            thing, error = self._lost
+        if self._failed_outside is not None:
+            thing, error = self._failed_outside
             raise ConfigError(
                 f"ask.outside({thing!r}, ...) failed with {type(error).__name__}: {error}, and "
                 f"turn {self.turn} went on; a replay could not. Catch it in the work itself, and "
@@ -581,7 +581,7 @@ class Ask:
         if callable(source) or (isinstance(source, str) and not has_slots(source)):
             # Only of prompts without slots: those with slots are known by name and digest.
             batch.name = self._name_of(batch, names)
-        pending = self._all(batch, names, numbers, is_alone=is_alone)
+        pending = self._ask_all(batch, names, numbers, is_alone=is_alone)
         self._open.append(_Open(names, pending))
         return pending
 
@@ -614,7 +614,7 @@ class Ask:
             position = max(position, self._positions[key])
         return kind if position == 1 else f"{kind}@{position}"
 
-    async def _all(
+    async def _ask_all(
         self,
         batch: Batch,
         names: Sequence[str],
@@ -749,7 +749,7 @@ class Ask:
         if len(sent) < 2 or warnings.has_order or key in warnings.compared:
             return
         warnings.compared.add(key)  # what it is asked in later turns is put in the same order
-        if self._run._quiet or self._around.is_replay:
+        if self._run._quiet or self._asked_turn.is_replay:
             return
         order = prompt_order(batch.place, sent)
         if order.is_late:
@@ -769,7 +769,7 @@ class Ask:
                 f"turn {self.turn} is over, and {whom} is asked in it: await every question in "
                 "the turn that asks it"
             )
-        _check_reply(batch.reply, whom, self._around.config.rationale)
+        _check_reply(batch.reply, whom, self._asked_turn.config.rationale)
         _check_names(names)
         for name in batch.values:
             # A slot of this name would have two values.
@@ -793,7 +793,7 @@ class Ask:
             # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)
         batch.prepare(whom)
-        edits = self._around.prompts.edit
+        edits = self._asked_turn.prompts.edit
         # A function's text is known when it is called, which a turn of rules would never do.
         if callable(batch.prompt) and edits is not None and edits.missing and names:
             batch.text_for(whom)  # a study has yet to see the prompt that it edits
@@ -904,7 +904,7 @@ class Ask:
         self._stand_in(fault, question)
 
     def _falls_back(self, question: AskedQuestion) -> bool:
-        on_error = question.batch.on_error or self._around.config.on_error
+        on_error = question.batch.on_error or self._asked_turn.config.on_error
         return on_error == "fallback"
 
     def _model_failed(
@@ -951,7 +951,7 @@ class Ask:
         batch = question.batch
         answer = batch.fallback
         if callable(answer):
-            answer = batch.of_world("fallback", answer, question.player)
+            answer = batch.value_for("fallback", answer, question.player)
         if batch.fallback is None:
             answer = random_reply(question, question.random("stand-in"))
         question.decision = as_reply(answer, question, fallback_of)

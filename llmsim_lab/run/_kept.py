@@ -40,7 +40,7 @@ from llmsim_lab.run._state import fields_of
 from llmsim_lab.types import CallRecord, Places
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
-Path = tuple[str, ...]
+ValuePath = tuple[str, ...]
 """Where a value is: the name of a class, then the names of fields, keys and items."""
 
 _NO_CALLS = Places()
@@ -287,7 +287,7 @@ def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
 # --- comparing -----------------------------------------------------------------------------------
 
 
-def is_same(was: object, back: object, path: Path) -> bool:
+def is_same(was: object, back: object, path: ValuePath) -> bool:
     """Return True if a value came back just as it was; False if as another that says the same.
 
     Args:
@@ -308,7 +308,7 @@ def is_same(was: object, back: object, path: Path) -> bool:
 
 
 @lru_cache(maxsize=1024)  # asked of every value in every state
-def _comparison_of(cls: type) -> Callable[[Any, Any, Path], bool]:
+def _comparison_of(cls: type) -> Callable[[Any, Any, ValuePath], bool]:
     """Return what compares two values of a class."""
     if issubclass(cls, Mapping):
         return _is_same_dict
@@ -329,7 +329,7 @@ def _types_of(values: Iterable[object]) -> list[type]:
     return list(map(type, values))
 
 
-def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: Path) -> bool:
+def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: ValuePath) -> bool:
     types = _types_of(was.values())
     # An enum of texts, or numpy's text, equals the text that a tape gives back as a key.
     same = _types_of(was) == _types_of(back)
@@ -348,7 +348,7 @@ def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: P
     return same
 
 
-def _is_same_list(was: Collection[object], back: Collection[object], path: Path) -> bool:
+def _is_same_list(was: Collection[object], back: Collection[object], path: ValuePath) -> bool:
     types = _types_of(was)
     if SCALARS.issuperset(types) and was == back and types == _types_of(back):
         return True
@@ -360,7 +360,7 @@ def _is_same_list(was: Collection[object], back: Collection[object], path: Path)
     return same
 
 
-def _is_same_model(was: BaseModel, back: BaseModel, path: Path) -> bool:
+def _is_same_model(was: BaseModel, back: BaseModel, path: ValuePath) -> bool:
     if was.__pydantic_private__ != back.__pydantic_private__:
         raise ConfigError(
             f"{_place(path)} has the private attributes "
@@ -381,17 +381,17 @@ def _is_same_model(was: BaseModel, back: BaseModel, path: Path) -> bool:
     return same
 
 
-def _is_same_dataclass(was: object, back: object, path: Path) -> bool:
+def _is_same_dataclass(was: object, back: object, path: ValuePath) -> bool:
     return _is_same_dict(fields_of(was), fields_of(back), path)
 
 
-def _is_same_time(was: datetime | time, back: datetime | time, path: Path) -> bool:
+def _is_same_time(was: datetime | time, back: datetime | time, path: ValuePath) -> bool:
     _check_time(was, path)
     # Zones of several libraries may have one offset, and another name for it.
     return _is_same_value(was, back, path) and type(was.tzinfo) is type(back.tzinfo)
 
 
-def _is_same_collection(was: Collection[object], back: Collection[object], path: Path) -> bool:
+def _is_same_collection(was: Collection[object], back: Collection[object], path: ValuePath) -> bool:
     for value in was:
         if isinstance(value, datetime | time):  # of which two may be equal in different zones
             _check_time(value, path)
@@ -401,7 +401,7 @@ def _is_same_collection(was: Collection[object], back: Collection[object], path:
     return SCALARS.issuperset(map(type, was))
 
 
-def _is_same_value(was: object, back: object, path: Path) -> bool:
+def _is_same_value(was: object, back: object, path: ValuePath) -> bool:
     if _is_equal(was, back, path):
         return True
     # An object that its class writes and reads by itself, and that equals no other.
@@ -411,7 +411,7 @@ def _is_same_value(was: object, back: object, path: Path) -> bool:
     raise _lost(was, back, path)
 
 
-def _is_equal(was: object, back: object, path: Path) -> bool:
+def _is_equal(was: object, back: object, path: ValuePath) -> bool:
     try:
         return bool(was == back)
     except (TypeError, ValueError) as error:
@@ -421,7 +421,7 @@ def _is_equal(was: object, back: object, path: Path) -> bool:
         ) from error
 
 
-def _check_converted(was: object, back: object, path: Path) -> None:
+def _check_converted(was: object, back: object, path: ValuePath) -> None:
     """Raise ConfigError if a value that came back as another type does not say the same.
 
     So it may where its annotation does not say which type: in ``Any``, ``Sequence`` or a union.
@@ -456,7 +456,7 @@ def _is_whole_as_text(was: object, back: object) -> bool:
     return not is_cut and all_finite(was)
 
 
-def _check_time(value: datetime | time, path: Path) -> None:
+def _check_time(value: datetime | time, path: ValuePath) -> None:
     """Raise ConfigError for a time of which a tape would not keep all."""
     zone = value.tzinfo
     # A zone that knows its offset without a date has one offset, which JSON can say.
@@ -496,7 +496,7 @@ def defined_again(name: str, module: str) -> ConfigError:
     )
 
 
-def _lost(was: object, back: object, path: Path) -> ConfigError:
+def _lost(was: object, back: object, path: ValuePath) -> ConfigError:
     """Return the error of a value that would not come back as it is."""
     cls = type(was)
     if isinstance(was, Number) and (back is None or not all_finite(was)):
@@ -520,13 +520,13 @@ def _lost(was: object, back: object, path: Path) -> ConfigError:
     )
 
 
-def _not_finite(value: object, path: Path) -> ConfigError:
+def _not_finite(value: object, path: ValuePath) -> ConfigError:
     return ConfigError(
         f"{_place(path)} is {value}, and a tape holds finite numbers alone: give one, or None"
     )
 
 
-def _cannot_write(value: object, path: Path, error: BaseException) -> ConfigError:
+def _cannot_write(value: object, path: ValuePath, error: BaseException) -> ConfigError:
     """Return the error of a state that cannot be written; it names the innermost such value."""
     # Asked first: what is too deep fails in several ways, none of which says so.
     _check_depth(value, path)
@@ -546,7 +546,7 @@ def _cannot_write(value: object, path: Path, error: BaseException) -> ConfigErro
     )
 
 
-def _cannot_read(value: object, path: Path, error: Exception) -> ConfigError:
+def _cannot_read(value: object, path: ValuePath, error: Exception) -> ConfigError:
     """Return the error of a state whose JSON its class does not take."""
     _check_depth(value, path)
     try:
@@ -562,7 +562,7 @@ def _cannot_read(value: object, path: Path, error: Exception) -> ConfigError:
     return ConfigError(f"a tape would not give {_place(path)} back: {fault}")
 
 
-def _check_depth(value: object, path: Path) -> None:
+def _check_depth(value: object, path: ValuePath) -> None:
     """Raise ConfigError if something in a value is nested too deeply for a tape."""
     for name, part in _parts_of(value):
         if is_too_deep(part):
@@ -586,5 +586,5 @@ def _parts_of(value: object) -> list[tuple[str, object]]:
     return []
 
 
-def _place(path: Path) -> str:
+def _place(path: ValuePath) -> str:
     return clip(".".join(path), 200) or "this"

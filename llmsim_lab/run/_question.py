@@ -121,7 +121,7 @@ class Batch:
         """Which question it is, for messages."""
         return place_of(self.turn.number, self.reply, self.tag)
 
-    def of_world(
+    def value_for(
         self,
         name: str,
         function: OfPlayer,
@@ -195,7 +195,7 @@ class Batch:
 
     def _text_of_function(self, function: Callable[[str], str], player: str) -> object:
         """Return the text that a function returns, or a fork's edit of it."""
-        text = self.of_world("prompt", function, player)
+        text = self.value_for("prompt", function, player)
         if type(text) is not str:  # such as a filled prompt, which the run knows by itself
             if isinstance(text, RenderedPrompt) and self.system:
                 raise PromptError(
@@ -218,7 +218,7 @@ class Batch:
 
     def _own_values(self, values: _SlotValues, player: str) -> dict[str, object]:
         return {
-            slot: self.of_world(slot, function, player) for slot, function in values.own.items()
+            slot: self.value_for(slot, function, player) for slot, function in values.own.items()
         }
 
     def _slot_values(self, whom: str, used: UsedPrompt) -> _SlotValues:
@@ -270,7 +270,7 @@ class Batch:
                 self._allowed_to_all = self._allowed_by(player, _by_field(player, self.limits))
             return self._allowed_to_all
         # Of each player its own; many have the same.
-        limits = _by_field(player, self.of_world("limits", self.limits, player))
+        limits = _by_field(player, self.value_for("limits", self.limits, player))
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self._allowed_by_limits:
             self._allowed_by_limits[key] = self._allowed_by(player, limits)
@@ -504,7 +504,7 @@ class Question:
         for name, value in values.items():
             if callable(value):
                 # A rule is given the player's value, as a prompt would be.
-                values[name] = batch.of_world(name, value, self.player)
+                values[name] = batch.value_for(name, value, self.player)
         return values
 
     @property

@@ -115,8 +115,8 @@ class PlayedWorld(BaseWorld[StateT]):
             ConfigError: a turn is being played already.
         """
         # A step within run() is part of what plays the run already.
-        is_part = self._player is not None and self._player is scope().player
-        with nullcontext() if is_part else sole_player(self):
+        is_part = self._driver is not None and self._driver is scope().driver
+        with nullcontext() if is_part else sole_driver(self):
             return await self._step()
 
     async def _step(self) -> Turn:
@@ -163,7 +163,7 @@ class PlayedWorld(BaseWorld[StateT]):
                 continues as if nothing had happened.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
-        with sole_player(self):
+        with sole_driver(self):
             self._purse = None if budget is None else Purse(budget)
             try:
                 await self._play_turns(turns, progress=progress)
@@ -386,25 +386,25 @@ class PlayedWorld(BaseWorld[StateT]):
 
 
 @contextmanager
-def sole_player(run: PlayedWorld) -> Iterator[None]:
+def sole_driver(run: PlayedWorld) -> Iterator[None]:
     """Be what plays a run; steps inside are part of it.
 
     Raises:
         ConfigError: the run is being played already, here or by another task or thread; what plays
             it does not notice.
     """
-    player = object()
+    driver = object()
     # Looked up and set at once: of two threads one gets it.
-    if vars(run).setdefault("_player", player) is not player:
+    if vars(run).setdefault("_driver", driver) is not driver:
         raise ConfigError(
             f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
             "until that has ended, or stop it"
         )
     try:
-        with scoped(player=player):
+        with scoped(driver=driver):
             yield
     finally:
-        del vars(run)["_player"]
+        del vars(run)["_driver"]
 
 
 async def play_turns(
@@ -419,7 +419,7 @@ async def play_turns(
     ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have been
     stepped on by hand.
     """
-    with sole_player(run):
+    with sole_driver(run):
         await run._play_turns(turns, progress=progress, beyond_done=beyond_done)
 
 

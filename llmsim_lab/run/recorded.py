@@ -21,7 +21,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from typing_extensions import TypeVar
 
@@ -72,6 +72,23 @@ Tapes = Tape | str | Path
 """A tape, or its file."""
 Arguments = Mapping[str, Any]
 """What a constructor takes by keyword."""
+
+
+class RunOrigin(NamedTuple):
+    """How a run came about; see ``Tape.add_run``.
+
+    Attributes:
+        verb: what made it.
+        parent: the number of the run that it came from.
+        fork_turn: the last turn that a fork shares with it.
+    """
+
+    verb: Verb = "run"
+    parent: int | None = None
+    fork_turn: int | None = None
+
+
+ANEW = RunOrigin()
 
 
 class Run(PlayedWorld[StateT]):
@@ -177,7 +194,7 @@ class Run(PlayedWorld[StateT]):
         at = self.turn_number
         if turn is not None:
             at = whole_number("turn", turn, least=0, most=at)
-        changes = listed(intervene, at)
+        changes = listed_interventions(intervene, at)
         prompts = _listed_prompts(prompt, self.prompts)
         client = live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
@@ -197,24 +214,13 @@ class Run(PlayedWorld[StateT]):
         # After the rest, which is wrong with a model as well.
         if client is None and self.llm_client is not None and self.config.needs_model:
             raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
+        origin = RunOrigin("fork", self.run_id, at)
         if to is None:
-            return _beside(
-                self,
-                new,
-                verb="fork",
-                parent=self.run_id,
-                fork_turn=at,
-            )
+            return _beside(self, new, origin)
         if self.tape is None:
             raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
         tape = self.tape.copy([self.tape.run(self.run_id).id], to, up_to=at)
-        return record(
-            new,
-            tape,
-            verb="fork",
-            parent=self.run_id,
-            fork_turn=at,
-        )
+        return record(new, tape, origin=origin)
 
     def counterfactual(
         self,
@@ -459,12 +465,7 @@ class Run(PlayedWorld[StateT]):
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-        return record(
-            simulation,
-            tape,
-            verb="rerun",
-            parent=info.id,
-        )
+        return record(simulation, tape, origin=RunOrigin("rerun", info.id))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -527,9 +528,7 @@ def record(
     tape: Tapes,
     known: Mapping[str, object] | None = None,
     *,
-    verb: Verb = "run",
-    parent: int | None = None,
-    fork_turn: int | None = None,
+    origin: RunOrigin = ANEW,
 ) -> RunT:
     """Begin a run on a tape, with its latest turn; returns the run.
 
@@ -538,9 +537,7 @@ def record(
         tape: the tape, which has the turns before where the run is a fork.
         known: parts of the manifest that are known already, or that a study adds: its runs share
             the code, and where a class came from a notebook only the notebook knows it.
-        verb: how it came about; see ``Tape.add_run``.
-        parent: the number of the run that it came from.
-        fork_turn: the last turn that a fork shares with it.
+        origin: how it came about.
     """
     # Before anything is written: what raises here leaves no run on the tape.
     first = tape_turn(run, run.turns[-1])
@@ -550,9 +547,9 @@ def record(
         manifest,
         name=run.name,
         first=first,
-        verb=verb,
-        parent=parent,
-        fork_turn=fork_turn,
+        verb=origin.verb,
+        parent=origin.parent,
+        fork_turn=origin.fork_turn,
     )
     run._session = Recording(tape, number)
     return run
@@ -580,24 +577,19 @@ def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[st
     return {**manifest, **shared}
 
 
-def about(run: Run, number: int, **other_fields: Any) -> RunInfo:
-    """Return what a tape would say of a run, if it were on one.
-
-    Args:
-        run: the run.
-        number: of the run.
-        other_fields: which differ from those of a run that comes from no other.
-    """
-    fields: dict[str, Any] = {
-        "id": number,
-        "name": run.name,
-        "verb": "run",
-        "started": "",
-        "turns": run.turn_number,
-        "calls": sum(call.attempts for call in run.calls),
-        "manifest": new_manifest(run),
-    }
-    return RunInfo(**(fields | other_fields))
+def about(run: Run, number: int, origin: RunOrigin = ANEW) -> RunInfo:
+    """Return what a tape would say of a run, if it were on one."""
+    return RunInfo(
+        id=number,
+        name=run.name,
+        verb=origin.verb,
+        parent=origin.parent,
+        fork_turn=origin.fork_turn,
+        started="",
+        turns=run.turn_number,
+        calls=sum(call.attempts for call in run.calls),
+        manifest=new_manifest(run),
+    )
 
 
 def anew(run: Run, config: WorldConfig, client: LLMClient | None) -> Run:
@@ -635,23 +627,10 @@ def unrecorded_fork(
     )
 
 
-def _beside(
-    run: Run,
-    new: RunT,
-    *,
-    verb: Verb = "run",
-    parent: int | None = None,
-    fork_turn: int | None = None,
-) -> RunT:
+def _beside(run: Run, new: RunT, origin: RunOrigin = ANEW) -> RunT:
     """Begin a run on another's tape, as ``record`` does, where that may be written to."""
     if run.tape is not None and not run.tape.read_only:
-        return record(
-            new,
-            run.tape,
-            verb=verb,
-            parent=parent,
-            fork_turn=fork_turn,
-        )
+        return record(new, run.tape, origin=origin)
     # A fork of a run that is not recorded is not recorded for the same reason.
     new.unrecorded = run.unrecorded
     if run.tape is not None:
@@ -1016,17 +995,17 @@ def _listed_prompts(prompts: Any, known: Mapping[str, Prompt]) -> list[Prompt]:
         prompts: what was given.
         known: the run's prompts, by their places.
     """
-    listed = list(prompts) if isinstance(prompts, Iterable) else [prompts]
+    edited = list(prompts) if isinstance(prompts, Iterable) else [prompts]
     # A text in place of a prompt would not say which prompt it edits.
-    if not all(isinstance(prompt, Prompt) for prompt in listed):
+    if not all(isinstance(prompt, Prompt) for prompt in edited):
         raise ConfigError(
             f"prompt={prompts!r:.60} is not an edited prompt; edit one of the run's: "
             f"run.prompts[...].edit('...'), of {', '.join(known)}"
         )
-    return listed
+    return edited
 
 
-def listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
+def listed_interventions(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
     """Return interventions as a list.
 
     Args:

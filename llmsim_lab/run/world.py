@@ -75,8 +75,8 @@ class BaseWorld(Generic[StateT]):
     """What to write in place of parameters that there were: sentences by their names."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
-    _player: object = None
-    """Set on a run while it is played."""
+    _driver: object = None
+    """What plays the run, while it is played: a token that only its own code has in its scope."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class BaseWorld(Generic[StateT]):
             )
         if not self.__dict__.get("_stepping") or name in _SET_IN_A_TURN:
             return
-        if self._player is not scope().player:
+        if self._driver is not scope().driver:
             raise ConfigError(
                 f"{name} is set while a turn of {cls.__name__} is played; wait until it has ended"
             )

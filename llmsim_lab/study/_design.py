@@ -38,7 +38,12 @@ from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._plain_prompts import is_as_written
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._session import Session
-from llmsim_lab.run.recorded import listed, live_client, recorded_run, warn_of_settings
+from llmsim_lab.run.recorded import (
+    listed_interventions,
+    live_client,
+    recorded_run,
+    warn_of_settings,
+)
 from llmsim_lab.run.world import checked_state
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
@@ -344,7 +349,9 @@ class World:
     def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
         level = self.level(arm, "interventions") or ()
-        changes = [StateChange(**{"turn": turn, **change}) for change in listed(level, turn)]
+        changes = [
+            StateChange(**{"turn": turn, **change}) for change in listed_interventions(level, turn)
+        ]
         return sorted(changes, key=lambda change: change.turn)
 
     def shared_turns(self, arm: Arm, leader: Arm) -> SharedTurns | None:

@@ -35,7 +35,7 @@ from llmsim_lab.llm.scope import Purse
 from llmsim_lab.run._records import llm_config_of
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run.playing import play_turns
-from llmsim_lab.run.recorded import record
+from llmsim_lab.run.recorded import ANEW, RunOrigin, record
 from llmsim_lab.study._design import AnyRun, Arm, Models, Play, World, said
 from llmsim_lab.tape import RunInfo, Tape
 
@@ -196,7 +196,7 @@ def _tidy(file: Path) -> None:
 
 
 @contextmanager
-def sole_player(folder: Path) -> Iterator[None]:
+def sole_study(folder: Path) -> Iterator[None]:
     """Be the only study that plays in a folder, which is made.
 
     Raises:
@@ -324,7 +324,7 @@ class StudyPlayer:
             return self._resumed(job, tape, play, info)
         world = self.world
         arm = self.arms[job.arm]
-        origin: dict[str, Any] = {}
+        origin = ANEW
         if job.forks:
             number = job.forks[job.plays.index(play)]
             manifest = tape.run(number).manifest
@@ -334,7 +334,7 @@ class StudyPlayer:
             )
             client = self.models.of(world, arm, recorded)
             run = world.begin(arm, client, number, play, tape, job.changes_done)
-            origin = {"verb": "fork", "parent": number, "fork_turn": run.turn_number}
+            origin = RunOrigin("fork", number, run.turn_number)
         else:
             run = world.begin(arm, self.models.of(world, arm), job.run, play)
         name = [job.arm, list(world.wordings(arm))[play.wording], job.where]
@@ -343,7 +343,7 @@ class StudyPlayer:
         run.config = run.config.model_copy(update={"name": ", ".join(filter(None, name))})
         # A file may be copied to another one's name.
         note = {"job": job.digest, "play": list(play)}
-        return record(run, tape, {"code": world.code, NOTE: note}, **origin)
+        return record(run, tape, {"code": world.code, NOTE: note}, origin=origin)
 
     def _resumed(self, job: Job, tape: Tape, play: Play, info: RunInfo) -> AnyRun:
         """Return one of a job's runs as far as it was played."""

@@ -83,7 +83,7 @@ from llmsim_lab.study._playing import (
     copy_runs,
     digest_of,
     play_all,
-    sole_player,
+    sole_study,
 )
 from llmsim_lab.study.registration import (
     MODEL,
@@ -543,7 +543,7 @@ class Study:
             )
         if executor is not None and budget is not None:
             raise ConfigError("executor= takes no budget=, since workers do not know of each other")
-        with sole_player(self.tape):
+        with sole_study(self.tape):
             self._task = asyncio.current_task()
             try:
                 self._read_progress()

@@ -606,7 +606,7 @@ class RunInfo:
     name: str
     parent: int | None = None
     fork_turn: int | None = None
-    verb: Verb
+    verb: Verb | Literal["restart"]  # a restart is one of a Lab, and is on no tape
     started: str
     ended: str | None = None
     outcome: str | None = None

@@ -13,7 +13,7 @@ from worlds import PublicGoods
 
 from llmsim_lab.run import Ask, Run, State, Turn
 from llmsim_lab.run._reading import Reading, plain
-from llmsim_lab.run.recorded import about
+from llmsim_lab.run.recorded import RunOrigin, about
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatReply
 
@@ -144,7 +144,9 @@ def test_a_fork_has_its_own_turns_with_what_it_changed_and_its_parents_before() 
     same, poorer = run.fork(1), run.fork(1, intervene={"coins.Ann": 3})
     same.run(1)
     for number, fork in ((2, same), (3, poorer)):
-        reading.add(about(fork, number, parent=1, fork_turn=1), fork, changes=["a change"])
+        reading.add(
+            about(fork, number, RunOrigin(parent=1, fork_turn=1)), fork, changes=["a change"]
+        )
     turns = Log(reading.records).turns
     assert [*turns] == [(1, 0), (1, 1), (1, 2), (2, 2), (3, 1)]
     assert reading.runs[2]["changes"] == ["a change"]

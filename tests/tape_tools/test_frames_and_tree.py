@@ -16,7 +16,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, resume
-from llmsim_lab.run.recorded import record, unrecorded_fork
+from llmsim_lab.run.recorded import RunOrigin, record, unrecorded_fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape.changes import indented
 
@@ -185,7 +185,7 @@ def test_another_state_is_named_by_its_values(tape: Tape) -> None:
     run = unrecorded_fork(load(tape, 1), 1, make_client())
     economy = run.state.with_economy(GlobalState(inflation=9.5))
     run.turns[-1] = replace(run.turns[-1], state=economy)  # as a study does
-    record(run, tape, verb="fork", parent=1, fork_turn=1)
+    record(run, tape, origin=RunOrigin("fork", 1, 1))
     [change] = tape.changes(2)
     assert change.startswith("state: interest_rate 4.5 → 4, ")
     assert "inflation 2 → 9.5" in change

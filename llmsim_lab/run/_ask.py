@@ -771,31 +771,18 @@ class Ask:
             )
         _check_reply(batch.reply, whom, self._asked_turn.config.rationale)
         _check_names(names)
-        for name in batch.values:
-            # A slot of this name would have two values.
-            if name in GIVEN:
-                raise ConfigError(
-                    f"{name!r} has a value in every prompt already ({', '.join(GIVEN)}); call "
-                    "yours something else"
-                )
-        # Checked when it is asked: a misspelt word would count as "raise".
-        if batch.on_error is not None and batch.on_error not in get_args(OnError):
-            raise ConfigError(
-                f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
-            )
-        if batch.system != "":
-            if not isinstance(batch.system, str) or is_file_name(batch.system):
-                raise ConfigError(
-                    f"system={batch.system!r:.60} of the question to {whom} must be the text of "
-                    "the system message itself; a prompt's file has it below '## System', without "
-                    "system="
-                )
+        _check_arguments(batch, whom)
+        if batch.system:
             # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)
-        batch.prepare(whom)
+        if not callable(batch.prompt):
+            # A rule reads no prompt; yet what is wrong with it raises here too, and a study finds
+            # the prompts of a world in a turn that chance answers.
+            batch.prepared(whom)
+            return
         edits = self._asked_turn.prompts.edit
         # A function's text is known when it is called, which a turn of rules would never do.
-        if callable(batch.prompt) and edits is not None and edits.missing and names:
+        if edits is not None and edits.missing and names:
             batch.text_for(whom)  # a study has yet to see the prompt that it edits
 
     # --- who answers -------------------------------------------------------------------------
@@ -1013,6 +1000,32 @@ def _why_chosen(choice: Choice[object], options: Options, value: object) -> str:
     if options.decide == "expected":
         chosen += f", nearest to the mean {choice.expectation:.4g}"
     return f"{chosen}; {choice.mass:.1%} of all answers are options"
+
+
+def _check_arguments(batch: Batch, whom: str) -> None:
+    """Raise ConfigError for arguments that no question takes.
+
+    Args:
+        batch: what all are asked.
+        whom: who is asked first, for messages.
+    """
+    for name in batch.values:
+        # A slot of this name would have two values.
+        if name in GIVEN:
+            raise ConfigError(
+                f"{name!r} has a value in every prompt already ({', '.join(GIVEN)}); call yours "
+                "something else"
+            )
+    # Checked when it is asked: a misspelt word would count as "raise".
+    if batch.on_error is not None and batch.on_error not in get_args(OnError):
+        raise ConfigError(
+            f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
+        )
+    if not isinstance(batch.system, str) or is_file_name(batch.system):
+        raise ConfigError(
+            f"system={batch.system!r:.60} of the question to {whom} must be the text of the system "
+            "message itself; a prompt's file has it below '## System', without system="
+        )
 
 
 def _check_reply(reply: object, whom: str, rationale: Rationale) -> None:

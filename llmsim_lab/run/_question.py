@@ -162,19 +162,12 @@ class Batch:
 
     # --- the text ----------------------------------------------------------------------------
 
-    def prepare(self, whom: str) -> None:
-        """Have the prompt ready to be filled.
-
-        A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
-        prompts of a world by a turn of chance.
+    def prepared(self, whom: str) -> _BatchPrompt:
+        """Return the prompt, ready to be filled; not of a function, which returns the text.
 
         Args:
             whom: who is asked first, for messages.
         """
-        if not callable(self.prompt):
-            self._prompt_ready(whom)
-
-    def _prompt_ready(self, whom: str) -> _BatchPrompt:
         if self._prepared is None:
             used = self.turn.prompts.named(
                 self.prompt,
@@ -190,7 +183,7 @@ class Batch:
         """Return the prompt, filled for a player; what a function returned if it is no text."""
         if callable(self.prompt):
             return self._text_of_function(self.prompt, player)
-        prompt = self._prompt_ready(player)
+        prompt = self.prepared(player)
         return prompt.text(self._own_values(prompt.values, player))
 
     def _text_of_function(self, function: Callable[[str], str], player: str) -> object:

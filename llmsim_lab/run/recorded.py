@@ -641,7 +641,7 @@ def _beside(run: Run, new: RunT, origin: RunOrigin = ANEW) -> RunT:
 
 def _own_arguments(run: Run) -> dict[str, Any]:
     """Return what a run like this one is given by its class's own arguments, as a chat's tools."""
-    return {name: getattr(run, name) for name in own_arguments(type(run))}
+    return {name: getattr(run, name) for name in own_argument_names(type(run))}
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
@@ -900,7 +900,7 @@ def _check_arguments(
         raise ConfigError(
             f"kind= is gone: call it on the class, replay as {world}.replay({str(tape.path)!r})"
         )
-    allowed = ("players", *own_arguments(cls))
+    allowed = ("players", *own_argument_names(cls))
     unknown = sorted(arguments.keys() - set(allowed))
     if unknown:
         raise ConfigError(
@@ -949,8 +949,8 @@ def _continued_from(
     return run
 
 
-def own_arguments(cls: type[Run]) -> list[str]:
-    """Return what a class's constructor takes that no other run does, such as a chat's tools."""
+def own_argument_names(cls: type[Run]) -> list[str]:
+    """Return the names of what a class's constructor takes and no other does: a chat's tools."""
     common = inspect.signature(Run.__init__).parameters
     return [name for name in inspect.signature(cls.__init__).parameters if name not in common]
 

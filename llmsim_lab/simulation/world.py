@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 _VARIABLES = tuple(series.column for series in SERIES if series.column != "taylor_rate")
 _TAYLOR = TaylorRule()
-_TOLD = ("interest_rate", "inflation", "unemployment", "output_gap")
+_FIGURES_IN_LINE = ("interest_rate", "inflation", "unemployment", "output_gap")
 """The figures of a quarter that its line of text has."""
 GAP_NOISE_PERSISTENCE = 0.97
 """A quarter, of the error of the gap that is read: the first autocorrelation of ``output_gap`` less
@@ -462,9 +462,9 @@ class Simulation(Run[Economy]):
         ask: Ask,
         members: Sequence[str],
         quarters: Sequence[Economy],
-        called: str = "",
+        alias: str = "",
     ) -> dict[str, Proposal]:
-        """Return what members propose; ``called`` is told them instead of what they are called."""
+        """Return what members propose; an ``alias`` stands for a member's name."""
         limits = fallback = None
         if self.moves_bp:
             # Nothing stands in for an invalid move: on_error says what becomes of the turn.
@@ -474,7 +474,7 @@ class Simulation(Run[Economy]):
         return await ask.each(
             members,
             self._reply,
-            self._prompts_to(quarters, ask.turn, called),
+            self._prompts_to(quarters, ask.turn, alias),
             tag="agent",
             limits=limits,
             decide=self.decide,
@@ -629,7 +629,7 @@ class Simulation(Run[Economy]):
         self,
         states: Sequence[Economy],
         turn: int,
-        called: str = "",
+        alias: str = "",
     ) -> Callable[[str], RenderedPrompt]:
         """Return what writes to members of the run so far: what their prompts have slots for."""
         writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
@@ -638,8 +638,8 @@ class Simulation(Run[Economy]):
             nation = self._nations[name]
             if nation.prompt not in writers:  # what all with one prompt read is written once
                 prompt = self._prompt_of(name)
-                writers[nation.prompt] = self._writer(prompt, states, turn, is_named=bool(called))
-            return writers[nation.prompt](called or name, nation)
+                writers[nation.prompt] = self._writer(prompt, states, turn, is_named=bool(alias))
+            return writers[nation.prompt](alias or name, nation)
 
         return put
 
@@ -734,13 +734,13 @@ class Simulation(Run[Economy]):
                 for quarter in quarters
             ]
 
-        def write(quarters: Sequence[DatedEconomy], called: str) -> RenderedPrompt:
-            return self._prompts_to(states_of(quarters), 1, called)(member)
+        def write(quarters: Sequence[DatedEconomy], alias: str) -> RenderedPrompt:
+            return self._prompts_to(states_of(quarters), 1, alias)(member)
 
-        async def answer(quarters: Sequence[DatedEconomy], turn: int, called: str) -> float:
+        async def answer(quarters: Sequence[DatedEconomy], turn: int, alias: str) -> float:
             states = states_of(quarters)
             ask = Ask(self, states[-1], turn)
-            proposals: Mapping[str, Any] = await self._decided(ask, [member], states, called)
+            proposals: Mapping[str, Any] = await self._decided(ask, [member], states, alias)
             return float(proposals[member].rate_change_bp)
 
         return Examinee(
@@ -844,7 +844,7 @@ def _note_quarter(
     """Record a quarter: the votes, each proposal and what became of it, the figures it led to."""
     if setting.minutes:
         ask.note(text=setting.minutes)
-    figures = [f"{name.replace('_', ' ')} {getattr(after, name):.2f}" for name in _TOLD]
+    figures = [f"{name.replace('_', ' ')} {getattr(after, name):.2f}" for name in _FIGURES_IN_LINE]
     ask.note(led_to=", ".join(figures), actions=len(proposals), accepted=len(accepted))
     for name, proposal in proposals.items():
         verdict = "accepted" if name in accepted else "REJECTED"

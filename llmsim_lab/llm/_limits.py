@@ -487,14 +487,14 @@ class Lane:
 
         That saves two steps of the loop, which cost as much as the rest of a call.
         """
+        # Tasks are looked at all together, and so not again before as many requests have come.
+        if self._others > 0:
+            self._others -= 1
+            return False
         # With something in flight its answer may lead to others, which this one has to be compared
         # with.
         if self._free < 1 or self._queue or self._in_time:
             return False
-        if self._others > 0:
-            self._others -= 1
-            return False
-        # It looks at every task, and so not again before as many requests have come.
         self._others = len(asyncio.all_tasks(self._loop)) - 1
         if self._others > 0:
             return False

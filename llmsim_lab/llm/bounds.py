@@ -493,7 +493,7 @@ def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
     Raises:
         ConfigError: they are not a list of values, or the field does not take one of them.
     """
-    is_list = isinstance(limit.given, tuple | list | Mapping) and bool(limit.given)
+    is_list = isinstance(limit.given, (tuple, list, Mapping)) and bool(limit.given)
     if not is_list or limit.field.part.get("type") in ("array", "object"):
         raise ConfigError(
             f"limits of {limit.name} for {limit.player} are {limit.given!r:.60}; give (lowest, "

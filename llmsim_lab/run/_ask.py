@@ -596,12 +596,13 @@ class Ask:
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
             # By name, tag and by: what a replay can tell apart by itself needs no number.
-            first = self._numbering.get(key, _Numbering(task, 0))
-            if first.task is task:
-                self._numbering[key] = _Numbering(task, first.times + 1)
-                numbers.append(first.times + 1)
-            else:
+            before = self._numbering.get(key)
+            if before is not None and before.task is not task:
                 numbers.append(0)
+                continue
+            times = 1 if before is None else before.times + 1
+            self._numbering[key] = _Numbering(task, times)
+            numbers.append(times)
         return numbers
 
     def _name_of(self, batch: Batch, names: Sequence[str]) -> str:
@@ -688,7 +689,7 @@ class Ask:
             text = question.text()
             self._check_new(question, text)
             # Of people and scripts no server reads anything anew.
-            if not isinstance(backend, Person | ScriptedBackend):
+            if not is_person and not isinstance(backend, ScriptedBackend):
                 sent.append(text)
             if batch.decide is None or is_person:  # who gives one answer
                 work.append(_ToModel(client, question, text))

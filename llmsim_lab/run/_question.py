@@ -150,7 +150,7 @@ class Batch:
                 f"{self.place}: the function {name}= failed for {player}: {error_text(error)}"
             )
             raise self.fault from error
-        if type(value) is not str and isawaitable(value):  # most are texts, and asking takes long
+        if not isinstance(value, str) and isawaitable(value):  # most are texts, and it takes long
             # Else Python warns of it as well, after this error.
             close_unawaited(value)
             self.fault = ConfigError(

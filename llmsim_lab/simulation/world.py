@@ -521,7 +521,7 @@ class Simulation(Run[Economy]):
         if self.committee.rule == "sequential" or len(self._members) < 2:
             return await self._one_after_the_other(ask, economy, accepted, writer)
         start = economy.interest_rate
-        votes = await self._rates_meant(ask, economy, accepted, writer)
+        votes = await self._rates_meant(ask, economy, start, accepted, writer)
         rate = self.committee.rate(votes, current=start)
         outcomes = {
             name: {
@@ -546,8 +546,7 @@ class Simulation(Run[Economy]):
         rate = economy.interest_rate
         outcomes: dict[str, Mapping[str, Any]] = {}
         for name, proposal in accepted.items():
-            here = economy.model_copy(update={"interest_rate": rate})
-            rates = await self._rates_meant(ask, here, {name: proposal}, writer)
+            rates = await self._rates_meant(ask, economy, rate, {name: proposal}, writer)
             outcomes[name] = {
                 "new_rate": rates[name],
                 "applied_bp": _basis_points(rate, rates[name]),
@@ -559,11 +558,14 @@ class Simulation(Run[Economy]):
         self,
         ask: Ask,
         economy: GlobalState,
+        here: float,
         proposals: Mapping[str, Proposal],
         writer: Callable[[], _JudgementWriter],
     ) -> dict[str, float]:
-        """Return the rate that each proposal means; the engine's player judges mere words."""
-        here = economy.interest_rate
+        """Return the rate that each proposal means, where ``here`` is the one in force.
+
+        The engine's player judges mere words.
+        """
         rates: dict[str, float] = {}
         words: dict[str, str] = {}
         for name, proposal in proposals.items():
@@ -583,7 +585,7 @@ class Simulation(Run[Economy]):
             # Real data and rules leave more digits than the two that the prompt shows.
             limits={"new_interest_rate": self.engine.choices(round(here, 2))},
             action=lambda name: words[name],
-            economy=lambda _: economy,
+            economy=lambda _: economy.model_copy(update={"interest_rate": here}),
         )
         for name, judgement in judgements.items():
             rates[name] = judgement.new_interest_rate

@@ -1,7 +1,8 @@
 """What the layers of a call hand down, and what they give back.
 
-Nothing changes them. They are not frozen, since each call makes several, and one that is frozen
-takes five times as long to make.
+Nothing changes them, but for the two fields that are filled in later: a call's seed, and the value
+that was read. They are not frozen, since each call makes several, and one that is frozen takes five
+times as long to make.
 """
 
 from __future__ import annotations

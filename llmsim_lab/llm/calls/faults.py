@@ -168,7 +168,7 @@ def parsed(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
         return Outcome(attempt, _recorded_fault(attempt))
     try:
-        value = context.read(attempt.reply)
+        outcome.value = context.read(attempt.reply)
     except InvalidReply as error:
         fault = _invalid(attempt.reply, attempt.request, error)
         attempt = replace(
@@ -178,7 +178,7 @@ def parsed(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
             retry=True,
         )
         return Outcome(attempt, fault)
-    return Outcome(attempt, None, value)
+    return outcome
 
 
 def _recorded_fault(attempt: Attempt) -> BackendError:

@@ -51,9 +51,7 @@ class Retried:
         request = context.request
         log = context.scope.log
         if log is not None:
-            seed = log.begin(request)
-            if seed is not None:
-                context = _seeded(context, seed)
+            context.seed = log.begin(request)
         attempts: tuple[Attempt, ...] = ()
         # Until it is known better: the call is booked however it ends.
         status: Status = "failed"
@@ -89,19 +87,6 @@ class Retried:
             raise failure_of(fault, call, request)
         value: T = outcome.value  # type: ignore[assignment]  # without a fault it was read
         return Answered(value, call)
-
-
-def _seeded(context: CallContext[T], seed: int) -> CallContext[T]:
-    """Return a call's first attempt with a seed; ``replace`` takes as long as the other layers."""
-    return CallContext(
-        context.request,
-        context.read,
-        context.config,
-        context.scope,
-        seed,
-        context.total_s,
-        context.text_limits,
-    )
 
 
 def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str]) -> None:

@@ -592,9 +592,11 @@ class Ask:
         of another task.
         """
         task = _current_task()
+        tag = str(batch.tag)
+        by = str(batch.by)
         numbers = []
         for name in names:
-            key = (str(name), str(batch.tag), str(batch.by))
+            key = (str(name), tag, by)
             # By name, tag and by: what a replay can tell apart by itself needs no number.
             before = self._numbering.get(key)
             if before is not None and before.task is not task:
@@ -1042,8 +1044,9 @@ def _check_reply(reply: object, whom: str, rationale: Rationale) -> None:
             f"{whom} is asked for {reply!r:.60}; ask for a class derived from Reply: "
             "class Gift(Reply): amount: int"
         )
-    has_own_place = "reasoning" in reply.model_fields and not issubclass(reply, Reply)
-    if has_own_place and rationale != "before":
+    if rationale == "before":  # as every class has it
+        return
+    if "reasoning" in reply.model_fields and not issubclass(reply, Reply):
         raise ConfigError(
             f"rationale={rationale!r} does not reach {reply.__name__}, which {whom} is asked for: "
             "its class has a fixed form. Leave rationale= out, or ask for a class derived from "

@@ -73,10 +73,22 @@ def arms_figure(
         draw_forest(upper.subplots(), effects, arms=arms)
     label = drawable(outcome.replace("_", " "))
     panels = lower.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
-    means = _draw_units(panels[0], rows, shown, arms=arms, unit_name=unit_name)
+    means = _draw_units(
+        panels[0],
+        rows,
+        shown,
+        arms=arms,
+        unit_name=unit_name,
+    )
     panels[0].set_ylabel(label)
     if by_turn:
-        _draw_turns(panels[1], rows, shown, arms=arms, unit_name=unit_name)
+        _draw_turns(
+            panels[1],
+            rows,
+            shown,
+            arms=arms,
+            unit_name=unit_name,
+        )
         panels[1].set_ylabel(label)
     words = [f"{outcome} by arm. {'; '.join(means)}.", *(effect.sentence() for effect in effects)]
     return told(figure, "\n".join(words))
@@ -126,7 +138,13 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
         names.append(drawable(effect.contrast, 48))
         if effect.typical is not None:
             typical = replace(effect.typical, p=None)  # it is not one of the family
-            _draw_interval(axes, typical, len(names), colour=colour, fill="white")
+            _draw_interval(
+                axes,
+                typical,
+                len(names),
+                colour=colour,
+                fill="white",
+            )
             names.append("typical difference")
     axes.set_yticks(range(len(names)), names, size="small")
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -140,13 +158,31 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
 
 
 def _draw_interval(
-    axes: Axes, effect: Estimate, place: int, *, colour: str, fill: str | None = None
+    axes: Axes,
+    effect: Estimate,
+    place: int,
+    *,
+    colour: str,
+    fill: str | None = None,
 ) -> None:
     """Draw a row of a forest plot."""
     if effect.low is not None and effect.high is not None:
-        axes.hlines(place, effect.low, effect.high, linewidth=2.5, color=colour)
+        axes.hlines(
+            place,
+            effect.low,
+            effect.high,
+            linewidth=2.5,
+            color=colour,
+        )
     if effect.value is not None:
-        axes.plot(effect.value, place, "o", markersize=6, color=colour, markerfacecolor=fill)
+        axes.plot(
+            effect.value,
+            place,
+            "o",
+            markersize=6,
+            color=colour,
+            markerfacecolor=fill,
+        )
     axes.annotate(
         _in_numbers(effect),
         (1.01, place),
@@ -170,19 +206,43 @@ def _in_numbers(effect: Estimate) -> str:
 
 
 def _draw_units(
-    axes: Axes, rows: pd.DataFrame, shown: Sequence[str], *, arms: Sequence[str], unit_name: str
+    axes: Axes,
+    rows: pd.DataFrame,
+    shown: Sequence[str],
+    *,
+    arms: Sequence[str],
+    unit_name: str,
 ) -> list[str]:
     """Draw each unit by arm and each arm's mean, and return the means in words."""
     wide = rows.pivot_table(index="unit", columns="arm", values="value")[list(shown)]
     if len(wide) <= _MOST_LINES:
-        axes.plot(wide.to_numpy().T, color="#bbbbbb", linewidth=0.8, zorder=1)
+        axes.plot(
+            wide.to_numpy().T,
+            color="#bbbbbb",
+            linewidth=0.8,
+            zorder=1,
+        )
     words = []
     for place, arm in enumerate(shown):
         values = wide[arm].dropna()
         mean = float(values.mean())
         colour = SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
-        axes.scatter([place] * len(values), values, s=26, alpha=0.75, zorder=2, color=colour)
-        axes.hlines(mean, place - 0.22, place + 0.22, linewidth=4, zorder=3, color=colour)
+        axes.scatter(
+            [place] * len(values),
+            values,
+            s=26,
+            alpha=0.75,
+            zorder=2,
+            color=colour,
+        )
+        axes.hlines(
+            mean,
+            place - 0.22,
+            place + 0.22,
+            linewidth=4,
+            zorder=3,
+            color=colour,
+        )
         words.append(f"{arm}: mean {number(mean)} of {len(values)}")
     plain_axes(axes)
     names = [drawable(arm, 24) for arm in shown]
@@ -200,7 +260,12 @@ def _draw_units(
 
 
 def _draw_turns(
-    axes: Axes, rows: pd.DataFrame, shown: Sequence[str], *, arms: Sequence[str], unit_name: str
+    axes: Axes,
+    rows: pd.DataFrame,
+    shown: Sequence[str],
+    *,
+    arms: Sequence[str],
+    unit_name: str,
 ) -> None:
     """Draw each arm's mean by turn."""
     means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
@@ -238,7 +303,14 @@ def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Fig
     axes.axhline(0, color="#999999", linewidth=1)
     turns, mean, pairs = band["turn"], band["estimate"], int(band["n"].max())
     colour = SERIES_COLOURS[0]
-    axes.fill_between(turns, band["low"], band["high"], color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(
+        turns,
+        band["low"],
+        band["high"],
+        color=colour,
+        alpha=0.2,
+        linewidth=0,
+    )
     axes.plot(turns, mean, color=colour, linewidth=2)
     _turns(axes)
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
@@ -261,16 +333,34 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
     choices = curve.drop(columns=["estimate", "low", "high"])
     lines = [(name, level) for name in choices for level in dict.fromkeys(choices[name])]
     figure = new_figure(8, 3 + 0.22 * len(lines))
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 0.25 * len(lines) + 0.5])
+    above, below = figure.subplots(
+        2,
+        1,
+        sharex=True,
+        height_ratios=[3, 0.25 * len(lines) + 0.5],
+    )
     reach = [curve["estimate"] - curve["low"], curve["high"] - curve["estimate"]]
     colour = SERIES_COLOURS[0]
-    above.errorbar(curve.index, curve["estimate"], reach, fmt="o", color=colour, markersize=4)
+    above.errorbar(
+        curve.index,
+        curve["estimate"],
+        reach,
+        fmt="o",
+        color=colour,
+        markersize=4,
+    )
     above.axhline(0, color="#999999", linewidth=1)
     above.set_ylabel("estimate")
     above.set_title(drawable(title, 90), loc="left", size="small")
     for place, (name, level) in enumerate(reversed(lines)):
         its = curve.index[choices[name] == level]
-        below.plot(its, [place] * len(its), "|", color="black", markersize=8)
+        below.plot(
+            its,
+            [place] * len(its),
+            "|",
+            color="black",
+            markersize=8,
+        )
     names = [drawable(f"{name}: {level}", 40) for name, level in reversed(lines)]
     below.set_yticks(range(len(lines)), names, size="small")
     below.set_xticks([])

@@ -430,7 +430,12 @@ class World:
         return run
 
     def _continued(
-        self, arm: Arm, client: LLMClient | None, info: RunInfo, play: Play, tape: Tape
+        self,
+        arm: Arm,
+        client: LLMClient | None,
+        info: RunInfo,
+        play: Play,
+        tape: Tape,
     ) -> AnyRun:
         if self.asks_again:
             manifest = dict(info.manifest)
@@ -456,7 +461,12 @@ class World:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
         return run
 
-    def config(self, arm: Arm, changes: Mapping[str, Any], base: Any) -> Any:
+    def config(
+        self,
+        arm: Arm,
+        changes: Mapping[str, Any],
+        base: Any,
+    ) -> Any:
         """Return a configuration, the world's own or a recorded one, with an arm's levels.
 
         Raises:
@@ -483,7 +493,14 @@ class World:
         settings.pop("model", None)
         return settings
 
-    def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
+    def edit(
+        self,
+        run: AnyRun,
+        arm: Arm,
+        wording: int,
+        *,
+        resumed: bool = False,
+    ) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""
         level = list(self.wordings(arm).values())[wording]
         if level is None:
@@ -507,7 +524,12 @@ class World:
         }
         run.prompts = edited | varied
 
-    def checked(self, arms: Sequence[Arm], seed: int, source: Tape | None) -> AnyRun:
+    def checked(
+        self,
+        arms: Sequence[Arm],
+        seed: int,
+        source: Tape | None,
+    ) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.
 
         Args:
@@ -674,7 +696,12 @@ class Models:
         _check_model(given, "llm_client")
         self._clients: dict[Any, _MadeClient] = {}
 
-    def of(self, world: World, arm: Arm, recorded: LLMConfig | None = None) -> LLMClient | None:
+    def of(
+        self,
+        world: World,
+        arm: Arm,
+        recorded: LLMConfig | None = None,
+    ) -> LLMClient | None:
         """Return the client of an arm's runs; None where there is no model.
 
         Args:
@@ -722,7 +749,13 @@ class Models:
         if self.samples > 1 and seed is not None:
             client = client.with_config(client.config.model_copy(update={"seed": None}))
             words = f"seed={seed} is left out: with it all {self.samples} samples would be one"
-            log_event(logger, logging.WARNING, "SEED_LEFT_OUT", words=words, seed=seed)
+            log_event(
+                logger,
+                logging.WARNING,
+                "SEED_LEFT_OUT",
+                words=words,
+                seed=seed,
+            )
         return _MadeClient(client, is_named=False)
 
 

@@ -167,7 +167,12 @@ def digest_of(spec: Any) -> str:
     return hashlib.sha256(dumps(said(spec)).encode()).hexdigest()[:16]
 
 
-def copy_runs(source: Tape, runs: Sequence[int], up_to: int, file: Path) -> None:
+def copy_runs(
+    source: Tape,
+    runs: Sequence[int],
+    up_to: int,
+    file: Path,
+) -> None:
     """Make a job's file, with what it forks, unless it is there."""
     if not _content(file):
         part = file.with_suffix(".part")
@@ -251,25 +256,45 @@ class StudyPlayer:
             runs = job.runs_on(tape)
             ended = sum(self.is_done(job, tape, info) for info in runs.values())
         except LabError as error:
-            return replace(entry, status="failed", tape=file, error=str(error))
+            return replace(
+                entry,
+                status="failed",
+                tape=file,
+                error=str(error),
+            )
         if not runs:
             return entry
         before = job.at if self.world.asks_again else 0
         turns = sum(info.turns - before for info in runs.values())
         status: RunStatus = "done" if ended == len(job.plays) else "stopped"
-        entry = replace(entry, status=status, tape=file, turns=turns)
+        entry = replace(
+            entry,
+            status=status,
+            tape=file,
+            turns=turns,
+        )
         for info in runs.values():
             if info.outcome is not None and info.outcome.startswith(_FAILED):
                 error_words = info.outcome.removeprefix(_FAILED)
                 return replace(entry, status="failed", error=error_words)
         return entry
 
-    def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:
+    def is_done(
+        self,
+        job: Job,
+        tape: Tape,
+        info: RunInfo,
+    ) -> bool:
         """Return True for a run that has ended: by its turns, or by itself."""
         if info.outcome != "done" or info.turns >= job.end or self.world.asks_again:
             return info.outcome == "done"
         # Somebody may have played single turns of it by hand.
-        [last] = load_turns(self.world.cls, tape, info.id, tape.turn_records(info.id)[-1:])
+        [last] = load_turns(
+            self.world.cls,
+            tape,
+            info.id,
+            tape.turn_records(info.id)[-1:],
+        )
         return bool(self.world.begin(self.arms[job.arm], None, job.run).done(last.state))
 
     async def play(self, job: Job, file: Path) -> StudyRun:
@@ -292,13 +317,25 @@ class StudyPlayer:
             return replace(entry, status="failed", error=errors[0])
         return entry
 
-    async def _play(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
+    async def _play(
+        self,
+        job: Job,
+        tape: Tape,
+        play: Play,
+        info: RunInfo | None,
+    ) -> None:
         """Play what is left of one of a job's runs, when it is its turn and not all is spent."""
         async with self.at_once:
             if not self.is_spent and (info is None or not self.is_done(job, tape, info)):
                 await self._play_rest(job, tape, play, info)
 
-    async def _play_rest(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
+    async def _play_rest(
+        self,
+        job: Job,
+        tape: Tape,
+        play: Play,
+        info: RunInfo | None,
+    ) -> None:
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
         run._purse = self.purse
@@ -318,7 +355,13 @@ class StudyPlayer:
             unlisten()
             run.close()
 
-    def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
+    def _begun(
+        self,
+        job: Job,
+        tape: Tape,
+        play: Play,
+        info: RunInfo | None,
+    ) -> AnyRun:
         """Return one of a job's runs, new or as far as it was played."""
         if info is not None:
             return self._resumed(job, tape, play, info)
@@ -343,9 +386,20 @@ class StudyPlayer:
         run.config = run.config.model_copy(update={"name": ", ".join(filter(None, name))})
         # A file may be copied to another one's name.
         note = {"job": job.digest, "play": list(play)}
-        return record(run, tape, {"code": world.code, NOTE: note}, origin=origin)
+        return record(
+            run,
+            tape,
+            {"code": world.code, NOTE: note},
+            origin=origin,
+        )
 
-    def _resumed(self, job: Job, tape: Tape, play: Play, info: RunInfo) -> AnyRun:
+    def _resumed(
+        self,
+        job: Job,
+        tape: Tape,
+        play: Play,
+        info: RunInfo,
+    ) -> AnyRun:
         """Return one of a job's runs as far as it was played."""
         world = self.world
         arm = self.arms[job.arm]
@@ -425,7 +479,12 @@ class WorkerPlayer:
                 raise _Stopped from error  # the study is stopped, and not a worker lost
             raise
 
-    def _failed(self, job: Job, file: Path, error: str) -> StudyRun:
+    def _failed(
+        self,
+        job: Job,
+        file: Path,
+        error: str,
+    ) -> StudyRun:
         return replace(self._player.read(job, file), status="failed", error=error)
 
 
@@ -518,7 +577,12 @@ def _unpack(pickled: bytes) -> StudyPlayer:
     return StudyPlayer(world, Models(model, samples), arms)
 
 
-def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
+def work(
+    pickled: bytes,
+    job: Job,
+    begun: bytes,
+    _once: str,
+) -> tuple[StudyRun, bytes]:
     """Play one job in a worker; returns how it ended, and its tape's bytes.
 
     Args:

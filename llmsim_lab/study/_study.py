@@ -316,7 +316,13 @@ class Study:
     ) -> None:
         self._world = World(world, fixed, vary, turns=turns)
         units = [PlannedUnit(unit=seed, run=seed, digest=str(seed)) for seed in seeds_of(seeds)]
-        self._arrange(units, outcome, tape, llm_client, name or world.__name__)
+        self._arrange(
+            units,
+            outcome,
+            tape,
+            llm_client,
+            name or world.__name__,
+        )
 
     @classmethod
     def again(
@@ -386,7 +392,13 @@ class Study:
         # Without a seed, with which all samples would be one.
         study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
         units = _situations(source, infos, turns)
-        study._arrange(units, outcome, to, llm_client, name or f"{infos[0].name} again")
+        study._arrange(
+            units,
+            outcome,
+            to,
+            llm_client,
+            name or f"{infos[0].name} again",
+        )
         return study
 
     def _arrange(
@@ -419,7 +431,12 @@ class Study:
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if not tape:
-            weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
+            weakref.finalize(
+                self,
+                shutil.rmtree,
+                self.tape,
+                ignore_errors=True,
+            )
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
         self._read_progress()
@@ -450,7 +467,12 @@ class Study:
             digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
         return digests
 
-    def _job(self, arm: Arm, unit: PlannedUnit, digests: Mapping[str, str]) -> Job:
+    def _job(
+        self,
+        arm: Arm,
+        unit: PlannedUnit,
+        digests: Mapping[str, str],
+    ) -> Job:
         """Return what is played of an arm in a unit."""
         wordings = range(len(self._world.wordings(arm)))
         samples = range(1, self._samples + 1)
@@ -639,11 +661,22 @@ class Study:
                     continue
                 if not edits.changed:
                     reason = "the edited prompts are those that the world has"
-                    self._warn("PROMPT_UNCHANGED", arm=arm.name, wording=wording, reason=reason)
+                    self._warn(
+                        "PROMPT_UNCHANGED",
+                        arm=arm.name,
+                        wording=wording,
+                        reason=reason,
+                    )
 
     def _trial(self, arm: Arm, wording: int = 0) -> AnyRun:
         first = next(iter(self._jobs.values())).run
-        return self._world.begin(arm, None, first, Play(wording), self._source)
+        return self._world.begin(
+            arm,
+            None,
+            first,
+            Play(wording),
+            self._source,
+        )
 
     def _take_up(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
@@ -709,7 +742,12 @@ class Study:
         runs = []
         for entry in self._entries.values():
             if entry.key in turns:
-                entry = replace(entry, status="running", turns=turns[entry.key], error="")
+                entry = replace(
+                    entry,
+                    status="running",
+                    turns=turns[entry.key],
+                    error="",
+                )
             runs.append(entry)
         return runs
 
@@ -723,7 +761,13 @@ class Study:
         return ""
 
     def _warn(self, event: str, **fields: Any) -> None:
-        log_event(logger, logging.WARNING, event, study=self.name, **fields)
+        log_event(
+            logger,
+            logging.WARNING,
+            event,
+            study=self.name,
+            **fields,
+        )
 
     def _read_progress(self) -> None:
         """Read from their files how far runs are that have not ended here."""
@@ -838,7 +882,10 @@ class Study:
                 yield {**head, "turn": turn, "value": value}
 
     def _by_name(
-        self, outcome: str, contents: RunContents, load: Callable[[], AnyRun]
+        self,
+        outcome: str,
+        contents: RunContents,
+        load: Callable[[], AnyRun],
     ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
         cls = self._world.cls
@@ -859,7 +906,14 @@ class Study:
             return {last: rows[last].get(column)}
         return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
 
-    def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
+    def simulation(
+        self,
+        arm: str,
+        unit: Unit,
+        *,
+        wording: str = "",
+        replicate: int = 1,
+    ) -> AnyRun:
         """Return one run to look at: its turns, calls and decisions.
 
         Args:
@@ -1250,7 +1304,12 @@ class Study:
             self._check_models()
             begun = [run for run in self.progress() if run.status != "left"]
             design = self._design(self._planned_facts())
-            self.registration = write_registration(path, design, claims, runs_before=len(begun))
+            self.registration = write_registration(
+                path,
+                design,
+                claims,
+                runs_before=len(begun),
+            )
             return self.registration
         known = read_registration(path)
         # What was not named follows from the study, and is compared, not refused.
@@ -1327,7 +1386,12 @@ class Study:
         sesoi: float | Mapping[str, float] | None,
     ) -> Claims:
         # What effects refuses cannot be claimed either.
-        self.effects(formula, contrasts=contrasts, level=level, sesoi=sesoi)
+        self.effects(
+            formula,
+            contrasts=contrasts,
+            level=level,
+            sesoi=sesoi,
+        )
         outcomes = list(self.outcome)
         pairs: list[list[str]] = []
         if formula is not None:
@@ -1836,7 +1900,12 @@ def _situations(
                 f"{first} of run {info.id} was continued by it; {list(digests) or 'none'} were"
             )
         units += [
-            PlannedUnit(unit=f"{info.id}:{turn}", run=info.id, digest=digests[turn], turn=turn)
+            PlannedUnit(
+                unit=f"{info.id}:{turn}",
+                run=info.id,
+                digest=digests[turn],
+                turn=turn,
+            )
             for turn in wanted
         ]
     return units
@@ -1866,7 +1935,10 @@ def _in_replies(turn: Any, outcome: str) -> Any:
 
 
 def _by_function(
-    outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job
+    outcome: Callable[[AnyRun], Any],
+    run: AnyRun,
+    label: str,
+    job: Job,
 ) -> Mapping[int, Any]:
     try:
         value = outcome(run)

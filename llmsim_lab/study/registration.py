@@ -187,7 +187,12 @@ class Registration:
         for name in ("models", "prompts", "code"):
             if not started:
                 parts.append(
-                    RegisteredPart(name, _worded(then[name]), "no run was begun", "not known yet")
+                    RegisteredPart(
+                        name,
+                        _worded(then[name]),
+                        "no run was begun",
+                        "not known yet",
+                    )
                 )
             elif name == "code":
                 parts.append(_part(name, then[name], now[name]))
@@ -210,7 +215,12 @@ class Registration:
         before = max(on_tapes, self.runs_before)
         status: Kept = "changed" if before else "kept"
         played = counted(len(started), "run")
-        return RegisteredPart("runs begun before it", str(before), f"of {played}", status)
+        return RegisteredPart(
+            "runs begun before it",
+            str(before),
+            f"of {played}",
+            status,
+        )
 
     def _contrasts(self, design: Design) -> RegisteredPart:
         """Return the family; it is kept as long as all that it compares is in the study."""
@@ -218,8 +228,18 @@ class Registration:
         missing += [name for name in self.claims.outcomes if name not in design.outcomes]
         if missing:
             words = f"not in the study: {listed(missing)}"
-            return RegisteredPart("family of comparisons", self.claims.family, words, "changed")
-        return RegisteredPart("family of comparisons", self.claims.family, "as registered", "kept")
+            return RegisteredPart(
+                "family of comparisons",
+                self.claims.family,
+                words,
+                "changed",
+            )
+        return RegisteredPart(
+            "family of comparisons",
+            self.claims.family,
+            "as registered",
+            "kept",
+        )
 
 
 def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,7 +262,10 @@ def _part(name: str, then: Any, now: Any) -> RegisteredPart:
 
 
 def _by_arm(
-    name: str, then: Mapping[str, Any], now: Mapping[str, Any], not_begun: Sequence[str]
+    name: str,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    not_begun: Sequence[str],
 ) -> RegisteredPart:
     """Return models or prompts; those of arms without a run are not known yet."""
     registered = {arm: facts for arm, facts in then.items() if arm not in not_begun}
@@ -283,7 +306,11 @@ def _worded(value: Any) -> str:
 
 
 def write_registration(
-    path: Path, design: Design, claims: Claims, *, runs_before: int
+    path: Path,
+    design: Design,
+    claims: Claims,
+    *,
+    runs_before: int,
 ) -> Registration:
     """Write a study's plan to a file, with its hash.
 
@@ -335,7 +362,12 @@ def read_registration(path: Path) -> Registration:
 
 
 def _hash_of(content: object) -> str:
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(
+        content,
+        sort_keys=True,
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 

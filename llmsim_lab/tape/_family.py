@@ -63,7 +63,13 @@ class Part:
         if near is not None and far is not None:
             is_even = self.depth - near.depth == near.depth - far.depth
             jump = far if is_even else self
-        return Part(run=run, start=start, before=self, jump=jump, depth=self.depth + 1)
+        return Part(
+            run=run,
+            start=start,
+            before=self,
+            jump=jump,
+            depth=self.depth + 1,
+        )
 
 
 class Stretch(NamedTuple):

@@ -138,11 +138,20 @@ def _curves_of_groups(table: pd.DataFrame, one: str, other: str) -> Curves:
         groups.append(Group(sign, complete))
     mean = groups[0].curves.mean(axis=0) - groups[1].curves.mean(axis=0)
     n = sum(len(group.curves) for group in groups)
-    return Curves(turns=turns, mean=mean, groups=groups, n=n, unit="run")
+    return Curves(
+        turns=turns,
+        mean=mean,
+        groups=groups,
+        n=n,
+        unit="run",
+    )
 
 
 def _curves_of_wordings(
-    table: pd.DataFrame, one: str, other: str, generalises_to: Generality
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+    generalises_to: Generality,
 ) -> Curves:
     """Return the mean of each wording, and of each run where new runs are spoken of."""
     values, (arms, _, _, turns) = cube(table, "arm", "wording", "run", "turn")
@@ -171,7 +180,13 @@ def _curves_of_wordings(
     if 2 in layout.wording_counts:
         # Two wordings are no sample of wordings.
         groups = []
-    return Curves(turns=turns, mean=of_runs.mean(axis=0), groups=groups, n=n, unit="wording")
+    return Curves(
+        turns=turns,
+        mean=of_runs.mean(axis=0),
+        groups=groups,
+        n=n,
+        unit="wording",
+    )
 
 
 def _band(curves: Curves, level: float) -> Ends:
@@ -191,7 +206,12 @@ def _covariance_of_mean(curves: Numbers) -> Numbers:
     return np.asarray(centred.T @ centred / (len(curves) - 1) / len(curves))
 
 
-def sup_t_band(curves: Numbers, level: float, draws: int = DRAWS, seed: int = 0) -> Numbers:
+def sup_t_band(
+    curves: Numbers,
+    level: float,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Numbers:
     """Return the mean of paired curves and a band that contains the whole true curve.
 
     The band is mean ± c · standard error at each turn, with the same c, so that with probability
@@ -214,7 +234,14 @@ def sup_t_band(curves: Numbers, level: float, draws: int = DRAWS, seed: int = 0)
     mean = mean_of_known(curves, 0)
     if len(curves) < 2:
         return np.array([mean, mean * np.nan, mean * np.nan])
-    ends = _ends(mean, _covariance_of_mean(curves), len(curves), level, draws, seed)
+    ends = _ends(
+        mean,
+        _covariance_of_mean(curves),
+        len(curves),
+        level,
+        draws,
+        seed,
+    )
     return np.array([mean, ends.low, ends.high])
 
 
@@ -249,7 +276,12 @@ def _ends(
     return Ends(mean - reach, mean + reach)
 
 
-def _largest_t(correlation: Numbers, n: int, draws: int, seed: int) -> Numbers:
+def _largest_t(
+    correlation: Numbers,
+    n: int,
+    draws: int,
+    seed: int,
+) -> Numbers:
     """Return the largest |t| over turns of sets of n normal curves."""
     # Single precision is enough: a quantile of random draws is known less exactly.
     mix = np.linalg.cholesky(correlation).T.astype(np.float32)

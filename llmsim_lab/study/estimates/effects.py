@@ -137,7 +137,11 @@ def compared(
 
 
 def _compared(
-    layout: Layout, name: str, weights: Numbers, outcome: OutcomeValues, wanted: Wanted
+    layout: Layout,
+    name: str,
+    weights: Numbers,
+    outcome: OutcomeValues,
+    wanted: Wanted,
 ) -> list[Compared]:
     """Return a contrast in an outcome; of texts their lengths too."""
     if outcome.mixed:
@@ -159,15 +163,31 @@ def _compared(
         # Verbosity is not meaning, but the distance of words sees it.
         lengths = replace(wanted, typical=False)
         by_length = estimate_numbers(contrast, sample.lengths, lengths)
-        parts = replace(by_length, kind="length difference", p=None, p_beyond=None, typical=None)
+        parts = replace(
+            by_length,
+            kind="length difference",
+            p=None,
+            p_beyond=None,
+            typical=None,
+        )
         comparisons.append(Compared(contrast=contrast, outcome=outcome.name, parts=parts))
     return comparisons
 
 
-def _noise(layout: Layout, contrast: Contrast, outcome: OutcomeValues, wanted: Wanted) -> Compared:
+def _noise(
+    layout: Layout,
+    contrast: Contrast,
+    outcome: OutcomeValues,
+    wanted: Wanted,
+) -> Compared:
     sample = layout.sample(contrast, outcome).halves()
     parts = estimate_numbers(contrast, sample, wanted)
-    return Compared(contrast=contrast, outcome=outcome.name, parts=parts, is_noise=True)
+    return Compared(
+        contrast=contrast,
+        outcome=outcome.name,
+        parts=parts,
+        is_noise=True,
+    )
 
 
 def _weights(
@@ -270,7 +290,12 @@ def _estimates(
     beyond_of_family = dict(zip(beyond, holm(list(beyond.values())), strict=True))
     estimates = []
     for place, comparison in enumerate(comparisons):
-        estimate = estimate_of(comparison.contrast, comparison.outcome, comparison.parts, level)
+        estimate = estimate_of(
+            comparison.contrast,
+            comparison.outcome,
+            comparison.parts,
+            level,
+        )
         estimate = replace(estimate, is_noise=comparison.is_noise)
         if place in p_family:
             estimate = replace(estimate, p_family=p_family[place], family=family.method)
@@ -287,7 +312,12 @@ def _estimates(
     return estimates
 
 
-def estimate_of(contrast: Contrast, outcome: str, parts: Parts, level: float) -> Estimate:
+def estimate_of(
+    contrast: Contrast,
+    outcome: str,
+    parts: Parts,
+    level: float,
+) -> Estimate:
     """Return an estimate of what was found: the only place that makes one."""
     low = high = None
     if parts.interval is not None:

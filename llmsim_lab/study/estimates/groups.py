@@ -49,7 +49,14 @@ def group_means(sample: Sample, level: float) -> Parts:
     coarse = ""
     if is_two_valued(np.concatenate(groups)):
         coarse = TOO_COARSE
-    parts = with_student(parts, strata, [spread_of([strata])], level, few=few, coarse=coarse)
+    parts = with_student(
+        parts,
+        strata,
+        [spread_of([strata])],
+        level,
+        few=few,
+        coarse=coarse,
+    )
     if parts.interval is not None and any(is_skewed(group) for group in groups):
         return replace(parts, notes=(SKEWED_GROUP,))
     return parts

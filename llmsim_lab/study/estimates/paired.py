@@ -47,7 +47,14 @@ def paired_means(sample: Sample, level: float) -> Parts:
     if n < 2:
         few = "one run: an interval takes several runs, not situations"
     coarse = _why_no_interval(pairs.means, differences)
-    parts = with_student(parts, strata, [spread_of([strata])], level, few=few, coarse=coarse)
+    parts = with_student(
+        parts,
+        strata,
+        [spread_of([strata])],
+        level,
+        few=few,
+        coarse=coarse,
+    )
     if coarse and coarse in parts.notes:
         # Sign flips need no normal distribution.
         return replace(parts, p=sign_flip_p(pairs.differences), method="sign flips")

@@ -103,7 +103,12 @@ def detectable(
         if value is None:
             few = f"{counted(n, unit)} are too few to see any difference of shares with power .8"
             return Detectable(note=few, comparisons=comparisons)
-        return Detectable(value=value, n=n, unit=unit, comparisons=comparisons)
+        return Detectable(
+            value=value,
+            n=n,
+            unit=unit,
+            comparisons=comparisons,
+        )
     with_spread = [comparison for comparison in pilot if comparison.parts.spreads]
     if not with_spread:
         notes: list[str] = []
@@ -131,7 +136,14 @@ def detectable(
             of_arms = max(comparison.parts.n for comparison in of_unit)
             units = of_arms + planned.wordings - pilot_sizes.wordings
         value = smallest_detectable(pooled, alpha=alpha)
-        limits.append(Detectable(value=value, n=units, unit=own_unit, comparisons=comparisons))
+        limits.append(
+            Detectable(
+                value=value,
+                n=units,
+                unit=own_unit,
+                comparisons=comparisons,
+            )
+        )
     return max(limits, key=lambda limit: limit.value or 0.0)
 
 

@@ -143,12 +143,21 @@ class Layout:
         return self._contrast(name, weights, "situation", "these situations")
 
     def _contrast(
-        self, name: str, weights: Numbers, unit: Unit, generalises_to: Generality
+        self,
+        name: str,
+        weights: Numbers,
+        unit: Unit,
+        generalises_to: Generality,
     ) -> Contrast:
         by_arm = {
             arm: float(weight) for arm, weight in zip(self.arms, weights, strict=True) if weight
         }
-        return Contrast(name=name, weights=by_arm, unit=unit, generalises_to=generalises_to)
+        return Contrast(
+            name=name,
+            weights=by_arm,
+            unit=unit,
+            generalises_to=generalises_to,
+        )
 
     def sample(self, contrast: Contrast, outcome: OutcomeValues) -> Sample:
         """Return the numbers of a contrast's arms."""
@@ -187,7 +196,13 @@ def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     is_text = table["value"].map(lambda value: isinstance(value, str))
     names_of_texts = set(table.loc[is_text, "outcome"])
     whole = cube(table, *_CELLS, "outcome")
-    rows_of_all = cube_of(table, table[["value"]].notna() * 0.0, "arm", "unit", "outcome")
+    rows_of_all = cube_of(
+        table,
+        table[["value"]].notna() * 0.0,
+        "arm",
+        "unit",
+        "outcome",
+    )
     outcomes = []
     for place, name in enumerate(whole.levels[-1]):
         outcome = OutcomeValues(
@@ -222,7 +237,13 @@ def _with_texts(
     """Return an outcome with the kinds of its texts, and their lengths as numbers."""
     kinds = text_kinds(texts)
     # With all rows of the table, so that arms, wordings and units have their places.
-    of_kinds = cube_of(table, kinds.rows.reindex(table.index), "arm", "unit", "replicate")
+    of_kinds = cube_of(
+        table,
+        kinds.rows.reindex(table.index),
+        "arm",
+        "unit",
+        "replicate",
+    )
     shape = (*[len(names) for names in of_kinds.levels], -1)
     lengths = text_lengths(texts).reindex(table.index).to_frame()
     return replace(

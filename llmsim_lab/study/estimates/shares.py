@@ -67,7 +67,11 @@ def cut(interval: Interval) -> Interval:
 
 
 def smallest_share_difference(
-    differences: Numbers, n: int, *, alpha: float = 0.05, power: float = 0.8
+    differences: Numbers,
+    n: int,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
 ) -> float | None:
     """Return the smallest difference of shares that n pairs show, in hundredths; None for none.
 
@@ -100,7 +104,12 @@ def smallest_share_difference(
     return (seen + 1) / 100
 
 
-def _power_of_mcnemar(n: int, discordant: float, difference: float, alpha: float) -> float:
+def _power_of_mcnemar(
+    n: int,
+    discordant: float,
+    difference: float,
+    alpha: float,
+) -> float:
     """Return how often McNemar's exact test finds a difference.
 
     Args:

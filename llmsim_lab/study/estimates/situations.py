@@ -42,4 +42,11 @@ def situation_means(sample: Sample, level: float) -> Parts:
     coarse = ""
     if is_two_valued(answers) and not is_share(answers):
         coarse = TOO_COARSE
-    return with_student(parts, strata, [spread_of([strata])], level, few=few, coarse=coarse)
+    return with_student(
+        parts,
+        strata,
+        [spread_of([strata])],
+        level,
+        few=few,
+        coarse=coarse,
+    )

@@ -35,15 +35,28 @@ def typical_difference(sample: Sample, level: float) -> Parts:
     value = float(np.median(means))
     ranks = signed_ranks(pairs.differences)
     parts = replace(
-        parts, value=value, method="Hodges-Lehmann, Walsh averages, flips of ranks", pairs=ranks
+        parts,
+        value=value,
+        method="Hodges-Lehmann, Walsh averages, flips of ranks",
+        pairs=ranks,
     )
     spread = means[-1] - means[0]
     if n < 2:
         few = "one run: an interval takes several runs, not situations"
-        return replace(parts, method="Hodges-Lehmann", pairs=None, notes=(*pairs.notes, few))
+        return replace(
+            parts,
+            method="Hodges-Lehmann",
+            pairs=None,
+            notes=(*pairs.notes, few),
+        )
     if spread <= ROUNDING * np.abs(means).max():
         equal = ALL_EQUAL if value else ALL_ZERO
-        return replace(parts, method="Hodges-Lehmann", pairs=None, notes=(*pairs.notes, equal))
+        return replace(
+            parts,
+            method="Hodges-Lehmann",
+            pairs=None,
+            notes=(*pairs.notes, equal),
+        )
     parts = replace(
         parts,
         p=signed_rank_p(known(ranks)),

@@ -52,7 +52,12 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
             blocks.append([Stratum(1 / len(answers), group) for group in answers])
     method = f"t over {' and '.join(str(count) for count in counts)} wordings"
     strata = [stratum for block in blocks for stratum in block]
-    parts = Parts(kind="mean difference", n=sum(counts), method=method, notes=notes)
+    parts = Parts(
+        kind="mean difference",
+        n=sum(counts),
+        method=method,
+        notes=notes,
+    )
     # Of a single wording the spread of the runs' means has the answers' chance in it already.
     random_blocks = [block for block in blocks if not new_runs or len(block[0].values) > 1]
     wording_spread = spread_of(random_blocks)

@@ -195,3 +195,28 @@ async def test_a_request_that_is_cancelled_leaves_its_place_to_others(steps: int
     asking[1].cancel()
     async with asyncio.timeout(5):
         assert (await asking[2]).mode == (await client.choose("d", [1, 2])).mode == 1
+
+
+async def test_after_many_that_came_together_those_that_come_alone_are_sent_at_once() -> None:
+    async def answer(_: ChatRequest) -> ChatReply:
+        return ChatReply(text="Yes.")
+
+    async def steps_alone() -> int:
+        """Return how many steps of the loop passes a request beside which nothing is asked."""
+        loop = asyncio.get_running_loop()
+        steps = 0
+
+        def count_step() -> None:
+            nonlocal steps
+            steps += 1
+            handles[0] = loop.call_soon(count_step)
+
+        handles = [loop.call_soon(count_step)]
+        await say(client)
+        handles[0].cancel()
+        return steps
+
+    client = make_client(answer)
+    await asyncio.gather(*(say(client) for _ in range(20)))
+    await say(client)  # one may wait yet: the task that gathers was counted among the others
+    assert [await steps_alone() for _ in range(3)] == [0, 0, 0]

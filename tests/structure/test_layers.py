@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_util",),
     ("spans",),
     ("types",),
+    ("people",),
     ("prompts",),
     ("tape",),
     ("llm",),

@@ -35,12 +35,13 @@ class FakeElement extends FakeNode {
   setAttribute(name, value) { this.attributes[name] = String(value); }
   removeAttribute(name) { delete this.attributes[name]; }
   addEventListener(name, act) { (this.listeners[name] ??= new Set()).add(act); }
-  fire(type) {
-    const event = { type, target: this, currentTarget: this, preventDefault() {} };
+  fire(type, more) {
+    const event = { type, target: this, currentTarget: this, preventDefault() {}, ...more };
     this.listeners[type]?.forEach((act) => act(event));
   }
   focus() { document.activeElement = this; }
   closest() { return null; }
+  getBoundingClientRect() { return { left: 0, top: 0 }; }
   querySelector() { return null; }
   find(name) {
     for (const node of this.childNodes) {

@@ -33,13 +33,16 @@ export function makeWindow(records, { panels = ALL, at = {}, live = {}, ...news 
   store.draw = draw;
   const all = (node) => [node, ...node.childNodes.flatMap(all)];
   const find = (is) => all(draw()).find((node) => node.localName && is(node));
+  /** All elements that are so. */
+  const nodes = (is) => all(draw()).filter((node) => node.localName && is(node));
   return {
-    store, sent, reading, draw, find,
+    store, sent, reading, draw, find, nodes,
     text: () => draw().textContent,
     button: (words) => find((it) => it.localName === "button" && it.textContent === words),
     /** All that has a class, as texts. */
     texts: (name) => all(draw()).filter((it) => it.attributes?.class?.split(" ").includes(name))
       .map((it) => it.textContent),
-    press: (key) => onKey(store, { key, preventDefault() {} }, { closest: () => null }),
+    press: (key, target = { closest: () => null }) => (
+      onKey(store, { key, preventDefault() {} }, target)),
   };
 }

@@ -290,18 +290,26 @@ def _turns(axes: Axes) -> None:
     axes.set_xlabel("turn")
 
 
-def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Figure:
-    """Draw a paired difference by turn, and the band that holds for all turns at once.
+def difference_figure(
+    band: pd.DataFrame,
+    *,
+    outcome: str,
+    contrast: str,
+    units: str,
+) -> Figure:
+    """Draw a difference by turn, and the band that holds for all turns at once.
 
     Args:
         band: as ``Study.by_turn`` returns it.
         outcome: what differs.
         contrast: the arms, as effects name them.
+        units: how many units there are, in words.
     """
     figure = new_figure(7, 3.2)
     axes: Axes = figure.subplots()
     axes.axhline(0, color="#999999", linewidth=1)
-    turns, mean, pairs = band["turn"], band["estimate"], int(band["n"].max())
+    turns = band["turn"]
+    mean = band["estimate"]
     colour = SERIES_COLOURS[0]
     axes.fill_between(
         turns,
@@ -314,7 +322,7 @@ def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Fig
     axes.plot(turns, mean, color=colour, linewidth=2)
     _turns(axes)
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
-    title = f"{drawable(contrast, 80)} · mean of {pairs} pairs, simultaneous 95 % band"
+    title = f"{drawable(contrast, 80)} · mean of {units}, simultaneous 95 % band"
     axes.set_title(title, loc="left", size="small")
     peak = band.iloc[int(mean.abs().to_numpy().argmax())]
     largest = f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "

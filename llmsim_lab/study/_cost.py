@@ -15,11 +15,10 @@ from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.study._design import AnyRun
+from llmsim_lab.study.people import HUMAN
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import Attempt
 
-_HUMAN = "human"
-"""The model's name in what a person is asked."""
 _MOST_TURNS = 10
 _ENOUGH_CALLS = 1_000
 """How long chance plays an arm, at most: a turn with thousands of prompts takes seconds."""
@@ -133,7 +132,7 @@ class Count:
         self.turns += 1
         for call in turn.calls:
             request = call.history[0].request
-            if request.model != _HUMAN:
+            if request.model != HUMAN:
                 self.calls += 1
                 self.attempts += call.history
                 self.chooses = self.chooses or measures(request)

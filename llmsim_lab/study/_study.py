@@ -56,6 +56,7 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Budget, Purse
 from llmsim_lab.run import Run
+from llmsim_lab.run._people import people_of
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
@@ -85,6 +86,7 @@ from llmsim_lab.study._playing import (
     play_all,
     sole_study,
 )
+from llmsim_lab.study.people import GroupOfPeople, answers_of_people
 from llmsim_lab.study.registration import (
     MODEL,
     Claims,
@@ -106,7 +108,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study.estimates.effects import Compared, StandIns
+    from llmsim_lab.study.estimates.effects import Compared, Remark
     from llmsim_lab.study.estimates.estimate import Effects, Estimate, Generality
     from llmsim_lab.study.estimates.power import Detectable, Sizes
 
@@ -247,6 +249,21 @@ class Draws(NamedTuple):
     reference: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyArguments:
+    """What a study of runs was made with; see ``Study``."""
+
+    world: type[Run]
+    vary: Mapping[str, Any] | None
+    seeds: int | Sequence[int]
+    turns: int | None
+    outcome: Outcomes | None
+    tape: str | Path | None
+    llm_client: Model | None
+    name: str
+    fixed: Mapping[str, Any]
+
+
 class Study:
     """Runs of a world under different conditions, over seeds that all of them share.
 
@@ -298,6 +315,7 @@ class Study:
     """
 
     registration: Registration | None = None
+    _given: StudyArguments | None = None
     _source: Tape | None = None
     _samples = 1
 
@@ -314,6 +332,17 @@ class Study:
         name: str = "",
         **fixed: Any,
     ) -> None:
+        self._given = StudyArguments(
+            world=world,
+            vary=vary,
+            seeds=seeds,
+            turns=turns,
+            outcome=outcome,
+            tape=tape,
+            llm_client=llm_client,
+            name=name,
+            fixed=fixed,
+        )
         self._world = World(world, fixed, vary, turns=turns)
         units = [PlannedUnit(unit=seed, run=seed, digest=str(seed)) for seed in seeds_of(seeds)]
         self._arrange(
@@ -322,6 +351,45 @@ class Study:
             tape,
             llm_client,
             name or world.__name__,
+        )
+
+    def replace(
+        self,
+        *,
+        seeds: int | Sequence[int] | None = None,
+        players: object = None,
+        tape: str | Path | None = None,
+    ) -> Study:
+        """Return the same design with other seeds, players or folder, as a study of its own.
+
+        Args:
+            seeds: how many, or which; such as further groups of a class.
+            players: who answers in all arms.
+            tape: the folder of its runs; if not given the one that this study was given.
+
+        Raises:
+            ConfigError: situations are asked again, or players are varied.
+        """
+        given = self._given
+        if given is None:
+            raise ConfigError("replace() is of a study of runs; situations belong to their tape")
+        if players is not None and "players" in (given.vary or {}):
+            raise ConfigError(
+                f"players={players!r:.60} cannot replace what is varied: vary={{'players': ...}}"
+            )
+        fixed = dict(given.fixed)
+        if players is not None:
+            fixed["players"] = players
+        return Study(
+            given.world,
+            given.vary,
+            seeds=given.seeds if seeds is None else seeds,
+            turns=given.turns,
+            outcome=given.outcome,
+            tape=tape or given.tape,
+            llm_client=given.llm_client,
+            name=given.name,
+            **fixed,
         )
 
     @classmethod
@@ -428,6 +496,8 @@ class Study:
         self._rows_by_key: dict[Key, list[dict[str, Any]]] = {}
         self._kept_results: KeptResults | None = None
         self._leaders: dict[str, Leader] = {}
+        self._arms_of_people: list[str] | None = None
+        self._groups: dict[Key, GroupOfPeople] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if not tape:
@@ -512,6 +582,7 @@ class Study:
         executor: Executor | None = None,
         budget: Budget | None = None,
         progress: bool = True,
+        only: Iterable[Key] | None = None,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         playing = self.arun(
@@ -519,6 +590,7 @@ class Study:
             executor=executor,
             budget=budget,
             progress=progress,
+            only=only,
         )
         try:
             return run_sync(playing)
@@ -533,6 +605,7 @@ class Study:
         executor: Executor | None = None,
         budget: Budget | None = None,
         progress: bool = True,
+        only: Iterable[Key] | None = None,
     ) -> Self:
         """Play what is left, and return the study.
 
@@ -549,6 +622,8 @@ class Study:
                 and another call with another pool continues.
             budget: what may be spent on calls by all runs together; then the rest is left.
             progress: whether a line says how far it is.
+            only: the runs that are played, ``[("hawkish", 0), ("cautious", 0)]``, each an arm and a
+                unit; the others are left, such as groups for which there are no people.
 
         Raises:
             ConfigError: there is no model, a prompt's name or edit is wrong, or the study or
@@ -558,13 +633,15 @@ class Study:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
-        if executor is not None and not isinstance(executor, Executor):
-            raise ConfigError(
-                f"executor={executor!r:.60} is not a concurrent.futures.Executor; give "
-                "ProcessPoolExecutor() or Dask's client.get_executor()"
-            )
-        if executor is not None and budget is not None:
-            raise ConfigError("executor= takes no budget=, since workers do not know of each other")
+        if executor is not None:
+            self._check_executor(executor, budget)
+        wanted = list(self._jobs) if only is None else list(only)
+        for arm, unit in wanted:
+            if (arm, unit) not in self._jobs:
+                raise ConfigError(
+                    f"only: there is no run of arm {arm!r} with {self.unit_name} {unit!r}; arms "
+                    f"are {listed(list(self.arms))}, {self.unit_name}s {self.units}"
+                )
         with sole_study(self.tape):
             self._task = asyncio.current_task()
             try:
@@ -579,7 +656,11 @@ class Study:
                     )
                 if executor is None:
                     self._check_models()
-                left = [key for key in self._jobs if self._entries[key].status != "done"]
+                left = [
+                    key
+                    for key in self._jobs
+                    if key in wanted and self._entries[key].status != "done"
+                ]
                 await self._try_edits({arm for arm, _ in left})
                 if budget is not None:
                     self._player.purse = Purse(budget)
@@ -612,6 +693,20 @@ class Study:
                 self._read_progress()
                 self._listeners()
         return self
+
+    def _check_executor(self, executor: object, budget: Budget | None) -> None:
+        if not isinstance(executor, Executor):
+            raise ConfigError(
+                f"executor={executor!r:.60} is not a concurrent.futures.Executor; give "
+                "ProcessPoolExecutor() or Dask's client.get_executor()"
+            )
+        if budget is not None:
+            raise ConfigError("executor= takes no budget=, since workers do not know of each other")
+        if self.arms_of_people:
+            raise ConfigError(
+                "executor= plays in other processes, where no person can answer, and arm "
+                f"{self.arms_of_people[0]!r} asks people; leave it out"
+            )
 
     def _check_models(self) -> None:
         """Raise ConfigError where an arm may ask a model and has none, or a wrong one."""
@@ -736,9 +831,14 @@ class Study:
         """Whether the study is being played."""
         return self._task is not None
 
+    @property
+    def playing(self) -> dict[Key, AnyRun]:
+        """The runs that are under way here, by arm and unit."""
+        return dict(self._player.playing)
+
     def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
-        turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
+        turns = {key: run.turn_number for key, run in self.playing.items()}
         runs = []
         for entry in self._entries.values():
             if entry.key in turns:
@@ -1060,19 +1160,23 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         sesoi: float | Mapping[str, float] | None = None,
-        paired: bool = True,
+        paired: bool | None = None,
         typical: bool = False,
         noise: bool = False,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
         Args:
-            formula: instead, main effects and interactions of the factors: ``"y ~ a * b"``.
+            formula: instead, main effects and interactions of the factors: ``"y ~ a * b"``, named
+                by the levels' labels.
             contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for what hawkish adds to
                 cautious.
             level: of the intervals.
             sesoi: the smallest effect of interest, for an equivalence verdict; one, or by outcome.
-            paired: False where arms share nothing, such as groups of people: Welch's t over runs.
+                One number does not judge shares beside outcomes in other units.
+            paired: whether runs with the same seed are pairs; False compares arms that share
+                nothing by Welch's t over runs. If not given, runs are paired unless people play
+                them: whoever plays seed 1 of one arm has nothing to do with seed 1 of another.
             typical: the typical difference of runs with the same seed (Hodges and Lehmann), which
                 few extreme runs do not move, in place of the mean.
             noise: add what chance alone gives here: each contrast again, between two draws of the
@@ -1082,12 +1186,42 @@ class Study:
         Raises:
             ConfigError: there is no outcome, or no arm of a name; or the design has no such units.
         """
-        from llmsim_lab.study.estimates import effects  # here, since it imports scipy
+        # Here, since it imports scipy.
+        from llmsim_lab.study.estimates.effects import check_formula, effects
+        from llmsim_lab.study.estimates.estimate import Effects
 
         if not self.outcome:
             column = self._series[0].column if self._series else "a column"
             raise ConfigError(f"say what is compared: outcome={column!r}, or a function of the run")
+        if formula is not None:
+            check_formula(formula, self.factors)
         real_number("level", level, least=0.5, most=0.9999)
+        self._check_sesoi(sesoi)
+        for upper, lower in contrasts or ():
+            if upper == lower:
+                raise ConfigError(f"contrasts: {upper!r} is compared with itself")
+        self._check_units(paired=paired, typical=typical)
+        draws = self._draws() if noise else Draws(self._compared_results(), self.reference)
+        if formula is None and not contrasts and draws.reference not in set(draws.table["arm"]):
+            estimates = Effects()
+        else:
+            estimates = effects(
+                draws.table,
+                formula,
+                contrasts=contrasts,
+                reference=draws.reference,
+                generalises_to=self.generalises_to,
+                level=level,
+                sesoi=sesoi,
+                paired=self._is_paired(paired),
+                typical=typical,
+                noise=noise,
+                remarks=self._remarks(),
+            )
+        estimates.label = "; ".join(self._facts(paired))
+        return estimates
+
+    def _check_sesoi(self, sesoi: float | Mapping[str, float] | None) -> None:
         margins = [sesoi]
         if isinstance(sesoi, Mapping):
             for name in sesoi:
@@ -1099,38 +1233,49 @@ class Study:
         for margin in margins:
             if margin is not None:
                 real_number("sesoi", margin, least=0)
-        for upper, lower in contrasts or ():
-            if upper == lower:
-                raise ConfigError(f"contrasts: {upper!r} is compared with itself")
-        generalises_to = self.generalises_to
-        if generalises_to != "new runs" and (typical or not paired):
+
+    def _check_units(self, *, paired: bool | None, typical: bool) -> None:
+        if self.generalises_to != "new runs" and (typical or paired is False):
             option = "typical=True" if typical else "paired=False"
             raise ConfigError(
-                f"{option} compares runs, and this study's effects hold for {generalises_to}; "
-                "leave it out"
+                f"{option} compares runs, and this study's effects hold for "
+                f"{self.generalises_to}; leave it out"
             )
-        if typical and not paired:
-            raise ConfigError("typical=True takes pairs of runs; leave out paired=False")
-        draws = self._draws() if noise else Draws(self.results, self.reference)
-        estimates = effects(
-            draws.table,
-            formula,
-            contrasts=contrasts,
-            reference=draws.reference,
-            generalises_to=generalises_to,
-            level=level,
-            sesoi=sesoi,
-            paired=paired,
-            typical=typical,
-            noise=noise,
-            stand_ins=self._stand_ins(),
-        )
+        if not typical or self._is_paired(paired):
+            return
+        if paired is None:
+            raise ConfigError(
+                "typical=True takes pairs of runs, and people play these; leave it out, or say "
+                "paired=True if the same people played one seed in every arm"
+            )
+        raise ConfigError("typical=True takes pairs of runs; leave out paired=False")
+
+    def _is_paired(self, paired: bool | None) -> bool:
+        """Return whether runs with one seed are pairs, as asked, or by who plays them."""
+        return not self.arms_of_people if paired is None else paired
+
+    def _facts(self, paired: bool | None) -> list[str]:
+        """Return what is to be known of all effects: how many runs there are, and who played."""
+        facts = []
         ended = self.counts["done"] + self.counts["failed"]
         if ended < len(self._jobs):
-            estimates.label = (
+            facts.append(
                 f"{ended} of {len(self._jobs)} runs so far: do not stop as soon as p < .05"
             )
-        return estimates
+        if self.arms_of_people and paired is None and self.generalises_to == "new runs":
+            facts.append("groups of people share nothing, so runs are not paired by seed")
+        groups = self.groups()
+        counted_groups = [group for group in groups if not group.is_without_people]
+        decisions = sum(group.decisions for group in counted_groups)
+        filled = sum(group.filled for group in counted_groups)
+        if filled:
+            facts.append(f"{filled} of {decisions} decisions of people were filled in")
+        if len(counted_groups) < len(groups):
+            facts.append(
+                f"{len(groups) - len(counted_groups)} of {len(groups)} groups had no people, and "
+                "are left out"
+            )
+        return facts
 
     def _draws(self) -> Draws:
         """Return the results with two draws or more of each run: samples, or levels of replicate.
@@ -1138,7 +1283,7 @@ class Study:
         Raises:
             ConfigError: each run was drawn once.
         """
-        table = self.results
+        table = self._compared_results()
         replicates = self._world.factors.get("replicate", {})
         if len(replicates) < 2:
             if self._samples > 1:
@@ -1152,7 +1297,7 @@ class Study:
             name: self._world.name_without(arm, "replicate") for name, arm in self._arms.items()
         }
         column = "factor replicate"
-        drawn = table.assign(arm=table["arm"].map(names), replicate=table[column].astype(str))
+        drawn = table.assign(arm=table["arm"].map(names), replicate=table[column])
         return Draws(drawn.drop(columns=column), names[self.reference])
 
     def _price_of_noise(self) -> str:
@@ -1171,9 +1316,9 @@ class Study:
             f"{option} draws them again: {counted(len(self._jobs), 'more run')}{calls}"
         )
 
-    def _stand_ins(self) -> dict[str, StandIns]:
-        """Return how many answers stand in for invalid ones, by arm."""
-        from llmsim_lab.study.estimates.effects import StandIns
+    def _remarks(self) -> list[Remark]:
+        """Return what the notes say of arms: answers of stand-ins, groups without people."""
+        from llmsim_lab.study.estimates.effects import Remark, Tally
 
         counts = Counter[str]()
         answers = Counter[str]()
@@ -1184,7 +1329,83 @@ class Study:
                 turns = self._rows_that_count(contents.rows)
                 counts[entry.arm] += sum(row.get("fallback") or 0 for row in turns)
                 answers[entry.arm] += sum(row.get("calls") or 0 for row in turns)
-        return {arm: StandIns(counts[arm], answers[arm]) for arm in answers}
+        decisions = Counter[str]()
+        filled = Counter[str]()
+        groups = Counter[str]()
+        left_out = Counter[str]()
+        for group in self.groups():
+            groups[group.arm] += 1
+            # A stand-in of a person is named as that, and not among those of models.
+            counts[group.arm] -= group.filled
+            answers[group.arm] -= group.decisions
+            if group.is_without_people:
+                left_out[group.arm] += 1
+            else:
+                decisions[group.arm] += group.decisions
+                filled[group.arm] += group.filled
+        return [
+            Remark(
+                "answers that stand in for invalid ones (fallback)",
+                {arm: Tally(counts[arm], answers[arm]) for arm in answers},
+            ),
+            Remark(
+                "decisions of people that were filled in",
+                {arm: Tally(filled[arm], decisions[arm]) for arm in groups},
+            ),
+            Remark(
+                "groups without people, left out",
+                {arm: Tally(left_out[arm], groups[arm]) for arm in groups},
+            ),
+        ]
+
+    @property
+    def arms_of_people(self) -> list[str]:
+        """The arms whose runs ask people; runs are not paired by seed if there are any."""
+        if self._arms_of_people is None:
+            self._arms_of_people = []
+            if self._source is None:
+                self._arms_of_people = [
+                    name for name, arm in self._arms.items() if people_of(self._trial(arm))
+                ]
+        return list(self._arms_of_people)
+
+    def groups(self) -> list[GroupOfPeople]:
+        """Return how much of each complete run of people was decided by people."""
+        return [
+            self._group(arm, unit)
+            for arm, unit in product(self.arms_of_people, self.units)
+            if self._entries[arm, unit].status == "done"
+        ]
+
+    def _group(self, arm: str, unit: Unit) -> GroupOfPeople:
+        if (arm, unit) not in self._groups:
+            job = self._jobs[arm, unit]
+            answers = []
+            for play in job.plays:
+                answers += answers_of_people(self._loaded(job, play))
+            filled = sum(answer.status == "fallback" for answer in answers)
+            self._groups[arm, unit] = GroupOfPeople(arm, unit, len(answers), filled)
+        return self._groups[arm, unit]
+
+    @property
+    def counted_results(self) -> pd.DataFrame:
+        """``results`` without groups of people in which no person decided anything."""
+        return self._of_people(self.results)
+
+    def _of_people(self, table: pd.DataFrame) -> pd.DataFrame:
+        for group in self.groups():
+            if group.is_without_people:
+                is_of_group = (table["arm"] == group.arm) & (table["unit"] == group.unit)
+                table = table[~is_of_group]
+        return table
+
+    def _compared_results(self) -> pd.DataFrame:
+        """Return what effects are made from: factors have labels, by which effects are named."""
+        table = self.counted_results
+        for place, column in enumerate(self.factors):
+            labels = {arm: list(levels.values())[place] for arm, levels in self.arms.items()}
+            table = table.assign(**{column: table["arm"].map(labels)})
+        return table
 
     def compared(self, *, contrasts: Sequence[tuple[str, str]], outcome: str) -> list[Compared]:
         """Return what is found of contrasts in one outcome, for what reads more than estimates.
@@ -1193,13 +1414,15 @@ class Study:
             contrasts: pairs of arms.
             outcome: its label.
         """
+        from llmsim_lab.study.estimates.choice import Wanted
         from llmsim_lab.study.estimates.effects import compared
 
-        table = self.results
+        table = self._compared_results()
         return compared(
             table[table["outcome"] == outcome],
             contrasts=contrasts,
             generalises_to=self.generalises_to,
+            wanted=Wanted(paired=self._is_paired(None)),
         )
 
     @property
@@ -1220,7 +1443,7 @@ class Study:
         reference: str = "",
         *,
         level: float = 0.95,
-        paired: bool = True,
+        paired: bool | None = None,
     ) -> pd.DataFrame:
         """Return by turn how an arm differs from another in a column, with a simultaneous band.
 
@@ -1229,11 +1452,14 @@ class Study:
         ``effects``: pairs of runs, or wordings where an arm has several.
 
         Args:
-            column: of the runs' frames.
+            column: of the runs' frames; or the label of an outcome that is one.
             arm: the arm; the only other one if not given.
             reference: what it is compared with; the study's if not given.
             level: of the band.
-            paired: False where arms share nothing: the units are the runs of each arm.
+            paired: as for ``effects``; False takes the runs of each arm as units.
+
+        Raises:
+            ConfigError: there is no such column or arm, or it is one number a run.
         """
         from llmsim_lab.study.estimates.bands import by_turn
 
@@ -1248,7 +1474,7 @@ class Study:
                 f"{', '.join(other_arms)}"
             )
         arm = arm or other_arms[0]
-        table = self._values_of(column)
+        table = self._values_by_turn(column)
         for name in (arm, reference):
             if name in self.arms and name not in set(table["arm"]):
                 raise ConfigError(f"arm {name!r} has no run with {column!r} yet; study.run() plays")
@@ -1258,16 +1484,36 @@ class Study:
             reference,
             level=level,
             generalises_to=self.generalises_to,
-            paired=paired,
+            paired=self._is_paired(paired),
         )
 
     def _values_of(self, column: str) -> pd.DataFrame:
         """Return the table of an outcome, by its label, or of a column."""
         for label, outcome in self.outcome.items():
             if column in (label, outcome):
-                table = self.results
+                table = self.counted_results
                 return table[table["outcome"] == label]
-        return self._table({column: column}, {})
+        return self._of_people(self._table({column: column}, {}))
+
+    def _values_by_turn(self, column: str) -> pd.DataFrame:
+        """Return the table of a column; an outcome that is one number a run has no curve.
+
+        Raises:
+            ConfigError: it is such an outcome, and no column has its name.
+        """
+        outcome = self.outcome.get(column, column)
+        table = self._values_of(column)
+        if self._source is not None or table["turn"].nunique() > 1 or self._world.turns == 1:
+            return table
+        try:
+            # An outcome may be called as the column whose last value it takes.
+            return self._of_people(self._table({column: column.removesuffix(LAST)}, {}))
+        except ConfigError as error:
+            described = f"{column!r}" if outcome == column else f"{column!r}, {outcome!r:.60},"
+            raise ConfigError(
+                f"outcome {described} is one number a run, and a curve takes a column: "
+                f"study.by_turn({self._series[0].column!r})"
+            ) from error
 
     # --- what is claimed ---------------------------------------------------------------------
 
@@ -1279,6 +1525,8 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         sesoi: float | Mapping[str, float] | None = None,
+        paired: bool | None = None,
+        typical: bool = False,
     ) -> Registration:
         """Write down what the study claims, before it is played, and return it with its hash.
 
@@ -1294,12 +1542,21 @@ class Study:
             contrasts: likewise; each arm minus the reference if neither is given.
             level: of the intervals.
             sesoi: the smallest effect of interest, one or by outcome.
+            paired: as for ``effects``.
+            typical: likewise.
 
         Raises:
             ConfigError: a name is wrong, there is no model, or the file is another one.
         """
         path = Path(path)
-        claims = self._claims(formula, contrasts, level, sesoi)
+        claims = self._claims(
+            formula,
+            contrasts,
+            level=level,
+            sesoi=sesoi,
+            paired=paired,
+            typical=typical,
+        )
         if not path.exists():
             self._check_models()
             begun = [run for run in self.progress() if run.status != "left"]
@@ -1320,11 +1577,14 @@ class Study:
             )
         if sesoi is None:
             expected = replace(expected, sesoi=known.claims.sesoi)
+        if paired is None:
+            expected = replace(expected, paired=known.claims.paired)
         if expected != known.claims:
             changed_since = "" if known.is_unchanged else " (the file was changed since)"
             raise ConfigError(
                 f"{path} registered other claims{changed_since}: {known.claims.family}; level "
-                f"{known.claims.level:g}, sesoi {known.claims.sesoi}. It is kept as it is: show "
+                f"{known.claims.level:g}, sesoi {known.claims.sesoi}, paired "
+                f"{known.claims.paired}, typical {known.claims.typical}. It is kept as it is: show "
                 "other effects by study.effects(...), or register under another name"
             )
         self.registration = known
@@ -1366,7 +1626,7 @@ class Study:
                 f"{listed(list(self.outcome))}"
             )
         arms = list(self.registration.design.arms)
-        table = self.results
+        table = self._compared_results()
         table = table[table["outcome"].isin(claims.outcomes) & table["arm"].isin(arms)]
         return effects(
             table.sort_values("arm", key=lambda names: names.map(arms.index), kind="stable"),
@@ -1375,15 +1635,20 @@ class Study:
             generalises_to=self.generalises_to,
             level=claims.level,
             sesoi=claims.sesoi,
-            stand_ins=self._stand_ins(),
+            paired=claims.paired,
+            typical=claims.typical,
+            remarks=self._remarks(),
         )
 
     def _claims(
         self,
         formula: str | None,
         contrasts: Sequence[tuple[str, str]] | None,
+        *,
         level: float,
         sesoi: float | Mapping[str, float] | None,
+        paired: bool | None,
+        typical: bool,
     ) -> Claims:
         # What effects refuses cannot be claimed either.
         self.effects(
@@ -1391,6 +1656,8 @@ class Study:
             contrasts=contrasts,
             level=level,
             sesoi=sesoi,
+            paired=paired,
+            typical=typical,
         )
         outcomes = list(self.outcome)
         pairs: list[list[str]] = []
@@ -1412,6 +1679,8 @@ class Study:
             outcomes=outcomes,
             level=level,
             sesoi=dict(sesoi) if isinstance(sesoi, Mapping) else sesoi,
+            paired=self._is_paired(paired),
+            typical=typical,
         )
 
     def _design(self, facts: RunFacts) -> Design:
@@ -1514,10 +1783,11 @@ class Study:
 
     def _detectable(self, pilot: Study) -> dict[str, Detectable]:
         """Return by outcome what difference from the reference the study sees, from a pilot."""
+        from llmsim_lab.study.estimates.choice import Wanted
         from llmsim_lab.study.estimates.effects import compared
         from llmsim_lab.study.estimates.power import NOT_YET, Detectable, detectable
 
-        table = pilot.results
+        table = pilot._compared_results()
         if pilot is not self and self.reference not in pilot.arms:
             note = f"not known: the pilot has no arm {self.reference!r}, the reference"
             return {name: Detectable(note=note) for name in self.outcome}
@@ -1525,8 +1795,10 @@ class Study:
         if self.reference in set(table["arm"]):
             found = compared(
                 table,
+                contrasts=pilot._contrasts_of_conditions(table),
                 reference=self.reference,
                 generalises_to=pilot.generalises_to,
+                wanted=Wanted(paired=self._is_paired(None)),
             )
         comparisons = (len(self.arms) - 1) * len(self.outcome)
         if comparisons == 0:
@@ -1540,6 +1812,19 @@ class Study:
             )
             for name in self.outcome
         }
+
+    def _contrasts_of_conditions(self, table: pd.DataFrame) -> list[tuple[str, str]]:
+        """Return each arm of a table and the reference, without those that only draw it again.
+
+        Two draws of one arm differ by chance alone, which is less than arms do.
+        """
+        world = self._world
+        reference = world.name_without(self._arms[self.reference], "replicate")
+        return [
+            (name, self.reference)
+            for name in table["arm"].unique()
+            if world.name_without(self._arms[name], "replicate") != reference
+        ]
 
     def _sizes(self) -> Sizes:
         """Return how much is repeated."""
@@ -1726,7 +2011,16 @@ class Study:
 
         if arm is not None:
             contrast = contrast_name(arm, self.reference)
-            return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
+            band = self.by_turn(outcome, arm)
+            unit = str(band["unit"].iloc[0])
+            if unit == "run" and self._is_paired(None):
+                unit = "pair"
+            return difference_figure(
+                band,
+                outcome=outcome,
+                contrast=contrast,
+                units=counted(int(band["n"].max()), unit),
+            )
         labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:

@@ -55,17 +55,27 @@ def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
 def shown_effects(study: Any) -> Effects:
     """Return the effects that window, page and charts show, with what was registered of them.
 
-    That is the smallest effect of interest, which is drawn as equivalence bounds, and the level.
+    That is the smallest effect of interest, which is drawn as equivalence bounds, the level, and
+    how runs are compared.
     """
     level = 0.95
     sesoi: Any = None
+    paired = None
+    typical = False
     if study.registration is not None:
         claims = study.registration.claims
         level = claims.level
         sesoi = claims.sesoi
+        paired = claims.paired
+        typical = claims.typical
     if isinstance(sesoi, Mapping):  # of outcomes that may have gone since
         sesoi = {name: size for name, size in sesoi.items() if name in study.outcome}
-    effects: Effects = study.effects(level=level, sesoi=sesoi)
+    effects: Effects = study.effects(
+        level=level,
+        sesoi=sesoi,
+        paired=paired,
+        typical=typical,
+    )
     return effects
 
 
@@ -132,7 +142,7 @@ def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]
 def _charts(study: Any, outcome: str) -> dict[str, Any]:
     """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
     arms = [*study.arms]
-    rows = numbers_of(study.results, outcome)
+    rows = numbers_of(study.counted_results, outcome)
     if rows.empty or len(arms) > MOST_ARMS:
         why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
         return {"fault": f"{outcome}: {why}; study.results has all values"}

@@ -76,6 +76,8 @@ class Claims:
         outcomes: the labels of those they are claimed for.
         level: of the intervals.
         sesoi: the smallest effect of interest, one or by outcome; None if none was named.
+        paired: whether runs with one seed are pairs.
+        typical: whether typical differences are claimed, not means.
     """
 
     formula: str | None
@@ -83,15 +85,23 @@ class Claims:
     outcomes: Sequence[str]
     level: float
     sesoi: float | Mapping[str, float] | None
+    paired: bool = True
+    typical: bool = False
 
     @property
     def family(self) -> str:
         """Which comparisons p-values are adjusted for, in words."""
         if self.formula is not None:
-            return f"every effect of {self.formula} in each of {listed(self.outcomes)}"
-        number = counted(len(self.contrasts) * len(self.outcomes), "comparison")
-        pairs = [f" {MINUS} ".join(pair) for pair in self.contrasts]
-        return f"{number}: {listed(pairs)}, in {listed(self.outcomes)}"
+            family = f"every effect of {self.formula} in each of {listed(self.outcomes)}"
+        else:
+            number = counted(len(self.contrasts) * len(self.outcomes), "comparison")
+            pairs = [f" {MINUS} ".join(pair) for pair in self.contrasts]
+            family = f"{number}: {listed(pairs)}, in {listed(self.outcomes)}"
+        if self.typical:
+            family = f"{family}, by typical differences"
+        if not self.paired:
+            family = f"{family}, of runs that are not paired"
+        return family
 
 
 class RunFacts(NamedTuple):

@@ -106,7 +106,9 @@ def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:
     band = pd.DataFrame(
         {"turn": [1, 2], "estimate": [0.5, -2.0], "low": [0.0, -3.0], "high": [1, -1.0], "n": 8}
     )
-    figure: Any = difference_figure(band, outcome="level", contrast="new \N{MINUS SIGN} old")
+    figure: Any = difference_figure(
+        band, outcome="level", contrast="new \N{MINUS SIGN} old", units="8 pairs"
+    )
     assert "largest at turn 2, -2.00, band -3.00 to -1.00" in figure.alt
     assert "mean of 8 pairs" in figure.axes[0].get_title(loc="left")
 

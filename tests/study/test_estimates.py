@@ -17,9 +17,10 @@ from scipy import stats
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates import Estimate, effects
 from llmsim_lab.study.estimates.bands import by_turn, sup_t_band
-from llmsim_lab.study.estimates.effects import StandIns
+from llmsim_lab.study.estimates.effects import Remark, Tally
 from llmsim_lab.study.estimates.estimate import Generality
 from llmsim_lab.study.estimates.family import holm, romano_wolf
+from llmsim_lab.study.estimates.groups import smallest_difference_of_group_shares
 from llmsim_lab.study.estimates.joint import joint_test
 from llmsim_lab.study.estimates.parts import Spread
 from llmsim_lab.study.estimates.shares import smallest_share_difference
@@ -195,10 +196,29 @@ def test_shares_of_few_runs_have_no_interval_in_a_main_effect_either() -> None:
     assert (found.low, found.note) == (None, "3 runs: an interval of a 0 or 1 takes 5")
 
 
+def test_one_smallest_effect_of_interest_does_not_judge_shares_beside_other_numbers() -> None:
+    coins = make_runs({"a": DRUG_1, "b": DRUG_2})
+    won = make_runs({"a": [0.0, 1.0] * 5, "b": [1.0] * 10}, outcome="won")
+    of_coins, of_won = effects(pd.concat([coins, won]), sesoi=3.0)
+    assert of_coins.margin == 3.0
+    assert (of_won.margin, of_won.verdict) == (None, "")
+    assert of_won.note == (
+        "a share, which sesoi=3 of outcomes in another unit does not judge; name its own: "
+        "sesoi={'won': 0.1}"
+    )
+    assert effects(won, sesoi=0.1)[0].margin == 0.1
+
+
+def test_a_formula_without_a_tilde_is_answered_by_one_with_it() -> None:
+    with pytest.raises(ConfigError, match=r"write 'y ~ factor \* prompt'"):
+        effects(make_factorial(np.zeros((2, 2, 3))), "y")
+
+
 def test_answers_that_stand_in_are_counted_beside_the_arms_they_are_in() -> None:
     table = make_runs({"a": DRUG_1, "b": DRUG_2, "c": DRUG_1[::-1]})
-    counts = {"a": StandIns(0, 20), "b": StandIns(3, 20), "c": StandIns(0, 20)}
-    with_b, without = effects(table, stand_ins=counts)
+    counts = {"a": Tally(0, 20), "b": Tally(3, 20), "c": Tally(0, 20)}
+    remark = Remark("answers that stand in for invalid ones (fallback)", counts)
+    with_b, without = effects(table, remarks=[remark])
     assert with_b.note.endswith(
         "answers that stand in for invalid ones (fallback): 0 of 20 in a, 3 of 20 in b"
     )
@@ -309,6 +329,31 @@ def test_shares_of_two_groups_have_the_exact_test_and_bounds() -> None:
     # Agresti and Caffo: 7 / 8 - 1 / 8, and the variance of both.
     error = stats.norm.ppf(0.975) * math.sqrt(2 * 7 / 8 / 8 / 8)
     assert (effect.low, effect.high) == (pytest.approx(0.75 - error), 1.0)
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(12, 0.05), (30, 0.01)])
+def test_the_smallest_difference_of_group_shares_has_the_power_it_promises(
+    n: int, alpha: float
+) -> None:
+    size = smallest_difference_of_group_shares(n, alpha=alpha)
+    assert size is not None
+
+    def power(size: float) -> float:
+        """Sum up the tables in which Fisher's test as scipy has it finds the difference."""
+        ones = np.arange(n + 1)
+        upper = stats.binom.pmf(ones, n, 0.5 + size / 2)
+        lower = stats.binom.pmf(ones, n, 0.5 - size / 2)
+        found = [
+            [stats.fisher_exact([[a, n - a], [b, n - b]]).pvalue <= alpha for b in ones]
+            for a in ones
+        ]
+        return float(upper @ np.array(found) @ lower)
+
+    assert power(size - 0.01) < 0.8 <= power(size)
+
+
+def test_too_few_groups_show_no_difference_of_shares() -> None:
+    assert smallest_difference_of_group_shares(3) is None
 
 
 def test_texts_of_two_groups_are_exchanged_between_them() -> None:

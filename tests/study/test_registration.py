@@ -190,7 +190,7 @@ def test_effects_of_a_registered_formula_are_those_of_the_registered_arms(tmp_pa
     study = played(study_of(vary={"factor": [2.0, 1.0, 3.0], "taste": tastes}))
     study.register(path)
     [effect] = study.registered_effects()
-    assert effect.contrast == "factor=2.0 \N{MINUS SIGN} factor=1.0"
+    assert effect.contrast == "factor=2 \N{MINUS SIGN} factor=1"
     dropped = played(study_of())
     statuses = parts_of(dropped, path)
     assert statuses["family of comparisons"] == "changed"

@@ -131,7 +131,7 @@ def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -
 def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> None:
     vary = {"factor": [1.0, 2.0], "taste": ["plain", "fine", "sour"]}
     page = page_of(played(study_of(vary=vary, seeds=3, players="rule", llm_client=None)), tmp_path)
-    captions = ["main effects", f"factor=2.0 {MINUS} factor=1.0 level"]
+    captions = ["main effects", f"factor=2 {MINUS} factor=1 level"]
     captions += ["each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain"]
     places = [page.text.index(words) for words in captions]
     assert places == sorted(places)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any, Literal
 
 import pandas as pd
@@ -18,6 +19,7 @@ import pytest
 from builders import recorded
 from crisis_kit import make_scenario
 from pydantic import Field
+from scipy import stats
 from study_kit import (
     Basin,
     Drought,
@@ -52,6 +54,8 @@ from llmsim_lab.llm import ScriptedBackend
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.study import Study
+from llmsim_lab.study.estimates.parts import Spread
+from llmsim_lab.study.estimates.student import at_upper_limit, smallest_detectable
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
 
@@ -418,6 +422,34 @@ def test_arrays_are_made_of_the_results() -> None:
     there = study.simulation("factor=2", 1).state
     assert data["level"].sel(arm="factor=2", unit=1, turn=4).item() == there.level
     assert data["factor"].sel(arm="factor=2").item() == 2
+
+
+def test_a_curve_is_of_the_column_where_an_outcome_is_its_last_value() -> None:
+    study = played(study_of(outcome={"level": "level@last", "rain": lambda run: 1.0}))
+    assert list(study.by_turn("level")["turn"]) == [1, 2, 3, 4]
+    pd.testing.assert_frame_equal(study.by_turn("level"), played(study_of()).by_turn("level"))
+    with pytest.raises(ConfigError, match="is one number a run, and a curve takes a column"):
+        study.by_turn("rain")
+
+
+def test_main_effects_are_named_by_the_levels_labels() -> None:
+    vary = {"factor": {"dry": 1.0, "wet": 2.0}, "taste": ["plain", "fine"]}
+    study = study_of(vary=vary)
+    with pytest.raises(ConfigError, match=r"has no ~ .* write 'level ~ factor \* taste'"):
+        study.effects("level")
+    [effect] = played(study).effects("~ factor")
+    assert effect.contrast == "factor=wet \N{MINUS SIGN} factor=dry"
+
+
+def test_a_plan_s_spread_is_of_conditions_not_of_draws_of_the_reference() -> None:
+    study = played(study_of(vary={"factor": [1.0, 2.0], "replicate": [0, 1]}))
+    by_chance, *conditions = study.effects()
+    assert by_chance.contrast == "factor=1 · replicate=1 \N{MINUS SIGN} factor=1 · replicate=0"
+    reach = [(one.high - one.low) / 2 for one in conditions if one.low and one.high]
+    variance = fmean((half / stats.t.ppf(0.975, 2)) ** 2 for half in reach)
+    spread = at_upper_limit(Spread(variance, 2))
+    seen = study.plan().detectable["level"]
+    assert seen.value == pytest.approx(smallest_detectable([spread], alpha=0.05 / 3))
 
 
 def test_the_difference_by_turn_is_that_of_the_means() -> None:

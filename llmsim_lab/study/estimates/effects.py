@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
 from llmsim_lab.study.estimates.estimate import Contrast, Effects, Estimate, Generality
 from llmsim_lab.study.estimates.family import adjusted, holm
-from llmsim_lab.study.estimates.numeric import Numbers
+from llmsim_lab.study.estimates.numeric import Numbers, is_share
 from llmsim_lab.study.estimates.parts import Parts
 from llmsim_lab.study.estimates.samples import Layout, OutcomeValues, outcomes_of, place_of
 
@@ -37,13 +37,22 @@ class Compared:
     outcome: str
     parts: Parts
     is_noise: bool = False
+    are_shares: bool = False
+    """Whether all values of the outcome are 0 or 1."""
 
 
-class StandIns(NamedTuple):
-    """How many answers of an arm stand in for invalid ones, of how many."""
+class Tally(NamedTuple):
+    """How many of an arm's runs or answers something is true of, and how many there are."""
 
-    filled: int
-    answers: int
+    number: int
+    total: int
+
+
+class Remark(NamedTuple):
+    """What a note says of the arms of a contrast, if it is true of any run or answer."""
+
+    words: str
+    by_arm: Mapping[str, Tally]
 
 
 def effects(
@@ -58,7 +67,7 @@ def effects(
     paired: bool = True,
     typical: bool = False,
     noise: bool = False,
-    stand_ins: Mapping[str, StandIns] | None = None,
+    remarks: Sequence[Remark] = (),
 ) -> Effects:
     """Return how arms differ, or a factorial's main effects and interactions.
 
@@ -75,11 +84,11 @@ def effects(
         generalises_to: what the intervals hold for.
         level: of the intervals.
         sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
-            one-sided tests.
+            one-sided tests. One number does not judge shares beside outcomes in other units.
         paired: whether runs with the same seed are pairs.
         typical: compare by the typical difference, not the mean, where runs are paired.
         noise: add what chance alone gives: the same contrasts between two draws of each arm.
-        stand_ins: by arm, how many answers are not the players' own.
+        remarks: what the notes say beside what the estimators found.
     """
     wanted = Wanted(paired=paired, typical=typical, level=level)
     comparisons = compared(
@@ -91,17 +100,35 @@ def effects(
         wanted=wanted,
         noise=noise,
     )
+    margins = _margins(comparisons, sesoi)
+    estimates = []
+    for estimate, comparison in zip(
+        _estimates(comparisons, margins, level), comparisons, strict=True
+    ):
+        notes = [estimate.note]
+        if not isinstance(sesoi, Mapping) and sesoi != margins[comparison.outcome]:
+            notes.append(
+                f"a share, which sesoi={sesoi:g} of outcomes in another unit does not judge; name "
+                f"its own: sesoi={{{comparison.outcome!r}: 0.1}}"
+            )
+        notes += [_note_of(remark, comparison.contrast) for remark in remarks]
+        estimates.append(replace(estimate, note="; ".join(filter(None, notes))))
+    return Effects(estimates)
+
+
+def _margins(
+    comparisons: Sequence[Compared], sesoi: float | Mapping[str, float] | None
+) -> dict[str, float | None]:
+    """Return the smallest effect of interest of each outcome; None where there is none."""
+    if isinstance(sesoi, Mapping):
+        return {comparison.outcome: sesoi.get(comparison.outcome) for comparison in comparisons}
+    all_are_shares = all(comparison.are_shares for comparison in comparisons)
     margins: dict[str, float | None] = {}
     for comparison in comparisons:
-        name = comparison.outcome
-        margins[name] = sesoi.get(name) if isinstance(sesoi, Mapping) else sesoi
-    estimates = _estimates(comparisons, margins, level)
-    if stand_ins:
-        estimates = [
-            _with_stand_ins(estimate, comparison.contrast, stand_ins)
-            for estimate, comparison in zip(estimates, comparisons, strict=True)
-        ]
-    return Effects(estimates)
+        # Shares have no unit, and differ by 1 at most: a number meant for coins says nothing.
+        is_judged = all_are_shares or not comparison.are_shares
+        margins[comparison.outcome] = sesoi if is_judged else None
+    return margins
 
 
 def compared(
@@ -119,8 +146,9 @@ def compared(
     table = table.reset_index(drop=True)
     if table.empty:
         return []
-    left = (formula or "").partition("~")[0].strip()
-    if left:
+    left, tilde, _ = (formula or "").partition("~")
+    left = left.strip()
+    if left and tilde:
         place_of("outcome", left, table["outcome"])
         table = table[table["outcome"] == left].reset_index(drop=True)
     layout = Layout.of(table, generalises_to)
@@ -154,7 +182,14 @@ def _compared(
         if not wanted.paired:
             notes = layout.runs_left_out(contrast, outcome)
             parts = replace(parts, notes=(*notes, *parts.notes))
-        return [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
+        return [
+            Compared(
+                contrast=contrast,
+                outcome=outcome.name,
+                parts=parts,
+                are_shares=is_share(outcome.numbers),
+            )
+        ]
     contrast = layout.contrast_of_texts(name, weights)
     sample = layout.text_sample(contrast, outcome)
     parts = estimate_texts(contrast, sample, wanted)
@@ -187,6 +222,7 @@ def _noise(
         outcome=outcome.name,
         parts=parts,
         is_noise=True,
+        are_shares=is_share(outcome.numbers),
     )
 
 
@@ -252,8 +288,23 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
     return weights
 
 
+def check_formula(formula: str, factors: Iterable[str]) -> None:
+    """Raise ConfigError for a formula that does not say where its factors begin."""
+    if "~" not in formula:
+        outcome = formula.strip() or "y"
+        raise ConfigError(
+            f"formula {formula!r} has no ~ between what is compared and the factors; write "
+            f"'{outcome} ~ {' * '.join(factors)}'"
+        )
+
+
 def _terms(formula: str, levels: Mapping[str, object]) -> list[tuple[str, ...]]:
-    """Return the factors of each main effect and interaction, main effects first."""
+    """Return the factors of each main effect and interaction, main effects first.
+
+    Raises:
+        ConfigError: the formula names no factors, or one that is unknown.
+    """
+    check_formula(formula, levels)
     terms: set[tuple[int, ...]] = set()
     for part in formula.rpartition("~")[2].split("+"):
         names = [name.strip() for name in re.split("[*:]", part)]
@@ -344,16 +395,14 @@ def estimate_of(
     )
 
 
-def _with_stand_ins(
-    estimate: Estimate, contrast: Contrast, stand_ins: Mapping[str, StandIns]
-) -> Estimate:
-    """Return an estimate with a note on answers that are not the players' own, if there are any."""
-    of_arms = {arm: stand_ins[arm] for arm in contrast.weights if arm in stand_ins}
-    if not any(arm.filled for arm in of_arms.values()):
-        return estimate
-    counts = [f"{of_arm.filled} of {of_arm.answers} in {arm}" for arm, of_arm in of_arms.items()]
-    note = f"answers that stand in for invalid ones (fallback): {', '.join(counts)}"
-    return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
+def _note_of(remark: Remark, contrast: Contrast) -> str:
+    """Return a remark on the arms of a contrast; empty where it is true of none of them."""
+    of_arms = {arm: remark.by_arm[arm] for arm in contrast.weights if arm in remark.by_arm}
+    of_arms = {arm: tally for arm, tally in of_arms.items() if tally.total}
+    if not any(tally.number for tally in of_arms.values()):
+        return ""
+    counts = [f"{tally.number} of {tally.total} in {arm}" for arm, tally in of_arms.items()]
+    return f"{remark.words}: {', '.join(counts)}"
 
 
 def _verdict(estimate: Estimate, margin: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from llmsim_lab.study.estimates.numeric import (
     known,
 )
 from llmsim_lab.study.estimates.paired import ENOUGH_FOR_SHARES, is_skewed
-from llmsim_lab.study.estimates.parts import Parts, Sample
+from llmsim_lab.study.estimates.parts import Parts, Sample, Spread
 from llmsim_lab.study.estimates.shares import cut
 from llmsim_lab.study.estimates.student import (
     TOO_COARSE,
@@ -57,7 +58,14 @@ def group_means(sample: Sample, level: float) -> Parts:
         few=few,
         coarse=coarse,
     )
-    if parts.interval is not None and any(is_skewed(group) for group in groups):
+    if parts.interval is None:
+        return parts
+    of_one_run = [
+        Spread(stratum.weight**2 * float(stratum.values.var(ddof=1)), len(stratum.values) - 1)
+        for stratum in strata
+    ]
+    parts = replace(parts, groups=tuple(of_one_run))
+    if any(is_skewed(group) for group in groups):
         return replace(parts, notes=(SKEWED_GROUP,))
     return parts
 
@@ -95,6 +103,44 @@ def group_shares(sample: Sample, level: float) -> Parts:
         return replace(parts, notes=(few,))
     t = agresti_caffo(up, down)
     return replace(parts, interval=cut(t.interval(level)), p_beyond=t.p_beyond)
+
+
+def smallest_difference_of_group_shares(
+    n: int,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
+) -> float | None:
+    """Return the smallest difference of shares that two groups show, in hundredths; None for none.
+
+    Exact: the p-value is Fisher's, the numbers of ones are binomial. The two shares lie around .5,
+    where a difference is hardest to see, so that nothing of a pilot is needed.
+
+    Args:
+        n: how many runs there will be in each arm.
+        alpha: of the test.
+        power: how often it is found.
+    """
+    from scipy.stats import binom, hypergeom  # here, since stats takes a second to import
+
+    ones = np.arange(n + 1)
+    is_found = np.zeros((n + 1, n + 1), dtype=bool)
+    for total in range(2 * n + 1):
+        up = ones[max(0, total - n) : min(n, total) + 1]
+        chances = hypergeom.pmf(up, 2 * n, n, total)
+        # As scipy's fisher_exact: all tables that are no more probable, but for rounding.
+        no_likelier = chances <= chances[:, None] * (1 + 1e-7)
+        p_values = (no_likelier * chances).sum(axis=1)
+        is_found[up, total - up] = p_values <= alpha
+
+    def is_seen(hundredths: int) -> bool:
+        upper = binom.pmf(ones, n, 0.5 + hundredths / 200)
+        lower = binom.pmf(ones, n, 0.5 - hundredths / 200)
+        return float(upper @ is_found @ lower) >= power
+
+    if not is_seen(100):
+        return None
+    return (bisect_left(range(1, 101), True, key=is_seen) + 1) / 100
 
 
 def agresti_caffo(up: Numbers, down: Numbers) -> Student:

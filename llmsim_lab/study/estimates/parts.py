@@ -96,6 +96,7 @@ class Parts:
         notes: a sentence each.
         pairs: a number for each pair of runs, NaN where a run is missing: what sign flips take.
         spreads: what ``error`` consists of, where the interval is Student's.
+        groups: of arms that share nothing, how one run of each varies, as it is weighted.
         p_beyond: returns the p-value of a difference as large as a margin or larger.
         typical: of a mean whose differences are skewed, the typical difference.
     """
@@ -110,6 +111,7 @@ class Parts:
     notes: tuple[str, ...] = ()
     pairs: Numbers | None = None
     spreads: tuple[Spread, ...] = ()
+    groups: tuple[Spread, ...] = ()
     p_beyond: Callable[[float], float] | None = None
     typical: Parts | None = None
 

@@ -10,6 +10,7 @@ import numpy as np
 from llmsim_lab._util.text import counted
 from llmsim_lab.study.estimates.effects import Compared
 from llmsim_lab.study.estimates.estimate import Unit
+from llmsim_lab.study.estimates.groups import smallest_difference_of_group_shares
 from llmsim_lab.study.estimates.numeric import known
 from llmsim_lab.study.estimates.parts import Spread
 from llmsim_lab.study.estimates.shares import smallest_share_difference
@@ -89,26 +90,11 @@ def detectable(
     if not pilot:
         return Detectable(note=NOT_YET)
     alpha = ALPHA / comparisons
-    first = pilot[0]
-    unit = first.contrast.unit
-    n = planned_units(unit, planned)
     parts = [comparison.parts for comparison in pilot]
     if any(seen.kind == "text distance" for seen in parts):
         return Detectable(note="not known: texts have a distance, which no size of sample promises")
     if any(seen.kind == "share difference" for seen in parts):
-        columns = [known(seen.pairs) for seen in parts if seen.pairs is not None]
-        # The arm whose pairs differ most from the reference's sees least.
-        most = max(columns, key=lambda column: np.abs(column).mean())
-        value = smallest_share_difference(most, n, alpha=alpha)
-        if value is None:
-            few = f"{counted(n, unit)} are too few to see any difference of shares with power .8"
-            return Detectable(note=few, comparisons=comparisons)
-        return Detectable(
-            value=value,
-            n=n,
-            unit=unit,
-            comparisons=comparisons,
-        )
+        return _detectable_share(pilot, planned, comparisons=comparisons)
     with_spread = [comparison for comparison in pilot if comparison.parts.spreads]
     if not with_spread:
         notes: list[str] = []
@@ -131,6 +117,9 @@ def detectable(
         if min(spread.df for spread in pooled) < 1:
             return Detectable(note=NOT_YET)
         units = planned_units(own_unit, planned)
+        if of_unit[0].parts.groups:
+            # Those of both arms, as an estimate counts them.
+            units = len(of_unit[0].contrast.weights) * planned.runs
         if own_unit == "wording":
             # Those of both arms; what is planned differs from the pilot in the arm that has most.
             of_arms = max(comparison.parts.n for comparison in of_unit)
@@ -145,6 +134,34 @@ def detectable(
             )
         )
     return max(limits, key=lambda limit: limit.value or 0.0)
+
+
+def _detectable_share(
+    pilot: Sequence[Compared],
+    planned: Sizes,
+    *,
+    comparisons: int,
+) -> Detectable:
+    """Return what difference of shares a planned study sees, in pairs of runs or in groups."""
+    alpha = ALPHA / comparisons
+    columns = [known(one.parts.pairs) for one in pilot if one.parts.pairs is not None]
+    if columns:
+        n = planned.runs
+        # The arm whose pairs differ most from the reference's sees least.
+        most = max(columns, key=lambda column: np.abs(column).mean())
+        value = smallest_share_difference(most, n, alpha=alpha)
+    else:
+        n = len(pilot[0].contrast.weights) * planned.runs
+        value = smallest_difference_of_group_shares(planned.runs, alpha=alpha)
+    if value is None:
+        few = f"{counted(n, 'run')} are too few to see any difference of shares with power .8"
+        return Detectable(note=few, comparisons=comparisons)
+    return Detectable(
+        value=value,
+        n=n,
+        unit="run",
+        comparisons=comparisons,
+    )
 
 
 def planned_units(unit: Unit, planned: Sizes) -> int:
@@ -162,6 +179,8 @@ def _pooled(spreads: Sequence[Spread]) -> Spread:
 def _planned(one: Compared, *, pilot_sizes: Sizes, planned: Sizes) -> list[Spread]:
     """Return what a comparison's variance will consist of in the planned study."""
     of_runs = one.parts.spreads[-1]
+    if one.parts.groups:
+        return [_planned_groups(one.parts.groups, planned.runs)]
     if one.contrast.unit == "run":
         return [_resized(of_runs, one.parts.n, planned.runs)]
     if one.contrast.unit == "situation":
@@ -179,6 +198,16 @@ def _planned(one: Compared, *, pilot_sizes: Sizes, planned: Sizes) -> list[Sprea
     if len(one.parts.spreads) == 1:
         return [resized]
     return [resized, _resized(of_runs, round(of_runs.df) + 1, planned.runs)]
+
+
+def _planned_groups(groups: Sequence[Spread], runs: int) -> Spread:
+    """Return how a difference of groups will vary with so many runs in each (Welch 1947)."""
+    variances = np.array([group.variance for group in groups]) / runs
+    total = float(variances.sum())
+    squares = variances**2
+    of_pilot = total**2 / float((squares / [group.df for group in groups]).sum())
+    limited = at_upper_limit(Spread(total, of_pilot))
+    return Spread(limited.variance, total**2 * (runs - 1) / float(squares.sum()))
 
 
 def _resized(spread: Spread, before: int, after: int) -> Spread:

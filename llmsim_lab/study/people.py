@@ -1,0 +1,43 @@
+"""Runs of a study that people play: what they decided, and what somebody decided for them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llmsim_lab.run import Run
+from llmsim_lab.run._turn import Answer
+from llmsim_lab.study._playing import Unit
+
+HUMAN = "human"
+"""The model's name in what a person is asked."""
+
+
+class GroupOfPeople(NamedTuple):
+    """How much of one run was decided by the people who played it.
+
+    Attributes:
+        arm: the run's arm.
+        unit: its seed.
+        decisions: how often a person was asked.
+        filled: how often something stood in for the answer, with the status ``fallback``.
+    """
+
+    arm: str
+    unit: Unit
+    decisions: int
+    filled: int
+
+    @property
+    def is_without_people(self) -> bool:
+        """Whether no person decided anything in it."""
+        return self.filled == self.decisions
+
+
+def answers_of_people(run: Run) -> list[Answer]:
+    """Return the decisions that people were asked for, with what stood in for them."""
+    return [
+        answer
+        for turn in run.turns
+        for answer in turn.answers
+        if answer.calls and answer.calls[0].request.model == HUMAN
+    ]

@@ -86,7 +86,7 @@ from llmsim_lab.study._playing import (
     play_all,
     sole_study,
 )
-from llmsim_lab.study.people import GroupOfPeople, answers_of_people
+from llmsim_lab.study.people import GroupOfPeople, answers_of_people, seats_of_people
 from llmsim_lab.study.registration import (
     MODEL,
     Claims,
@@ -496,7 +496,7 @@ class Study:
         self._rows_by_key: dict[Key, list[dict[str, Any]]] = {}
         self._kept_results: KeptResults | None = None
         self._leaders: dict[str, Leader] = {}
-        self._arms_of_people: list[str] | None = None
+        self._seats_of_people: dict[str, list[str]] | None = None
         self._groups: dict[Key, GroupOfPeople] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
@@ -1361,13 +1361,20 @@ class Study:
     @property
     def arms_of_people(self) -> list[str]:
         """The arms whose runs ask people; runs are not paired by seed if there are any."""
-        if self._arms_of_people is None:
-            self._arms_of_people = []
-            if self._source is None:
-                self._arms_of_people = [
-                    name for name, arm in self._arms.items() if people_of(self._trial(arm))
-                ]
-        return list(self._arms_of_people)
+        return list(self.seats_of_people)
+
+    @property
+    def seats_of_people(self) -> dict[str, list[str]]:
+        """The seats that people have, by arm; an arm without people is not in it."""
+        if self._seats_of_people is None:
+            self._seats_of_people = {}
+            # Situations that are asked again are the same in every arm, whoever answers them.
+            arms = self._arms if self._source is None else {}
+            for name, arm in arms.items():
+                trial = self._trial(arm)
+                if people_of(trial):
+                    self._seats_of_people[name] = seats_of_people(trial)
+        return dict(self._seats_of_people)
 
     def groups(self) -> list[GroupOfPeople]:
         """Return how much of each complete run of people was decided by people."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from llmsim_lab.llm import Person
 from llmsim_lab.run import Run
+from llmsim_lab.run._people import OTHERS
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.study._playing import Unit
 
@@ -31,6 +33,16 @@ class GroupOfPeople(NamedTuple):
     def is_without_people(self) -> bool:
         """Whether no person decided anything in it."""
         return self.filled == self.decisions
+
+
+def seats_of_people(run: Run) -> list[str]:
+    """Return the names of a run's seats in which people answer."""
+    seats = []
+    for name, player in run.players.items():
+        if isinstance(getattr(player, "backend", None), Person):
+            seats.append(OTHERS if name == "*" else name)
+    # A person in the model's place has all seats that nobody else has.
+    return seats or [OTHERS]
 
 
 def answers_of_people(run: Run) -> list[Answer]:

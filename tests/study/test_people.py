@@ -138,7 +138,9 @@ def test_a_class_and_a_model_stand_in_one_table() -> None:
     players = {"class": CLASS, "model": "model"}
     vary = {"factor": [1.0, 2.0], "players": players}
     study = study_of(Spring, vary, turns=3, llm_client=instant_client())
-    assert study.arms_of_people == ["factor=1 · class", "factor=2 · class"]
+    everybody = ["everybody else"]
+    seats = {"factor=1 · class": everybody, "factor=2 · class": everybody}
+    assert study.seats_of_people == seats
     study.run(only=[(arm, unit) for arm in study.arms_of_people for unit in (0, 1)], progress=False)
     played(study)
     factor, beside, interaction = study.effects("level ~ factor * players")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, told
@@ -22,8 +23,8 @@ MOST_ARMS = 12
 """In one chart."""
 _MOST_LINES = 60
 """Of units, between their arms."""
-_MOST_LETTERS = 60
-"""Of the arms' names beside each other: more are turned."""
+_MOST_LETTERS = 44
+"""Of the arms' names beside each other, on a phone's screen: longer ones get a letter each."""
 
 
 def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
@@ -35,6 +36,15 @@ def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
     return rows.dropna(subset=["value"])
 
 
+def letters_of(arms: Sequence[str]) -> list[str]:
+    """Return a letter for each arm where their names are too long for an axis; else none."""
+    longest = max(map(len, arms))
+    is_short = len(arms) * longest <= _MOST_LETTERS
+    if is_short or len(arms) > len(ascii_uppercase):
+        return []
+    return list(ascii_uppercase[: len(arms)])
+
+
 def arms_figure(
     results: pd.DataFrame,
     outcome: str,
@@ -42,8 +52,11 @@ def arms_figure(
     arms: Sequence[str],
     effects: Sequence[Estimate] = (),
     unit_name: str = "unit",
+    paired: bool = True,
 ) -> Figure:
     """Draw an outcome in the order of the window: effects, each unit by arm, means by turn.
+
+    Arms with long names have letters, which the legend below explains.
 
     Args:
         results: of a study.
@@ -51,6 +64,7 @@ def arms_figure(
         arms: all names, in the order of the design, so that each has its colour.
         effects: of this outcome, each arm minus the first; drawn as a forest plot above the rest.
         unit_name: what a dot and its line are.
+        paired: False where a unit of one arm has nothing to do with one of another.
 
     Raises:
         ConfigError: there is nothing to draw, or there are too many arms.
@@ -62,6 +76,8 @@ def arms_figure(
             f"{outcome!r} has numbers of {len(shown)} arms, and a chart has 1 to {MOST_ARMS}; "
             "study.results has all of them"
         )
+    letters = letters_of(arms)
+    short_names = dict(zip(arms, letters or arms, strict=True))
     by_turn = rows["turn"].nunique() > 1
     forest_rows = len(effects) + sum(effect.typical is not None for effect in effects)
     forest_height = 0.9 + 0.36 * forest_rows if effects else 0.0
@@ -70,7 +86,12 @@ def arms_figure(
     if effects:
         halves: Any = figure.subfigures(2, 1, height_ratios=[forest_height, 4])
         upper, lower = halves
-        draw_forest(upper.subplots(), effects, arms=arms)
+        draw_forest(
+            upper.subplots(),
+            effects,
+            arms=arms,
+            short_names=short_names,
+        )
     label = drawable(outcome.replace("_", " "))
     panels = lower.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
     means = _draw_units(
@@ -78,18 +99,18 @@ def arms_figure(
         rows,
         shown,
         arms=arms,
-        unit_name=unit_name,
+        short_names=short_names,
+        paired=paired,
     )
+    what_dots_are = f"a dot and its line are one {unit_name}" if paired else "a dot is one run"
+    panels[0].set_title(f"{what_dots_are}, a bar is the mean", loc="left", size="small")
     panels[0].set_ylabel(label)
     if by_turn:
-        _draw_turns(
-            panels[1],
-            rows,
-            shown,
-            arms=arms,
-            unit_name=unit_name,
-        )
+        _draw_turns(panels[1], rows, shown, arms=arms)
+        panels[1].set_title(f"mean over {unit_name}s", loc="left", size="small")
         panels[1].set_ylabel(label)
+    if by_turn or letters:
+        _explain_arms(lower, shown, arms=arms, letters=letters)
     words = [f"{outcome} by arm. {'; '.join(means)}.", *(effect.sentence() for effect in effects)]
     return told(figure, "\n".join(words))
 
@@ -109,7 +130,13 @@ def scale_of(effect: Estimate, unit: str = "") -> str:
     return f"difference in {outcome}, {unit}" if unit else f"difference in {outcome}"
 
 
-def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str]) -> None:
+def draw_forest(
+    axes: Axes,
+    effects: Sequence[Estimate],
+    *,
+    arms: Sequence[str],
+    short_names: Mapping[str, str],
+) -> None:
     """Draw effects as a forest plot: a row each, with its interval, drawn and in numbers.
 
     Below a skewed mean stands the typical difference; a grey band is smaller than the smallest
@@ -119,6 +146,7 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
         axes: where.
         effects: of one outcome.
         arms: all names; an effect that subtracts the first from another has the colour of that one.
+        short_names: what the arms are called here, by their names.
     """
     plain_axes(axes)
     # An effect without an interval has neither a margin nor a family.
@@ -127,15 +155,17 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
     if margin:
         axes.axvspan(-margin, margin, color="#eeeeee", zorder=0)
     axes.axvline(0, color="#999999", linewidth=1)
-    colours = {
-        contrast_name(arm, arms[0]): SERIES_COLOURS[place % len(SERIES_COLOURS)]
-        for place, arm in enumerate(arms)
-    }
+    colours: dict[str, str] = {}
+    short_contrasts: dict[str, str] = {}
+    for place, arm in enumerate(arms):
+        contrast = contrast_name(arm, arms[0])
+        colours[contrast] = SERIES_COLOURS[place % len(SERIES_COLOURS)]
+        short_contrasts[contrast] = contrast_name(short_names[arm], short_names[arms[0]])
     names: list[str] = []
     for effect in effects:
         colour = colours.get(effect.contrast, SERIES_COLOURS[0])
         _draw_interval(axes, effect, len(names), colour=colour)
-        names.append(drawable(effect.contrast, 48))
+        names.append(drawable(short_contrasts.get(effect.contrast, effect.contrast), 48))
         if effect.typical is not None:
             typical = replace(effect.typical, p=None)  # it is not one of the family
             _draw_interval(
@@ -152,8 +182,8 @@ def draw_forest(axes: Axes, effects: Sequence[Estimate], *, arms: Sequence[str])
     if family:
         title += f" · p adjusted: {family}"
     if margin:
-        title += f" · grey: smaller than ±{margin:g}"
-    axes.set_title(drawable(title, 120), loc="left", size="small")
+        title += f" · grey: smaller than ±{margin:g}, the smallest effect of interest"
+    axes.set_title(drawable(title, 160), loc="left", size="small")
     axes.set_xlabel(drawable(scale_of(effects[0]), 80), size="small")
 
 
@@ -211,11 +241,12 @@ def _draw_units(
     shown: Sequence[str],
     *,
     arms: Sequence[str],
-    unit_name: str,
+    short_names: Mapping[str, str],
+    paired: bool,
 ) -> list[str]:
     """Draw each unit by arm and each arm's mean, and return the means in words."""
     wide = rows.pivot_table(index="unit", columns="arm", values="value")[list(shown)]
-    if len(wide) <= _MOST_LINES:
+    if paired and len(wide) <= _MOST_LINES:
         axes.plot(
             wide.to_numpy().T,
             color="#bbbbbb",
@@ -245,17 +276,9 @@ def _draw_units(
         )
         words.append(f"{arm}: mean {number(mean)} of {len(values)}")
     plain_axes(axes)
-    names = [drawable(arm, 24) for arm in shown]
-    is_crowded = len(names) * max(map(len, names)) > _MOST_LETTERS
-    axes.set_xticks(
-        range(len(names)),
-        names,
-        rotation=30 if is_crowded else 0,
-        horizontalalignment="right" if is_crowded else "center",
-    )
+    axes.set_xticks(range(len(shown)), [drawable(short_names[arm]) for arm in shown])
     axes.set_xlim(-0.5, len(shown) - 0.5)
-    title = f"a dot and its line are one {unit_name} · a bar is the mean"
-    axes.set_title(title, loc="left", size="small")
+    axes.set_xlabel("arm")
     return words
 
 
@@ -265,23 +288,52 @@ def _draw_turns(
     shown: Sequence[str],
     *,
     arms: Sequence[str],
-    unit_name: str,
 ) -> None:
     """Draw each arm's mean by turn."""
     means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
-    for place, arm in enumerate(shown):
+    for arm in shown:
         line = means[arm].dropna()
+        place = arms.index(arm)
         axes.plot(
             line.index,
             line,
             STYLES[place % len(STYLES)],
-            color=SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)],
+            color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
             linewidth=2,
-            label=drawable(arm, 24),
         )
     _turns(axes)
-    axes.legend(frameon=False, fontsize="small")
-    axes.set_title(f"by turn, mean over {unit_name}s", loc="left", size="small")
+
+
+def _explain_arms(
+    figure: Any,
+    shown: Sequence[str],
+    *,
+    arms: Sequence[str],
+    letters: Sequence[str],
+) -> None:
+    """Write below the charts which line is which arm, and which letter."""
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for arm in shown:
+        place = arms.index(arm)
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
+                linestyle=STYLES[place % len(STYLES)],
+                linewidth=2,
+                label=drawable(f"{letters[place]}: {arm}" if letters else arm, 60),
+            )
+        )
+    figure.legend(
+        handles=handles,
+        loc="outside lower left",
+        ncols=2 if letters else len(handles),
+        frameon=False,
+        fontsize="small",
+    )
 
 
 def _turns(axes: Axes) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.text import contrast_name
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.study._charts import MOST_ARMS, numbers_of, scale_of
+from llmsim_lab.study._charts import MOST_ARMS, letters_of, numbers_of, scale_of
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
@@ -31,6 +31,7 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
     design = {
         "name": study.name,
         "arms": [*study.arms],
+        "letters": letters_of([*study.arms]),
         "units": [*study.units],
         "of": study.unit_name,
         "outcomes": [*study.outcome],

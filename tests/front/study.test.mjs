@@ -95,6 +95,32 @@ test("charts are of units, turns, bands and specifications, and a point opens it
   assert.deepEqual([store.at.view, store.at.run], ["overview", 5]);
 });
 
+test("arms with long names have letters, in the effects, the charts and the runs", () => {
+  const design = { ...DESIGN, letters: ["A", "B"] };
+  const { text, texts } = studied(put("study", { design }));
+  assert.match(texts("forest")[0], /arm − A: poor.*B rich/);
+  assert.match(texts("legend")[0], /Apoor.*Brich/);
+  assert.match(text(), /B − A by turn/);
+  assert.match(texts("arms")[0], /Apoor.*Brich/);
+});
+
+test("units that are not paired are not joined, and n is of runs", () => {
+  const joined = (given) => studied(put("study", { design: { ...DESIGN, ...given } }))
+    .texts("dim").length;
+  assert.deepEqual([joined({}), joined({ paired: false })], [1, 0]);
+  const { text } = studied(put("study", { design: { ...DESIGN, paired: false } }));
+  assert.match(text(), /a dot is one run, a bar is the mean.*/);
+  assert.match(text(), /n: runs/);
+});
+
+test("a difference that is zero in every turn is a sentence, not an empty chart", () => {
+  const alike = { units: [[1, 1]], turns: [[1, 1, 1], [2, 3, 3]],
+    bands: [["rich", [[1, 0, 0, 0], [2, 0, null, null]]]], curves: [] };
+  const { text, texts } = studied(put("study", { "of given": alike }));
+  assert.match(text(), /rich − poor: exactly 0 in every turn\./);
+  assert.equal(texts("plot").length, 2);
+});
+
 test("runs are squares by arm, and what failed says why", () => {
   const { text, texts, find, sent } = studied();
   assert.match(text(), /Failed runs.*poor8No <b>\.open/);

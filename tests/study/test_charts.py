@@ -29,7 +29,9 @@ def test_an_outcome_with_turns_is_drawn_by_turn_and_by_arm() -> None:
     figure: Any = arms_figure(results_of(low=[1, 2], high=[3, 4]), "level", arms=["low", "high"])
     arms, turns = figure.axes
     assert [list(line.get_ydata()) for line in turns.lines] == [[1.5, 2.5], [3.5, 4.5]]
-    assert [text.get_text() for text in turns.get_legend().texts] == ["low", "high"]
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.texts] == ["low", "high"]
+    assert (arms.get_xlabel(), turns.get_xlabel()) == ("arm", "turn")
     # A line between the arms for each unit, a point for each unit and arm, a bar at each mean.
     assert [list(line.get_ydata()) for line in arms.lines] == [[1.5, 3.5], [2.5, 4.5]]
     assert figure.alt == "level by arm. low: mean 2 of 2; high: mean 4 of 2."
@@ -46,6 +48,31 @@ def test_no_arm_or_too_many_is_an_error_that_says_where_the_numbers_are(count: i
     frame = results_of(**arms or {"failed": [float("nan")]})
     with pytest.raises(ConfigError, match=rf"of {count} arms, .* study.results has all of them"):
         arms_figure(frame, "level", arms=list(arms) or ["failed"])
+
+
+def test_arms_with_long_names_have_letters_that_a_legend_explains() -> None:
+    arms = {f"turnover={share} · {tone}": [1.0, 2.0] for share in (0, 0.9) for tone in ("a", "b")}
+    effect = Estimate(
+        contrast=f"turnover=0.9 · b {MINUS} turnover=0 · a",
+        outcome="level",
+        value=2.0,
+    )
+    figure: Any = arms_figure(results_of(**arms), "level", arms=list(arms), effects=[effect])
+    forest, by_arm, _ = figure.axes
+    assert [tick.get_text() for tick in forest.get_yticklabels()] == [f"D {MINUS} A"]
+    assert [tick.get_text() for tick in by_arm.get_xticklabels()] == ["A", "B", "C", "D"]
+    [legend] = figure.subfigs[1].legends
+    assert legend.texts[3].get_text() == "D: turnover=0.9 · b"
+
+
+def test_units_that_are_not_pairs_are_not_joined() -> None:
+    rows = results_of(low=[1], high=[3])
+    rows = rows[(rows["arm"] == "low") | (rows["unit"] == 0)]
+    figure: Any = arms_figure(rows, "level", arms=["low", "high"], paired=False)
+    [axes] = figure.axes
+    assert not axes.lines
+    assert figure.alt == "level by arm. low: mean 1.5 of 2; high: mean 3 of 1."
+    assert axes.get_title(loc="left") == "a dot is one run, a bar is the mean"
 
 
 def test_names_are_drawn_as_they_are_and_not_as_formulas() -> None:
@@ -99,7 +126,9 @@ def test_a_chart_names_the_family_and_the_margin_where_its_first_effect_has_neit
     arms = {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [3.0, 4.0]}
     figure: Any = arms_figure(results_of(**arms), "level", arms=list(arms), effects=[alike, effect])
     title = figure.axes[0].get_title(loc="left")
-    assert title.endswith("p adjusted: Holm over 2 · grey: smaller than ±0.25")
+    assert title.endswith(
+        "p adjusted: Holm over 2 · grey: smaller than ±0.25, the smallest effect of interest"
+    )
 
 
 def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:

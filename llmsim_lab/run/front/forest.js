@@ -91,10 +91,11 @@ function valueWords({ kind, value }) {
   return kind === "text distance" ? decimals(value) : signed(value);
 }
 
-function EffectRow({ row, at, marks }) {
+function EffectRow({ row, at, marks, letters }) {
   const { arm, contrast, kind, value, low, high, verdict, note, n, beside } = row;
   const interval = isNumber(low) ? `${decimals(low)} to ${decimals(high)}` : "no interval";
-  const name = beside ? kind : arm ?? contrast;
+  const letter = !beside && arm != null && letters[row.look];
+  const name = [letter && [h("b", null, letter), " "], beside ? kind : arm ?? contrast];
   return h("tr", { class: beside ? "beside" : null },
     h("th", { scope: "row" }, name, note && h("sup", null, marks.get(note))),
     h("td", { class: "drawn" }, h(Interval, { row, at })),
@@ -119,29 +120,34 @@ function familyWords({ size, outcomes }) {
 }
 
 /** What the plot shows, in words: its intervals, the bounds, and the family. */
-function aboutPlot(rows, family) {
+function aboutPlot(rows, family, { of, paired = true }) {
   const { level } = rows[0];
   const percent = Number((100 * level).toFixed(2));
-  const units = [...new Set(rows.map((row) => row.unit))];
+  // Pairs of runs have one seed, and that is what all the rest of a board calls them.
+  const unitWord = (unit) => (unit === "run" && paired ? of : unit);
+  const units = [...new Set(rows.map((row) => unitWord(row.unit)))];
   const bounds = rows.find((row) => row.margin > 0)?.margin;
   return facts(
-    `Line: ${percent} % interval, each comparison alone`,
-    bounds && `shaded: smaller than ±${bounds}, the smallest effect of interest`,
-    `n: ${units.map((unit) => `${unit}s`).join(", ")}`,
-    family.size > 1 && familyWords(family));
+    `${percent} % interval, each comparison alone`,
+    family.size > 1 && familyWords(family),
+    bounds && `grey: smaller than ±${bounds}, the smallest effect of interest`,
+    `n: ${units.map((unit) => `${unit}s`).join(", ")}`);
 }
 
 /** Effects in one outcome. `rows` are the numbers that Python sent; `scale` names their axis. */
-export function Forest({ store, rows, family, scale, reference }) {
+export function Forest({ store, design, rows, family, scale, reference }) {
+  const { letters = [] } = design;
   const [count, more] = limited(store, "effects", rows.length, MOST_EFFECTS, "more effect");
   const ordered = sorted(rows, store.ui.effectOrder);
   const shown = withTypical(ordered.slice(0, count));
   const range = drawnRange(shown);
   const at = (value) => Number(((100 * (value - range[0])) / (range[1] - range[0])).toFixed(2));
   const marks = numbered(shown);
-  const names = reference ? `arm − ${reference}` : "effect";
+  const letter = letters[design.arms.indexOf(reference)];
+  const base = letter ? `${letter}: ${reference}` : reference;
+  const names = reference ? `arm − ${base}` : "effect";
   return [
-    h("table", { class: "forest" },
+    h("table", { class: letters.length > 0 ? "forest lettered" : "forest" },
       h("caption", { class: "hidden" }, "Effects: difference, interval and p-value of each"),
       h("thead", null, h("tr", null,
         h(SortHead, { store, name: "design" }, names),
@@ -149,12 +155,13 @@ export function Forest({ store, rows, family, scale, reference }) {
         h(SortHead, { store, name: "value" }, "difference"),
         h(SortHead, { store, name: "p" }, "p"),
         h("th", { scope: "col", class: "n" }, "n"))),
-      h("tbody", null, shown.map((row) => h(EffectRow, { key: row.place, row, at, marks }))),
+      h("tbody", null, shown.map((row) => (
+        h(EffectRow, { key: row.place, row, at, marks, letters })))),
       h("tfoot", null, h("tr", null,
         h("td", null),
         h("td", { class: "drawn" }, h(IntervalAxis, { range, at }),
           h("div", { class: "scale" }, scale))))),
-    h("p", { class: "fine soft" }, aboutPlot(rows, family)),
+    h("p", { class: "fine soft" }, aboutPlot(rows, family, design)),
     marks.size > 0 && h("ol", { class: "fine notes" }, [...marks].map(([note, number]) => (
       h("li", { key: number }, note)))),
     more,

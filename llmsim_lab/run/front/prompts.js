@@ -78,4 +78,4 @@ function Marked({ store, place, base, typed }) {
     h(Passage, { store, id: `marked ${place}`, pieces, mono: true, most: 2000 }));
 }
 
-addView("prompts", { draw: Prompts });
+addView("prompts", { draw: Prompts, says: true });

@@ -34,7 +34,8 @@ const canPlay = ({ commands, panels }, run) => (
   commands && run && panels.includes("transport") && run.plays !== false);
 
 /** Add a view: `draw` is given `{store, run, first, last, n, turn}` and shows `partsOf(name)`, what
- * Python's `put(name, key, value)` sent; with `ofRun` it is below a run's head and controls. */
+ * Python's `put(name, key, value)` sent; with `ofRun` it is below a run's head and controls, and
+ * with `says` it shows the status itself. */
 export const addView = (name, view) => { VIEWS[name] = view; };
 
 export function App({ store }) {
@@ -48,7 +49,7 @@ export function App({ store }) {
   const { draw, ofRun } = VIEWS[view];
   const has = (name) => ofRun && panels.includes(name);
   const tabsFirst = views.some((name) => !VIEWS[name].ofRun); // their place stays in all views
-  const hasTabs = tabsFirst || views.length > 1 || has("transport");
+  const hasTabs = views.length > 1 || has("transport") || (tabsFirst && !VIEWS[view].says);
   const tabs = hasTabs && h(Tabs, { key: "tabs", views, ...now });
   return [
     tabsFirst && tabs,
@@ -221,7 +222,7 @@ const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine
   reach(store.reading, run));
 
 function Tabs({ store, views, run, ...turns }) {
-  const { reading, panels, ui, at, commands } = store, { ofRun } = VIEWS[at.view];
+  const { reading, panels, ui, at, commands } = store, { ofRun, says } = VIEWS[at.view];
   const calls = run ? reading.callsOf(run).length : 0;
   return h("section", { class: "row mid tabs", "aria-label": "Controls" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
@@ -229,7 +230,7 @@ function Tabs({ store, views, run, ...turns }) {
       onclick: () => store.go({ view }),
     }, titled(view), view === "calls" && calls > 0 && small(figure(calls))))),
     !commands && ofRun && panels.includes("transport") && h(Slider, { store, run, ...turns }),
-    commands && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },
+    commands && !says && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },
       liveWords(store, run)),
     plain("?", () => store.show({ help: !ui.help }),
       { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));

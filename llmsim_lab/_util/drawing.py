@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _Kind = Literal["pdf", "png", "svg"]
-STYLES = ("-", "--", "-.", ":")
+STYLES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
 """Of lines, so that colour is not all that tells them apart."""
 
 

@@ -9,7 +9,8 @@ const browser = ["document", "window", "location", "history", "addEventListener"
   "removeEventListener", "getComputedStyle", "matchMedia", "requestAnimationFrame", "setTimeout",
   "clearTimeout", "performance", "navigator", "CSSStyleSheet", "MutationObserver",
   "ResizeObserver", "DecompressionStream", "Response", "Blob", "URLSearchParams", "atob",
-  "console", "KeyboardEvent", "innerWidth", "innerHeight", "CSS", "process", "Event", "URL"];
+  "console", "KeyboardEvent", "innerWidth", "innerHeight", "CSS", "process", "Event", "URL",
+  "AbortSignal", "EventSource", "WORDS", "clearInterval", "fetch", "sessionStorage", "setInterval"];
 
 export default [
   js.configs.recommended,

@@ -56,6 +56,7 @@ class Briefing(Settings):
 
 def event_line(event: Mapping[str, object]) -> str:
     """Return an event on one line, so that its words cannot pass for a section; empty for none."""
+    # The contract's callers hand in plain dicts, in which a part may be missing.
     words = event.get("description")
     if not words:
         words = humanise(str(event.get("type") or ""))
@@ -73,6 +74,7 @@ def quoted(words: Mapping[str, str], names: Iterable[str]) -> str:
         words: the words, by speaker.
         names: of all who could speak.
     """
+    # Models write names in capitals as often as not.
     speakers = {name.casefold() for name in names}
     parts = []
     for speaker, text in words.items():
@@ -114,6 +116,7 @@ def _state_lines(variables: Mapping[str, Variable], state: Mapping[str, object])
     """Return variables with label and unit: the defined ones in their order, then any others."""
     lines = []
     for name in dict.fromkeys([*variables, *state]):
+        # The builder also works alone, with values that no scenario defines.
         variable = variables.get(name, ANY)
         if variable.shown and name in state:
             lines.append(f"{variable.label or humanise(name)}: {variable.text(state[name])}")
@@ -164,6 +167,7 @@ def _joined(sections: Iterable[_Section], role: _Role) -> tuple[str, list[Span]]
         written = f"=== {section.title}{section.when} ===\n{section.text}"
         start = len(message)
         message += written
+        # An estimate: only the server has its model's tokenizer.
         tokens = estimate_tokens(written)
         spans.append(
             Span(
@@ -251,6 +255,7 @@ class AgentContextBuilder:
             aware = f"This is a simulation, in which you play {agent_name}."
 
         situation_lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
+        # It names the reader: with ``stable_first`` it stands below what all readers share.
         if aware and not self.stable_first:
             situation_lines.append(aware)
         situation_lines += _state_lines(self._defined.global_vars, global_state)
@@ -267,6 +272,7 @@ class AgentContextBuilder:
             listed = shared_order(agent_name, speakers)
         # With the reader's own name: no other speaker puts words into its mouth either.
         words = quoted({name: other_responses[name] for name in listed}, [agent_name, *speakers])
+        # All agents answer at once, so what they read of each other is a turn old.
         others = _Section("WHAT OTHERS DID", words, f" (Step {step_number - 1})")
 
         added = []
@@ -277,6 +283,7 @@ class AgentContextBuilder:
                 agent_state,
                 global_state,
             )
+            # Code that returns None has nothing to say in this turn: the section is left out.
             title = module.title or humanise(module.name).upper()
             added.append(
                 _Section(
@@ -289,6 +296,7 @@ class AgentContextBuilder:
         question = [briefing.question, *bullets("Consider:", briefing.considerations)]
         decision = _Section("YOUR DECISION", "\n".join(question))
         form_lines = [f"{place}. {line}" for place, line in enumerate(briefing.response_format, 1)]
+        # An empty format asks for no structure, so the section is left out.
         if form_lines:
             form_lines.insert(0, "Structure your response as:")
         form = _Section("RESPONSE FORMAT", "\n".join(form_lines))
@@ -298,6 +306,7 @@ class AgentContextBuilder:
             simulation = _Section("SIMULATION", aware)
             user, user_spans = _joined([situation, others, role, simulation, state, *added], "user")
         else:
+            # The order that the context builder's contract shows.
             system, system_spans = _joined([role], "system")
             user, user_spans = _joined([situation, state, others, *added, decision, form], "user")
         return RenderedPrompt(

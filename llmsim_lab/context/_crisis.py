@@ -129,6 +129,7 @@ class CrisisSimulation(Run[CrisisState]):
 
     def compose(self) -> ComposedModules:
         """Return the modules: the scenario's. A class derived from this one may add its own."""
+        # Folders of one's own and the shipped one: a scenario may use modules of both.
         return self.scenario.compose(ModuleLoader(*self.module_folders, ModuleLoader.shipped))
 
     def ready(self) -> None:
@@ -139,7 +140,9 @@ class CrisisSimulation(Run[CrisisState]):
         self._builder = self.scenario.builder(speaking, stable_first=self.stable_first)
         self._reply = reply_model(self.scenario.briefing.response_format)
         self._start = self.scenario.engine(self.modules)
+        # Made once: clients keep what they work out of a reply's class.
         self._judgement = engine_output_for(self._start, max_events=self.max_events)
+        # In a frame two columns of one name would hide each other.
         taken = _TAKEN & self._start.variables.global_vars.keys()
         if taken:
             raise ConfigError(
@@ -157,6 +160,7 @@ class CrisisSimulation(Run[CrisisState]):
         updates = apply_deterministic_updates(self.modules, world, ask.turn)
         judgement = await self._judged(state, world, ask)
         updates += world.apply_state_updates(judgement.state_updates)
+        # Agents read only what is new; what they read last turn is in ``state.events`` still.
         events = (*state.pending, *happenings(judgement))
         after = state.replace(
             **world.get_current_state(),
@@ -213,6 +217,7 @@ class CrisisSimulation(Run[CrisisState]):
             self._reply,
             lambda agent: self._read_by(agent, state, ask.turn),
             tag="agent",
+            # Without a valid answer it stays silent: one agent's fault does not end the crisis.
             fallback=lambda _: self._reply.saying(""),
         )
         # Everyone has an entry, so that the others read of a muted agent that it said nothing.
@@ -295,6 +300,7 @@ class CrisisSimulation(Run[CrisisState]):
     def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
         """Return the parameters that a file holds; a scenario's file is one, to be run as it is."""
         parameters = file.values if "scenario" in file.values else {"scenario": file.path}
+        # The file's own name, if it gives one, comes last and counts.
         return {"name": file.path.stem, **parameters}
 
     # --- views -------------------------------------------------------------------------------
@@ -305,6 +311,7 @@ class CrisisSimulation(Run[CrisisState]):
         What it read in turns that were played is in ``calls``.
         """
         [agent] = known_names("agent", agent, self.scenario.agents)
+        # What is pending now is what agents read next, unless the engine adds to it.
         state = self.state.replace(events=self.state.pending)
         return self._read_by(agent, state, self.turn_number + 1)
 

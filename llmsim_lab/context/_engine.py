@@ -69,6 +69,7 @@ class EngineOutput(Decision):
         reasoning: why.
     """
 
+    # Else a misspelt part, such as "state_update", would be taken for a turn without changes.
     model_config = ConfigDict(extra="forbid")
 
     state_updates: StateUpdates
@@ -132,6 +133,7 @@ def _changes(definitions: Mapping[str, Variable]) -> Schema:
         if variable.description:
             schema["description"] = variable.description
         properties[name] = schema
+    # A model that had to name every variable would write most of them as they are, in many tokens.
     return _object(properties, optional=True)
 
 
@@ -187,6 +189,7 @@ def _values(values: Mapping[str, object]) -> str:
     """Return a state's values as the engine reads them: ``water = 40, alert = true``."""
     parts = []
     for name, value in values.items():
+        # As JSON, in which the model answers: true, not True; texts in quotation marks.
         parts.append(f"{name} = {json.dumps(rounded(value), ensure_ascii=False)}")
     return ", ".join(parts) or "nothing is recorded"
 
@@ -260,6 +263,7 @@ class SimulatorAgent:
         self.context_builder = scenario.builder(self.composed_modules)
         self._reply = engine_output_for(self.game_engine)
         self._pending = scenario.events
+        # Events of the last turn, which the engine reads once more with what agents did about them.
         self._known: tuple[Happening, ...] = ()
 
     def process_step(self, step_number: int, agent_responses: Mapping[str, str]) -> dict[str, str]:
@@ -300,11 +304,13 @@ class SimulatorAgent:
             response_model=self._reply,
             site=CallSite(component="engine", turn=step_number),
         )
+        # The contract's method is not a coroutine; notebooks call it while their own loop runs.
         output = run_sync(asking)
         world.apply_state_updates(output.state_updates)
         events = (*self._pending, *happenings(output))
         state = world.get_current_state()
         prompts: dict[str, str] = {}
+        # In the first turn no agent has answered yet: all get a prompt.
         for name in agent_responses or world.agents:
             prompts[name] = self.context_builder.build_prompt(
                 name,
@@ -323,4 +329,5 @@ class SimulatorAgent:
 
 def happenings(output: EngineOutput) -> tuple[Happening, ...]:
     """Return the events of a judgement, as agents read them."""
+    # The source is set by code: no model can make its event look like one from outside.
     return tuple(Happening(**event, source="engine") for event in output.events)

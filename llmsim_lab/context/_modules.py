@@ -72,6 +72,7 @@ class BehaviorModule(ModuleData):
     @field_validator("code")
     @classmethod
     def _can_be_called(cls, code: object) -> object:
+        # With misspelt names the code would never be called, without a word.
         if code is not None and not any(hasattr(code, name) for name in _RETURNS):
             raise ValueError(f"the code defines neither {' nor '.join(_RETURNS)}")
         return code
@@ -79,6 +80,7 @@ class BehaviorModule(ModuleData):
     @property
     def digest(self) -> str:
         """SHA-256 of its data and its code's text, hexadecimal, for a run's records."""
+        # Without the code object, whose repr has an address in memory.
         data = self.model_dump_json(include={"name", *ModuleData.model_fields})
         return digest_of(data, self.code_text)
 
@@ -110,10 +112,12 @@ class BehaviorModule(ModuleData):
         try:
             result = run(
                 agent,
+                # Copies: a change that code makes in its arguments would be on no record.
                 dict(agent_state),
                 dict(global_state),
                 *step_number,
             )
+        # All of them: the code is a scenario author's, who needs to read which module failed.
         except Exception as error:
             raise ModuleError(
                 self.name,
@@ -159,6 +163,7 @@ class ComposedModules:
                     f"module {above[-1]!r} requires {name!r}, which is not given"
                     f"{among(name, by_name)}"
                 )
+            # Before the modules that it needs are added, which would never end.
             if name in above:
                 circle = " -> ".join([*above, name])
                 raise ConfigError(f"modules require each other in a circle: {circle}")
@@ -254,6 +259,7 @@ class ModuleLoader:
                 and line.
         """
         modules: dict[str, BehaviorModule] = {}
+        # Taken from the front: the order asked for is that of the modules' words in prompts.
         wanted = list(names)
         while wanted:
             name = wanted.pop(0)
@@ -284,6 +290,7 @@ class ModuleLoader:
             try:
                 text = code_path.read_text(encoding="utf-8")
                 code = _run(code_path, text)
+            # Whatever running it raises: the message names file and line for the module's author.
             except Exception as error:
                 line = _line_of(error, code_path)
                 place = f"{code_path}, line {line}" if line else str(code_path)
@@ -302,6 +309,7 @@ def _line_of(error: Exception, path: Path) -> int | None:
     """Return the line of a file that an error is about; None where it is about none."""
     if isinstance(error, SyntaxError):
         return error.lineno
+    # The innermost line of this file; the error itself may be raised in a library that it calls.
     for frame in reversed(extract_tb(error.__traceback__)):
         if frame.filename == str(path):
             return frame.lineno

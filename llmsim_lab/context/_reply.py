@@ -14,6 +14,7 @@ from llmsim_lab.types import Decision
 PRIVATE = "ASSESSMENT"
 """The part that is the agent's own view: why it acts, which the others do not read."""
 
+# At most 60 characters: what stands before a later colon is the beginning of a sentence.
 _LABEL = re.compile(r"\s*([^:]{1,60}):\s*(.*)", re.DOTALL)
 
 
@@ -57,6 +58,7 @@ class AgentReply(Decision):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
+        # Silence is for muted agents and failed answers; a model that answers it is asked again.
         if not self.public:
             raise ValueError(f"it says nothing in {' or '.join(self.read_by_others())}")
         return self
@@ -89,6 +91,7 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
     labels: dict[str, str] = {}
     fields: dict[str, Any] = {}
     for place, line in enumerate(response_format or ("RESPONSE: What you say and do",), 1):
+        # A line without a colon is all description.
         label = f"PART {place}"
         description = line
         labelled = _LABEL.fullmatch(line)

@@ -35,6 +35,7 @@ class ScenarioAgent(Settings):
     @property
     def text(self) -> str:
         """Role and objectives, as the agent's prompts have them."""
+        # YAML's block texts end in a newline.
         lines = [self.role.strip(), *bullets("Objectives:", self.objectives)]
         return "\n".join(lines)
 
@@ -135,6 +136,7 @@ class CrisisScenario(Settings):
             agents,
             modules,
             variables=self.variables,
+            # A misspelt variable is an error here, not a new variable.
             closed=True,
         )
 

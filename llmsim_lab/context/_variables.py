@@ -123,6 +123,7 @@ class NumericVariable(BaseVariable):
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
+        # Equal bounds would leave one value, and a scale without a length.
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise ValueError(f"min {self.min:g} is not below max {self.max:g}")
         return self
@@ -132,6 +133,7 @@ class ScaleVariable(NumericVariable):
     """A position on a scale, by default whole numbers from 0 to 100: ``65/100``."""
 
     type: Literal["scale"] = "scale"
+    # A scale always has both ends: prompts write a position against the upper one.
     min: FiniteFloat = 0.0
     max: FiniteFloat = 100.0
     step: _Step = 1.0
@@ -197,6 +199,7 @@ class FlagVariable(BaseVariable):
     default: bool | None = None
 
     def accept(self, value: object) -> bool:
+        # Not 0, 1 or "yes" either: a reply that has these was not made by the schema.
         if not isinstance(value, bool):
             raise ValueError(f"{brief(value)} is neither true nor false")
         return value

@@ -165,6 +165,7 @@ class GameEngine:
         source: str,
     ) -> UpdateRecord:
         """Make one change, if it is possible, and return what became of it."""
+        # Of an unknown agent an empty one, which is thrown away: ``_accepted`` refuses the change.
         values = self._values.get(agent, {})
         before = values.get(name)
         status: Literal["ok", "failed"] = "ok"
@@ -255,6 +256,7 @@ class _Start:
         """
         place = f"{self._place}.{agent}" if agent else self._place
         accepted: dict[str, Scalar] = {}
+        # The definitions' order, which prompts and frames keep; then what has no definition.
         for name in dict.fromkeys([*self._defined, *values]):
             if self._closed and name not in self._defined:
                 raise ConfigError(f"{place}.{name}: unknown variable{among(name, self._defined)}")
@@ -262,6 +264,7 @@ class _Start:
                 self.variables[name] = inferred(f"{place}.{name}", values[name])
             variable = self.variables[name]
             value = values.get(name, variable.default)
+            # YAML reads a name without a value, ``gold:``, as None.
             if value is None:
                 raise ConfigError(f"{place}: no value for {name!r}, which has no default")
             try:
@@ -306,6 +309,7 @@ def apply_deterministic_updates(
                 world,
                 step_number,
             )
+            # None where the module's code has no such function.
             changes[agent] = asked or {}
         records += game_engine.apply_state_updates({"agent_vars": changes}, source=module.name)
     return tuple(records)

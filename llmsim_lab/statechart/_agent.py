@@ -80,6 +80,7 @@ class SocialAgent:
 
 def interest_match(agent: SocialAgent, post: Post) -> float:
     """Return the share of a post's topics that are among an agent's interests, 0 to 1."""
+    # Posts made by hand, without a configuration, may name none.
     if not post.topics:
         return 0.0
     return sum(topic in agent.interests for topic in post.topics) / len(post.topics)

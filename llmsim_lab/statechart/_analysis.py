@@ -89,5 +89,6 @@ class Cascade:
             line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"
             if post.kind != "reshare":
                 line += f": {clip(printable(post.text, keep=' '), 80)}"
+            # Names and words come from files and models: no control character may reach a terminal.
             lines.append("  " * level + printable(line, keep=" "))
         return "\n".join(few(lines, most))

@@ -89,6 +89,7 @@ class Transition:
             return True
         try:
             return self.guard(agent, context)
+        # Noted, not wrapped: the guard is a user's code, whose own error says most.
         except Exception as error:
             name = getattr(agent, "name", agent)
             error.add_note(f"The guard of {self} raised this for {name!s:.80}.")
@@ -156,6 +157,7 @@ class Statechart:
             guard = None
             if row.guard:
                 guard = guards.get(row.guard)
+                # A guard that is left out would allow what it was written to forbid.
                 if guard is None:
                     raise ConfigError(
                         f"chart: there is no guard {row.guard!r}{among(row.guard, guards)}. Write "
@@ -174,6 +176,7 @@ class Statechart:
 
     def valid_triggers(self, state: AgentState) -> list[str]:
         """Return the triggers that some transition from a state answers to, in chart order."""
+        # Several transitions may answer to one trigger; the dict keeps the order and each one once.
         triggers = [move.trigger for move in self.transitions if move.source == state]
         return list(dict.fromkeys(triggers))
 

@@ -91,6 +91,7 @@ def _shipped(name: str) -> list[dict[str, Any]]:
     return rows
 
 
+# With 200 posts they are 20 million scores a turn, 160 MB.
 _MOST_USERS = 100_000
 _Weight = Annotated[
     float,
@@ -148,6 +149,7 @@ def _users(users: object, info: ValidationInfo) -> object:
     """
     if not isinstance(users, int):
         return users
+    # Not by pydantic: the type of the field is the list that this number stands for.
     users = whole_number("population", users)  # True is not a number
     if not 0 <= users <= _MOST_USERS:
         raise ValueError(f"a population of {users} is not possible; give 1 to {_MOST_USERS:,}")
@@ -157,6 +159,7 @@ def _users(users: object, info: ValidationInfo) -> object:
     profiles = shipped[:users]
     for place in range(len(shipped), users):
         rounds, model = divmod(place, len(shipped))
+        # A copy: the shipped rows are cached, for all runs.
         profile = dict(shipped[model])
         profile["name"] = f"{profile['name']} {rounds + 1}"
         profile["interests"] = rng.choice(shipped)["interests"]

@@ -103,6 +103,7 @@ class MoveQuestion:
         # Without a post there is neither a good match nor a bad one.
         post = self.context
         match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
+        # A logit, as the feed's choice is: chances go with the exponential of the utilities.
         weights = {option: _APPEAL[option].weight(match) for option in self.options}
         total = sum(weights.values())
         left = draw(seed, *self.place)
@@ -113,6 +114,7 @@ class MoveQuestion:
         return option  # the shares add up to a little less than 1
 
 
+# Where no enum limits them, models write "Scrolling".
 _StateName = Annotated[Text, AfterValidator(lambda text: text.strip().lower())]
 _Reason = Annotated[OneSentence, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -233,6 +235,7 @@ class Reasoner:
             )
             self.counts["fallback"] += 1
             return chosen
+        # A decision made by hand, as a test's client returns, knows no call.
         self.counts[decision.call.status if decision.call else "ok"] += 1
         return AgentState(decision.next_state)
 
@@ -251,6 +254,7 @@ class Reasoner:
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
             choices={"next_state": tuple(map(str, options))},
+            # Not every server enforces an enum, and a scripted reply goes through none.
             check=lambda decision: _fault(decision.next_state, options),
             site=CallSite(
                 component="reasoner",
@@ -341,6 +345,7 @@ def format_context(context: Any) -> str:
     words = f"You see a {_KIND_WORDS[context.kind]} by {context.author}"
     if context.topics:
         words += f" (about {', '.join(context.topics)})"
+    # With letters as they are: escapes such as \u00e9 are more tokens, and worse to read.
     quoted = json.dumps(context.text, ensure_ascii=False)
     return f"{words}:\n{quoted}"
 

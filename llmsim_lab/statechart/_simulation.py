@@ -144,6 +144,7 @@ class SocialSimulation(Run[SocialState]):
 
     async def _written(self, new_posts: Sequence[NewPost], ask: Ask) -> list[Post]:
         """Ask the authors of posts for their words; return the posts with their texts."""
+        # By name, since a user makes one move a turn, so publishes one post at most.
         by_author = {new.author.name: new for new in new_posts}
         replies = await ask.each(
             # A reshare has the text of another post.
@@ -182,6 +183,7 @@ class SocialSimulation(Run[SocialState]):
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
+            # Names are looked up, so that a misspelt one is an error and bans nobody.
             names = [person.name for person in state.people]
             banned = known_names("user", values["banned"], names)
             people = [person.with_ban(person.name in banned) for person in state.people]
@@ -189,6 +191,7 @@ class SocialSimulation(Run[SocialState]):
         if "post" not in values:
             return state
         post = values["post"]
+        # A text alone cannot be posted; the error then names the fields that are missing.
         fields = post if isinstance(post, Mapping) else {"text": post}
         return self._posted(state, [PostConfig(**fields)])
 
@@ -236,6 +239,7 @@ class SocialSimulation(Run[SocialState]):
     @property
     def posts(self) -> dict[int, Post]:
         """All posts of the run so far, by id, those it began with included."""
+        # A run may begin in the middle of another: what was at hand then is in no turn of its own.
         posts: dict[int, Post] = self.turns[0].state.at_hand
         for turn in self.turns:
             posts |= {post.id: post for post in turn.state.new_posts}
@@ -259,6 +263,7 @@ class SocialSimulation(Run[SocialState]):
         for posts in by_root.values():
             likes_of_all = sum(likes[post.id] for post in posts)
             cascades.append(Cascade(tuple(posts), likes_of_all))
+        # Sorting keeps the order of equals, which is that of the ids: the older comes first.
         return sorted(cascades, key=lambda cascade: -cascade.size)
 
     def cascade_of(self, post: int) -> Cascade:

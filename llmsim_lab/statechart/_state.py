@@ -111,6 +111,7 @@ class SocialState(State):
     @property
     def at_hand(self) -> dict[int, Post]:
         """The posts that a user may act on, by id."""
+        # What a user is looking at may have left circulation since.
         posts = {entry.post.id: entry.post for entry in self.feed}
         return posts | {post.id: post for post in self.kept}
 
@@ -129,6 +130,7 @@ class SocialState(State):
             "posts": kinds["original"],
             **{state.value: counts[state] for state in AgentState},
             "moves": len(self.moves),
+            # Those that a fallback decided included: their users were asked.
             "asked": sum(move.decided_by == "reasoner" for move in self.moves),
             "banned": sum(person.banned for person in self.people),
         }

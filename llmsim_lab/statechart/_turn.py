@@ -90,6 +90,7 @@ def next_posts(
         config: the weights.
         seed: of the draws; the same turn of the same run has the same draws, no matter who scrolls.
     """
+    # Of an empty feed argmax raises.
     if not state.feed:
         return [None] * len(state.people)
     match = _interest_matches(profiles, state.feed)
@@ -117,6 +118,7 @@ def _interest_matches(
     for profile in profiles:
         all_interests.update(profile.interests)
     topics = sorted(all_interests)
+    # Ones and zeros: the product counts the topics that a user and a post share.
     interests = np.zeros((len(profiles), len(topics)))
     for row, profile in enumerate(profiles):
         interests[row] = [topic in profile.interests for topic in topics]
@@ -138,6 +140,7 @@ def _hide(scores: npt.NDArray[np.float64], state: SocialState) -> None:
         for content in person.seen:
             hidden += places.get(content, ())
         scores[row, hidden] = -np.inf
+    # Only while they are banned: after that their posts are seen again, if they still circulate.
     banned = {person.name for person in state.people if person.banned}
     scores[:, [entry.post.author in banned for entry in state.feed]] = -np.inf
 
@@ -158,6 +161,7 @@ def circulate(
         config: how long posts circulate, and how many; those of least recency and popularity leave
             first.
     """
+    # By age first: an old post leaves even where there is room for it.
     young = [entry for entry in feed if number - entry.post.turn < config.max_age]
     young += new
     if len(young) <= config.max_posts:
@@ -265,6 +269,7 @@ def plan_turn(
         if event is None:
             continue
         if event.trigger == "sees_post" and next_post is not None:
+            # The content, not the post: a reshare of it would show nothing new.
             seen[profile.name] = next_post.content
         # With the guards, so that a model never chooses what they would then not allow.
         options = chart.valid_targets(
@@ -374,11 +379,13 @@ def make_moves(
         post = _published(
             move,
             target,
+            # Numbered in the users' order, so that a replay gives the same ids.
             next_post + len(new_posts),
             seed,
         )
         if post is not None:
             new_posts.append(NewPost(move.agent, post, about))
+        # A chart of one's own may lead there without a post in sight: then nothing is liked.
         elif target is AgentState.ENGAGING_LIKE and about is not None:
             likes.append(Like(name, about.id))
     return MovesMade(made, likes, new_posts)
@@ -394,7 +401,9 @@ def _published(
     agent = move.agent
     about = move.context
     turn = move.turn or 0
+    # On a timeout the draft is given up: nothing is published.
     if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
+        # A seeded draw by turn and name, so that who else writes moves nothing.
         topics = about.topics if about else (_drawn_topic(agent, turn, seed),)
         # A post of its own even where another one led to it: it is the root of its own cascade.
         return Post(
@@ -489,6 +498,7 @@ def _received(
     posts: Sequence[Post],
 ) -> list[FeedEntry]:
     """Return posts with what they were given in a turn: likes, replies, reshares."""
+    # A post that left circulation has no entry: its late answers count in its cascade alone.
     liked = Counter(like.post for like in likes)
     answered = Counter((post.parent, post.kind) for post in posts)
     return [
@@ -524,9 +534,11 @@ def _people_after(
         if move is not None:
             state = move.target
             ticks = 0
+            # Else a user who scrolls on would keep a post from leaving the state.
             about = None if move.target in _UNOCCUPIED else move.post
         else:
             state = person.state
+            # A ban stops the clock: a user who is let in again continues as before.
             ticks = person.ticks if person.banned else person.ticks + 1
             about = person.post
         after.append(

@@ -39,6 +39,7 @@ def post_prompt(
         about: the post that it answers, or that led to it.
         prompt: has the slots of the shipped ``social_post``.
     """
+    # Reshares are never asked for: they have the text of another post.
     task = "Write a reply to it." if post.kind == "reply" else "Write a new post."
     return prompt.render(
         author=agent.name,
@@ -49,6 +50,7 @@ def post_prompt(
     )
 
 
+# Short and about nothing: a rule's posts are there to be liked and reshared, not to be read.
 _ORIGINALS = (
     "Still thinking about {topic}. Anyone else?",
     "A small thing about {topic} made my day.",

@@ -31,7 +31,8 @@ test("curve, grid, bound, prediction and turns of a chart stand at the same scal
   for (const it of labelled) near(level(it.find("line")), Number(it.textContent));
   near(valueAt(8), 8 + 0.08 * 6); // some room above the highest value
   near(valueAt(110), 2 - 0.08 * 6);
-  assert.deepEqual(nodes(isOf("bound")).map((it) => Math.round(level(it))), [7]); // 0 is not in sight
+  const bounds = nodes(isOf("bound")).map((it) => Math.round(level(it)));
+  assert.deepEqual(bounds, [7]); // 0 is not in sight
   near(level(nodes(isOf("told"))[0]), 5);
   const turns = nodes((it) => it.localName === "text" && numbers(it, "y")[0] === 126);
   assert.deepEqual(turns.map((it) => it.textContent), ["0", "1", "2", "3", "4"]);

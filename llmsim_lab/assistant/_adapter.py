@@ -100,6 +100,7 @@ class OllamaAdapter:
             ConfigError: a tool is named ``respond``.
             TapeMiss: a replay has no such call.
         """
+        # By Ollama's names: the other backends translate them.
         options = {"temperature": temperature, "num_predict": max_tokens}
         try:
             return await self.ask(
@@ -150,6 +151,7 @@ class OllamaAdapter:
                     check=partial(_complaint, _read),  # what it returns goes back to the model
                 )
             except LLMFailureException as failure:
+                # Any other failure is one: to ask again in words would hide it.
                 if not tools or not _NO_TOOLS.search(failure.detail):
                     raise
             else:
@@ -292,6 +294,7 @@ def _as_text(message: Message) -> Message:
     """Return a message in words that every chat template knows."""
     if message.role == "tool":
         return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
+    # In the form in which the model is to call tools, so that its own turns show it how.
     lines = [message.content] if message.content else []
     lines += [
         json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.tool_calls

@@ -16,6 +16,7 @@ _KEPT = "\n\t\u200c\u200d"  # and the joiners, with which emoji and Persian word
 
 def asks(text: str) -> bool:
     """Return True if a text ends in a question mark."""
+    # A closing quotation mark or bracket may follow the question mark.
     return text.rstrip(_CLOSING).endswith(_QUESTION_MARKS)
 
 
@@ -26,6 +27,7 @@ def described(tool_name: str, parameters: Mapping[str, object]) -> str:
         return action
     names = [_shown(in_words(key)) for key in parameters]
     values = [_shown(json_text(value)) for value in parameters.values()]
+    # "delete task 3", not "delete task (task id: 3)".
     if len(names) == 1 and re.fullmatch(r"(?:.+ )?(?:id|number)", names[0]):
         return f"{action} {values[0]}"
     # Not by name: two keys may be one in words, and the user has to see both values.

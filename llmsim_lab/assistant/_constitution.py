@@ -27,6 +27,7 @@ def load_constitution(path: str | Path | None = None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     heading_lines = [line for line in text.splitlines() if line.startswith("#")]
+    # Of any level and emphasis: "### **Available Tools:**" is the section too.
     headings = [line.strip("#*: \t").lower() for line in heading_lines]
     missing = [title for title in SECTIONS if title.lower() not in headings]
     if missing:

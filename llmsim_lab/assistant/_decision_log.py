@@ -51,6 +51,7 @@ class DecisionLog:
         text = json.dumps(
             row,
             ensure_ascii=False,
+            # Results of tools may hold dates and the like: a log takes them as text.
             default=str,
         )
         # JSON may hold half a character, which UTF-8 cannot: it is written as its escape.

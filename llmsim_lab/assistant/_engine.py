@@ -95,6 +95,7 @@ class LLMAgentEngine:
         self.constitution = constitution
         self.decision_log = decision_log
         self.call_timeout_s = call_timeout_s or self.config.timeout_seconds
+        # In memory only: across restarts the state of a conversation says what still waits.
         self._confirmed: set[tuple[str | None, str | None, str]] = set()
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
@@ -124,6 +125,7 @@ class LLMAgentEngine:
 
     async def __call__(self, question: Question) -> Said:
         """Answer the message of a conversation in which this engine has the assistant's seat."""
+        # A copy for each message: one engine may sit in several runs at once.
         seated = copy.copy(self)
         seated._confirmed = set()  # the conversation's state says what waits, in a replay as well
         context = context_of(question.run, question.state)
@@ -155,6 +157,7 @@ class _Message:
         """Return the decision, once its row is in the log."""
         began = time.perf_counter()
         await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
+        # What the row says where no decision comes about.
         intent = "UNKNOWN"
         kind = "NONE"
         try:
@@ -162,6 +165,7 @@ class _Message:
             kind = decision.decision_type.value
             intent = self._intent(decision)
             return decision
+        # Also a cancellation: a row that stays PENDING would mean that the program died.
         except BaseException as error:  # a message may be stopped halfway
             self.category = f"ERROR:{type(error).__name__}"
             raise
@@ -174,6 +178,7 @@ class _Message:
 
     def _intent(self, decision: AgentDecision) -> str:
         """Return what the message was taken for: the tools that it needed."""
+        # What the message was about is what it needed, not what a model says of it.
         names = [call.tool_name for call in self.calls]
         if decision.pending_action is not None:
             names.append(decision.pending_action.tool_name)
@@ -184,6 +189,7 @@ class _Message:
         if pending is not None:
             # Read here, without a model: a deletion must not depend on how one samples.
             answer = yes_or_no(self.context.message)
+            # "Yes, but the other one" is not a yes: the question is asked again.
             if answer is None:
                 return self._wants_yes(
                     pending,
@@ -214,6 +220,7 @@ class _Message:
         pending = context.pending_confirmation
         if pending is None:
             return None
+        # A program may hand in another user's context by mistake: only who was asked can say yes.
         is_users = pending.user_id in (None, context.user_id)
         is_of_conversation = pending.conversation_id in (None, context.conversation_id)
         if is_users and is_of_conversation:
@@ -228,6 +235,7 @@ class _Message:
 
     def _failed(self, error: Exception, pending: PendingAction | None) -> AgentDecision:
         """Return the answer to a user whose message failed, and log why."""
+        # Users' adapters may raise anything: all of it becomes one of the contract's codes.
         if isinstance(error, LLMError):
             fault = error
         elif isinstance(error, TimeoutError):
@@ -255,10 +263,12 @@ class _Message:
     async def _confirm(self, pending: PendingAction, toolbox: Toolbox) -> AgentDecision:
         """Make the call that the user has said yes to, once."""
         words = _words_of(pending)
+        # Once more: the tool may be gone, or have another schema, since the user was asked.
         checked = toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, ToolResult):
             text = f"I can no longer {words}. Please ask me again."
             return self._says(f"ERROR:{checked.error_code}", text)
+        # A "yes" that a client sends twice must not delete twice.
         if not self.engine.confirm_once(pending):
             text = f"Your yes was taken before; I do not {words} twice."
             return self._says("REFUSAL:CONFIRMED_BEFORE", text)
@@ -284,6 +294,7 @@ class _Message:
             calls = tuple(response.function_calls or ())
             if not calls:
                 return self._final(response, toolbox)
+            # Servers refuse results of tools without the calls that they answer before them.
             messages.append(LLMMessage("assistant", response.content or "", calls))
             is_last = iteration == self.config.max_iterations
             for place, call in enumerate(calls, 1):
@@ -431,6 +442,7 @@ class _Message:
                 text,
                 DecisionType.ASK_CLARIFICATION,
             )
+        # By what ran, not by what the text claims: models say "done" after a tool that failed.
         if any(call.worked for call in self.calls):
             return self._says("SUCCESS:TOOL_DONE", text, DecisionType.INVOKE_TOOL)
         if self.calls:
@@ -469,6 +481,7 @@ class _Message:
         return AgentDecision(
             decision_type=kind,
             tool_calls=list(self.calls) or None,
+            # The contract gives a question a field of its own; ``text`` reads both.
             response_text=None if is_question else text,
             clarification_question=text if is_question else None,
             pending_action=pending_action,

@@ -57,6 +57,7 @@ class FunctionTools:
             if not description:
                 raise ConfigError(f"the tool {name!r} needs a docstring, for the model to read")
             try:
+                # NaN and infinity are not JSON: a tape could not hold a call with them.
                 self._calls[name] = validate_call(config=ConfigDict(allow_inf_nan=False))(function)
                 schema = without(TypeAdapter(function).json_schema())
             except (PydanticUserError, SchemaError, TypeError, NameError) as error:
@@ -89,13 +90,16 @@ class FunctionTools:
         function = self._calls.get(tool_name)
         if function is None:
             return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+        # Only here, from the context: a model never chooses who a tool acts for.
         if IDENTITY in inspect.signature(function).parameters:
             parameters = parameters | {IDENTITY: user_id}
         try:
             value = await asyncio.to_thread(function, **parameters)
+            # In the thread an async function only makes its coroutine, which runs on this loop.
             if inspect.isawaitable(value):
                 value = await value
             return ToolResult(success=True, data=to_jsonable_python(value))
+        # Not a tool's fault but a replay's: it must reach the user as it is.
         except TapeError:
             raise
         except ValidationError as error:

@@ -66,6 +66,7 @@ class ToolLookup:
             toolbox = await Toolbox.of(self.tools)
         if not toolbox.declarations:
             return prompt
+        # The user message alone: the system message stays one, ahead of the conversation.
         situation = getattr(prompt, "user", prompt)
         opening = Prompt.load("tool_lookup").render(situation=situation)
         messages = [LLMMessage("user", opening.user)]
@@ -73,6 +74,7 @@ class ToolLookup:
         if system:
             messages.insert(0, LLMMessage("system", system))
         findings: list[str] = []
+        # The calls of the last answer run too: their results are findings, if nothing more.
         for _ in range(self.max_lookups):
             response = await adapter.ask(messages, toolbox.declarations)
             calls = tuple(response.function_calls or ())
@@ -87,6 +89,7 @@ class ToolLookup:
                     result = await toolbox.run(call.name, result, site.agent or "somebody")
                 text = result_text(result, max_chars=_MAX_RESULT_CHARS)
                 arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+                # The failed ones too: the decision should know what could not be found out.
                 findings.append(f"- {call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)}): {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
         if not findings:

@@ -97,6 +97,7 @@ class MCPToolExecutor:
         self._start_timeout_s = start_timeout_s
         self._closed = False
         self._connection: _Connection | None = None
+        # Callers on several threads must not start two servers.
         self._lock = threading.Lock()
 
     @classmethod
@@ -113,6 +114,7 @@ class MCPToolExecutor:
             ToolServerError: it could not be started.
             ConfigError: the program does not exist, or these tools were closed.
         """
+        # As listed at the start: a call would wait for the server once more.
         return list(self._connected().tools)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
@@ -166,6 +168,7 @@ class MCPToolExecutor:
         try:
             return result_of(tool, await connection.call_tool(tool_name, parameters, user_id))
         except MCPError as error:
+            # The server died while it was asked; all other errors are its answers.
             if error.code == CONNECTION_CLOSED:
                 return await self._died(connection)
             code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
@@ -256,6 +259,7 @@ class _Connection:
         self._thread = threading.Thread(
             target=work,
             name="llmsim-lab-tools",
+            # A server that hangs must not keep the program from ending.
             daemon=True,
         )
         self._thread.start()
@@ -282,6 +286,7 @@ class _Connection:
                     async with Client(server, cache=None) as self.client:
                         page = await self.client.list_tools()
                         tools = [*page.tools]
+                        # Servers with many tools list them page by page.
                         while page.next_cursor:
                             page = await self.client.list_tools(cursor=page.next_cursor)
                             tools += page.tools
@@ -313,6 +318,7 @@ class _Connection:
             ValueError: the answer is not one of the protocol's.
             RuntimeError: the connection was closed.
         """
+        # Beside the arguments, where no model can write.
         meta: Any = {USER_KEY: user_id}
         call = partial(
             self.client.call_tool,
@@ -399,6 +405,7 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
     texts = [block.text for block in reply.content if isinstance(block, TextContent)]
     text = "\n".join(texts)
     if reply.is_error:
+        # The ``mcp`` library's own words, which tell neither model nor user anything.
         text = text.removeprefix(f"Error executing tool {tool.name}: ")
         text = clip(text or "the tool failed and does not say why", _MAX_ERROR_CHARS)
         code = (reply.meta or {}).get(ERROR_KEY) or "TOOL_ERROR"

@@ -46,6 +46,7 @@ class SchemaCheck:
         validator: Any = extend(version, counted)  # type: ignore[no-untyped-call]
         self._left = _MAX_STEPS
         self._entries = 0  # the standard's own schema knows its anchors
+        # By the counted validator, since a hostile schema can make this check endless too.
         for error in validator(version.META_SCHEMA).iter_errors(schema):
             raise SchemaError.create_from(error)
         self._entries = _entries_in(checked)

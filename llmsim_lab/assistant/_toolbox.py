@@ -104,6 +104,7 @@ class Toolbox:
             tool.name for tool in tools if tool.destructive or deletes_by_name(tool.name)
         }
         unknown = sorted(settings.keys() - {tool.name for tool in tools})
+        # A warning, not an error: a server may offer a tool today and not tomorrow.
         if unknown:
             log_event(
                 logger,
@@ -111,6 +112,7 @@ class Toolbox:
                 "confirm_unknown",
                 names=", ".join(unknown),
             )
+        # The settings come last: they alone can free a tool that deletes from asking.
         self._confirm = dict.fromkeys(self._destructive, True) | dict(settings)
         self._checks: dict[str, SchemaCheck] = {}
         admitted = [self._admitted(tool) for tool in tools]
@@ -180,6 +182,7 @@ class Toolbox:
         The user's identity is taken out of the arguments, however deep the model wrote it.
         """
         if call.name not in self._checks:
+            # For the model, which misspells names, and can then choose again.
             available = listed(list(self._checks), 40) or "none"
             complaint = f"there is no tool {clip(call.name, 60)!r}; available: {available}"
             return failed_result(complaint, "TOOL_NOT_FOUND")
@@ -220,8 +223,10 @@ class Toolbox:
             tools = _checked(self._executor)
             try:
                 async with asyncio.timeout(self._timeout_s):
+                    # The limit ends the wait, not the work: a server may finish it all the same.
                     result = await tools.execute(name, parameters, user_id)
                 fields = json_ready(result.model_dump())
+                # Without what is not set: a tape's line is read by people too.
                 return {key: value for key, value in fields.items() if value is not None}
             except TapeError:
                 raise
@@ -332,6 +337,7 @@ def reads_by_name(name: str) -> bool:
 
 def in_words(tool_name: str) -> str:
     """Return a tool's name as words: ``delete_task`` and ``deleteTask`` as ``delete task``."""
+    # camelCase, snake_case and MCP's "server/tool" alike.
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+", " ", tool_name)
     return " ".join(spaced.lower().split())
 

@@ -176,6 +176,7 @@ class Said(Reply):
     def by(cls, decision: AgentDecision) -> Said:
         """Return what a decision says; the conversation keeps all of it."""
         reply = cls(text=decision.text)
+        # A private attribute: it is not part of what a model or a person is asked for.
         reply._decision = decision
         return reply
 

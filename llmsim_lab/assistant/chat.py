@@ -179,6 +179,7 @@ class Chat(Run[ChatState]):
             Message(role="user", content=state.inbox),
             Message(role="assistant", content=decision.text),
         )
+        # Not messages[-n:], which with 0 would be all of them.
         first = max(0, len(messages) - settings.include_history_messages)
         return ChatState(
             said=messages[first:],
@@ -189,6 +190,7 @@ class Chat(Run[ChatState]):
 
     def changed(self, state: ChatState, values: Mapping[str, Any]) -> ChatState:
         """Return a state with what is set from outside, such as the next message."""
+        # An empty inbox is how a conversation says that it waits for a message.
         if not str(values.get("inbox", "any")).strip():
             raise ConfigError("the message is empty")
         return super().changed(state, values)
@@ -202,6 +204,7 @@ class Chat(Run[ChatState]):
         messages = [*state.said, Message(role="user", content=state.inbox)]
         parts = [f"{message.role.title()}: {message.content}" for message in messages]
         if self.constitution:
+            # A person is shown what a model would be.
             parts.insert(0, self.constitution)
         return "\n\n".join(parts)
 
@@ -249,6 +252,7 @@ class Chat(Run[ChatState]):
         if not self._session.is_replay:
             if message != inbox or not message:
                 self.intervene(self.turn_number, {"inbox": message})
+        # A replay shows what was recorded, so it cannot be asked anything else.
         elif inbox and message != inbox:
             raise TapeMiss(
                 f"a replay answers what was recorded: message {self.turn_number + 1} of run "
@@ -261,6 +265,7 @@ class Chat(Run[ChatState]):
 
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
+        # Else a tape would say that the conversation was broken off.
         self._session.ended("done")
         super().close()
 
@@ -279,6 +284,7 @@ def _call_timeout_s(engine: AgentEngineConfig, client: LLMConfig) -> float:
 
     The engine's own setting counts if it was changed, else the limits of the client that were.
     """
+    # A default is not a choice: where it stands, limits that were set for the client count.
     usual_s = AgentEngineConfig().timeout_seconds
     if engine.timeout_seconds != usual_s:
         return engine.timeout_seconds

@@ -79,6 +79,7 @@ def task_server() -> MCPServer[Any]:
     lists: defaultdict[str, list[Task | None]] = defaultdict(list)
 
     def tasks_of_user(ctx: _Request) -> list[Task | None]:
+        # Without a user an error, not a list that all share.
         user = (ctx.request_context.meta or {}).get(USER_KEY)
         if not isinstance(user, str) or not user:
             raise ToolError("the request does not name the user whose tasks are served here")

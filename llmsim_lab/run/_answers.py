@@ -181,15 +181,19 @@ class Options(NamedTuple):
     texts: dict[object, str]
 
 
-def options_of(question: AskedQuestion) -> Options:
+def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options:
     """Return what a model chooses from.
+
+    Args:
+        question: what is asked.
+        decide: how the answer is taken, where that is not as the question says.
 
     Raises:
         ConfigError: the reply's field cannot be decided by probabilities.
     """
     player = question.player
     reply = question.batch.reply
-    decide = question.batch.decide
+    decide = decide or question.batch.decide
     if decide is None or decide not in get_args(Decide):
         raise ConfigError(
             f"decide={decide!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"

@@ -1,6 +1,7 @@
 """Studies: many runs, or situations asked again, to one number with an interval."""
 
+from llmsim_lab.study._exact import Exact, ExactPlan, exact
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._study import Comparison, Study
 
-__all__ = ["Comparison", "Study", "multiverse"]
+__all__ = ["Comparison", "Exact", "ExactPlan", "Study", "exact", "multiverse"]

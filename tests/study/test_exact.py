@@ -1,0 +1,309 @@
+"""The exact law of a small simulation, against what follows by hand and against sampled runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from scipy.stats import chisquare
+
+from llmsim_lab import (
+    Ask,
+    LLMClient,
+    LLMConfig,
+    Person,
+    Question,
+    Reply,
+    Run,
+    ScriptedBackend,
+    State,
+)
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.study import Exact, exact
+from llmsim_lab.types import ChatReply, ChatRequest
+
+WORDS = {"C": "cooperate", "D": "defect"}
+
+
+class Played(State):
+    past: str = ""
+    """Pairs of letters, oldest first."""
+
+    def columns(self) -> dict[str, object]:
+        return {"cooperation": self.past.count("C"), "past": self.past}
+
+
+class Move(Reply):
+    move: Literal["C", "D"]
+
+
+class Dilemma(Run[Played]):
+    """Two players who see what was played."""
+
+    other: str = "opponent"
+
+    def seen(self, name: str) -> str:
+        pairs = [self.state.past[at : at + 2] for at in range(0, len(self.state.past), 2)]
+        own_first = [pair if name == "Ann" else pair[::-1] for pair in pairs]
+        return f"You play with an {self.other}. Past: {' '.join(own_first)}"
+
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        limits = {"move": WORDS}
+        moves = await ask.each(["Ann", "Bob"], Move, self.seen, limits=limits, decide="sample")
+        return Played(past=state.past + moves["Ann"].move + moves["Bob"].move)
+
+    def rule(self, question: Question) -> Move:
+        return Move(move="C")
+
+
+def probability(past: str, other: str) -> float:
+    """How likely the model cooperates: more with a partner, and after the other did."""
+    share = 0.6 if other == "partner" else 0.4
+    return share + {"C": 0.2, "D": -0.15, "": 0.0}[past[-1:]]
+
+
+class Model:
+    """Answers with the probabilities, and counts its calls; fails at one of them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.fails_at = 0
+
+    def __call__(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        if self.calls == self.fails_at:
+            raise RuntimeError("the machine went down")
+        text = request.prompt
+        other = "partner" if "partner" in text else "opponent"
+        past = text.split("Past: ")[1].split("\n")[0]
+        share = probability(past, other)
+        of_a = share if "A: cooperate" in text else 1 - share
+        return ChatReply(text="A", top_logprobs=(("A", math.log(of_a)), ("B", math.log(1 - of_a))))
+
+
+def client_of(model: Model) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted"), ScriptedBackend(model))
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def client(model: Model) -> LLMClient:
+    return client_of(model)
+
+
+def by_hand(turns: int, other: str) -> dict[str, float]:
+    """The probability of each history, by its letters."""
+    shares = {}
+    for letters in itertools.product("CD", repeat=2 * turns):
+        past = "".join(letters)
+        share = 1.0
+        for at in range(0, len(past), 2):
+            before = past[:at]
+            for move, seen in ((past[at], before[-1:]), (past[at + 1], before[-2:-1])):
+                of_c = probability(seen, other)
+                share *= of_c if move == "C" else 1 - of_c
+        shares[past] = share
+    return shares
+
+
+def test_each_history_has_the_product_of_its_probabilities(client: LLMClient, model: Model) -> None:
+    law = exact(Dilemma(llm_client=client), turns=3, outcome="past")
+    assert law.distribution().to_dict() == pytest.approx(by_hand(3, "opponent"))
+    # Both players are asked alike where the same was played: 1 + 4 + 16 texts, in two orders.
+    assert (law.questions, model.calls) == (21, 42)
+    counts = law.distribution("cooperation")
+    assert list(counts.index) == [0, 1, 2, 3, 4, 5, 6]
+    assert law.mean("cooperation") == pytest.approx(sum(counts * counts.index))
+
+
+def test_the_effect_of_a_word_is_a_difference_of_two_laws(client: LLMClient) -> None:
+    laws = [
+        exact(Dilemma(llm_client=client, other=other), turns=2, outcome="cooperation")
+        for other in ("opponent", "partner")
+    ]
+    means = [
+        sum(share * past.count("C") for past, share in by_hand(2, other).items())
+        for other in ("opponent", "partner")
+    ]
+    assert laws[1].effect(laws[0]) == pytest.approx(means[1] - means[0])
+    assert laws[1].effect(laws[0], turn=1) == pytest.approx(0.4)
+
+
+def test_sampled_runs_follow_the_law(client: LLMClient) -> None:
+    law = exact(Dilemma(llm_client=client), turns=2).distribution()
+    counts: Counter[object] = Counter()
+    for seed in range(150):
+        run = Dilemma(llm_client=client, seed=seed)
+        run.run(2, progress=False)
+        counts[run.state.past.count("C")] += 1
+    assert chisquare([counts[value] for value in law.index], 150 * law).pvalue > 0.001
+
+
+def test_chance_is_enumerated_and_rules_answer_as_they_do(client: LLMClient) -> None:
+    law = exact(Dilemma(players={"Ann": "random", "Bob": "rule"}), turns=2, outcome="past")
+    assert law.distribution().to_dict() == dict.fromkeys(("CCCC", "CCDC", "DCCC", "DCDC"), 0.25)
+    beside_a_model = Dilemma(llm_client=client, players={"Ann": "random"})
+    shares = exact(beside_a_model, turns=1, outcome="past").distribution()
+    assert shares.to_dict() == pytest.approx({"CC": 0.2, "CD": 0.3, "DC": 0.2, "DD": 0.3})
+
+
+def test_what_is_pruned_bounds_the_error(client: LLMClient) -> None:
+    whole = exact(Dilemma(llm_client=client), turns=3)
+    for prune in (0.001, 0.01, 0.05):
+        law = exact(Dilemma(llm_client=client), turns=3, prune=prune)
+        assert law.lost == pytest.approx(1 - law.distribution().sum())
+        assert abs(law.mean() - whole.mean()) <= law.lost * 6
+    assert law.questions < whole.questions
+    assert whole.lost == 0
+
+
+class Level(State):
+    level: int = 0
+
+
+class Vote(Reply):
+    up: bool
+
+
+class Walk(Run[Level]):
+    """Goes up or down by a vote; the prompt knows the level alone, or the way too."""
+
+    tells: bool = False
+
+    async def turn(self, state: Level, ask: Ask) -> Level:
+        way = [turn.state.level for turn in self.turns] if self.tells else state.level
+        vote = await ask("Ann", Vote, f"Past: {way}", decide="sample")
+        return Level(level=state.level + (1 if vote.up else -1))
+
+    def done(self, state: Level) -> bool:
+        return state.level == 2
+
+
+class Even(Model):
+    def __call__(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        return ChatReply(text="A", top_logprobs=(("A", math.log(0.5)), ("B", math.log(0.5))))
+
+
+def test_histories_that_come_to_the_same_are_asked_once_unless_something_reads_the_past() -> None:
+    law = exact(Walk(llm_client=client_of(Even())), turns=4)
+    assert law.questions == 5  # at 0, 1, -1, -2 and -3; 2 is the end
+    assert law.distribution().to_dict() == {-4: 1 / 16, -2: 4 / 16, 0: 5 / 16, 2: 6 / 16}
+    told = exact(Walk(llm_client=client_of(Even()), tells=True), turns=4)
+    assert told.questions == 1 + 2 + 3 + 6
+    assert told.distribution().equals(law.distribution())
+
+
+def test_an_outcome_may_be_a_function_of_the_whole_run() -> None:
+    def peak(run: Walk) -> int:
+        return max(turn.state.level for turn in run.turns)
+
+    law = exact(Walk(llm_client=client_of(Even())), turns=2, outcome=peak)
+    assert law.distribution().to_dict() == {0: 0.5, 1: 0.25, 2: 0.25}
+    assert law.distribution().index.name == "peak"
+
+
+def test_a_law_that_was_stopped_goes_on_where_it_was(
+    client: LLMClient, model: Model, tmp_path: Path
+) -> None:
+    tape = tmp_path / "law.tape"
+    model.fails_at = 23  # within the third turn, of 42 calls
+    with pytest.raises(RuntimeError, match="went down"):
+        exact(Dilemma(llm_client=client), turns=3, tape=tape)
+    model.fails_at, model.calls = 0, 0
+    law = exact(Dilemma(llm_client=client), turns=3, tape=tape, outcome="past")
+    assert 19 <= model.calls <= 20
+    assert law.distribution().to_dict() == pytest.approx(by_hand(3, "opponent"))
+    model.calls = 0
+    again = exact(Dilemma(llm_client=client), turns=3, tape=tape)
+    assert (model.calls, again.questions) == (0, 21)
+    with pytest.raises(ConfigError, match="give this law a tape of its own"):
+        exact(Dilemma(llm_client=client, other="partner"), turns=3, tape=tape)
+
+
+def test_a_plan_counts_the_questions_and_asks_none(client: LLMClient, model: Model) -> None:
+    law = Exact(Dilemma(llm_client=client), turns=3)
+    assert str(law.plan()) == "at most 21 questions, 42 calls, 64 histories"
+    assert model.calls == 0
+    with pytest.raises(ConfigError, match="more than most_questions=20 questions"):
+        exact(Dilemma(llm_client=client), turns=3, most_questions=20)
+
+
+def test_the_likelihood_of_a_recorded_game_is_the_product_of_its_answers(
+    client: LLMClient, tmp_path: Path
+) -> None:
+    law = exact(Dilemma(llm_client=client), turns=2, outcome="past")
+    moves = iter("CDDD")
+
+    def answer(question: OpenQuestion) -> dict[str, object]:
+        return {"move": next(moves), "reasoning": "so", "confidence": 1}
+
+    people = {name: Person(ask=answer) for name in ("Ann", "Bob")}
+    tape = tmp_path / "game.tape"
+    game = Dilemma(players=people, tape=tape)
+    game.run(2, progress=False)
+    game.close()
+    played = game.state.past
+    assert law.loglik(tape) == pytest.approx(math.log(by_hand(2, "opponent")[played]))
+    other = Dilemma(players="random", other="partner")
+    other.run(1, progress=False)
+    with pytest.raises(ConfigError, match="is not a game of"):
+        law.loglik(other)
+    elsewhere = Dilemma(players="random", state=Played(past="CC"))
+    elsewhere.run(1, progress=False)
+    with pytest.raises(ConfigError, match=r"the game starts from .*CC.*, the law from"):
+        law.loglik(elsewhere)
+
+
+class FreeText(Dilemma):
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        await ask("Ann", Move, "Past: ")
+        return state
+
+
+class ByTheClock(Dilemma):
+    def seen(self, name: str) -> str:
+        return f"Past: {time.perf_counter_ns()}"
+
+
+class FromOutside(Dilemma):
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        async def rain() -> int:
+            return 1
+
+        await ask.outside("rain", "here", rain)
+        return state
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        (FreeText, r"Ann of turn 1 is asked for an answer.*decide='sample'"),
+        (ByTheClock, r"asked something else when it was played again from the same state"),
+        (FromOutside, r"ask.outside\('rain', ...\) brings something from outside"),
+    ],
+)
+def test_what_has_no_known_probability_is_refused(
+    world: type[Dilemma], message: str, client: LLMClient, model: Model
+) -> None:
+    model.__class__ = Even
+    with pytest.raises(ConfigError, match=message):
+        exact(world(llm_client=client), turns=2)
+
+
+def test_people_functions_and_models_without_probabilities_are_refused(client: LLMClient) -> None:
+    with pytest.raises(ConfigError, match=r"players\['Ann'\].*no probabilities"):
+        exact(Dilemma(llm_client=client, players={"Ann": "person"}), turns=1)
+    wordy = LLMClient(LLMConfig(model="scripted"), ScriptedBackend("A"))
+    with pytest.raises(ConfigError, match="scripted tells no probabilities of tokens"):
+        exact(Dilemma(llm_client=wordy), turns=1)

@@ -20,6 +20,7 @@ from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Answer, Series, Turn, with_outcomes
+from llmsim_lab.run.charts import series_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, CallRecord, Status
@@ -149,7 +150,7 @@ def report(
         failed_s: how long the turn took in which the run ended early, seconds.
     """
     frame = simulation.to_frame()
-    say_turns(frame[frame["turn"] >= since], simulation.series)
+    say_turns(frame[frame["turn"] >= since], series_of(simulation))
     say("")
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)

@@ -25,6 +25,7 @@ from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._reading import SETTINGS, RecordedRun, spoken, tool_lines
 from llmsim_lab.run._turn import Answer, outside_in_words, own_numbers, plain_series
+from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.recorded import existing_tape, run_on_tape
 from llmsim_lab.tape import Finding, RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
@@ -220,7 +221,7 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for name, times in texts.items():
         say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
     rows = [whole(row) for row in tape.frame_rows(info.id).values()]
-    series = run_on_tape(tape, info, first=info.turns).series
+    series = series_of(run_on_tape(tape, info, first=info.turns))
     charted = {item.column for item in series}
     uncharted: list[str] = []
     for row in rows:

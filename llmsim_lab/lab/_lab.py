@@ -53,6 +53,7 @@ from llmsim_lab.run._reading import Reading, RecordedRun, RowState
 from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
+from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.playing import sole_driver
 from llmsim_lab.run.recorded import (
     RunOrigin,
@@ -1041,7 +1042,7 @@ class RunTree(Lab):
 
 def _change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
     """Return the fields of what a fork can change: numbers of the state, and prompts."""
-    labels = {series.column: str(series) for series in run.series}
+    labels = {series.column: str(series) for series in series_of(run)}
     fields = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
     for name, prompt in prompts_by_name(run).items():
         field: Field = {

@@ -22,6 +22,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._reading import RecordedRun
 from llmsim_lab.run._turn import Series, own_numbers, turn_row
+from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.recorded import run_on_tape
 from llmsim_lab.simulation.parameters import SERIES
 from llmsim_lab.tape import Tape
@@ -127,7 +128,7 @@ def _line(name: str, run: Any) -> Line:
         name=name,
         rows=[turn_row(turn) for turn in run.turns],
         # What theory says something of comes before the rest.
-        series=sorted(run.series, key=lambda series: series.column not in prediction),
+        series=sorted(series_of(run), key=lambda series: series.column not in prediction),
         prediction=prediction,
     )
 

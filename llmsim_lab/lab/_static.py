@@ -16,6 +16,7 @@ from llmsim_lab.lab._picture import is_number
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._reading import Reading, spoken
 from llmsim_lab.run._turn import Turn, plain_series, with_outcomes
+from llmsim_lab.run.charts import series_of
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
@@ -68,7 +69,7 @@ def _facts(run: Any, turn: Turn) -> Iterator[_Fact]:
     for earlier in run.turns:
         if earlier.number == turn.number - 1:
             columns_before = earlier.columns()
-    named = [series for series in run.series if series.column in columns]
+    named = [series for series in series_of(run) if series.column in columns]
     for series in (named or plain_series(columns))[:_MOST_FACTS]:
         value = columns[series.column]
         change = _change(columns_before.get(series.column), value)

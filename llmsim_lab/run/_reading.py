@@ -34,6 +34,14 @@ from llmsim_lab.run._turn import (
     result_in_words,
     with_outcomes,
 )
+from llmsim_lab.run.charts import (
+    ChartedColumns,
+    charted_columns,
+    hidden_fields,
+    series_of,
+    tables_in,
+    without_fields,
+)
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
@@ -146,7 +154,10 @@ class Reading:
         self.calls: dict[int, Record] = {}
         self.parts: dict[tuple[str, str | int], Any] = {}
         self._seen: dict[int, dict[int, Turn]] = {}
-        self._numeric: dict[int, set[str]] = {}
+        self._charted: dict[int, ChartedColumns] = {}
+        """The columns of numbers of each run."""
+        self._hidden: dict[int, frozenset[str]] = {}
+        """Fields of each run's state that are not shown."""
         self._columns: dict[int, dict[str, None]] = {}
         self._values: dict[int, int] = {}
         """How many values a run's turns have in all."""
@@ -207,9 +218,9 @@ class Reading:
         with self._lock:
             shown = self.runs.setdefault(info.id, {"columns": []})
             if "series" not in shown:
-                rows = (turn.columns() for turn in source.turns)
-                self._numeric[info.id] = set(chain.from_iterable(map(own_numbers, rows)))
-                shown["series"] = [_series(item) for item in source.series]
+                self._hidden[info.id] = hidden_fields(getattr(source, "state_type", None))
+                self._charted[info.id] = charted_columns(source)
+                self._put_charts(info.id, source)
             self._put_run(
                 info,
                 source,
@@ -292,6 +303,7 @@ class Reading:
             notes.append(source.note)
         if info.id in self._narrowed:
             notes.append(_LEFT_OUT)
+        notes += filter(None, [self._charted[info.id].missing()])
         facts: Record = {
             "id": info.id,
             "name": info.name,
@@ -336,8 +348,13 @@ class Reading:
         source: Any,
         turn: Turn,
     ) -> None:
-        row = turn.columns()
-        self._put_columns(run, source, row)
+        row = without_fields(turn.columns(), self._hidden[run])
+        self._put_columns(
+            run,
+            source,
+            turn,
+            row,
+        )
         columns = self.runs[run]["columns"]
         decided = with_outcomes(turn)
         # A study's answers may be measured by calls of another turn.
@@ -378,6 +395,9 @@ class Reading:
                     )
                 )
         words = [self.keep_text(text) for text in _words(source, turn, columns)]
+        tables: dict[str, int] = {}
+        for name, lines in tables_in(turn.state, self._hidden[run]).items():
+            tables[name] = self.keep_text(lines)
         record: Record = {
             "run": run,
             "n": turn.number,
@@ -389,20 +409,22 @@ class Reading:
             "decisions": decisions,
             "calls": [numbers[id(call)] for call in turn.calls],
         }
+        if tables:
+            record["tables"] = tables
         self._append({"turn": record, "calls": calls})
 
     def _put_columns(
         self,
         run: int,
         source: Any,
+        turn: Turn,
         row: Mapping[str, object],
     ) -> None:
         """Add the columns of a turn's row that the run's record does not name yet."""
         shown = self.runs[run]
-        numeric = set(own_numbers(row)) - self._numeric[run]
+        numeric = self._charted[run].add(turn, row)
         if numeric:  # asked only then, since it depends on all turns
-            self._numeric[run] |= numeric
-            shown["series"] = [_series(item) for item in source.series]
+            self._put_charts(run, source)
         columns = self._columns.setdefault(run, {})
         new = [name for name in row if name not in columns]
         values = self._values.get(run, 0) + len(row)
@@ -423,9 +445,16 @@ class Reading:
                         "id": run,
                         "columns": [*shown["columns"]],
                         "series": shown["series"],
+                        "charts": shown["charts"],
                     }
                 }
             )
+
+    def _put_charts(self, run: int, source: Any) -> None:
+        """Set what a run's record says of its columns and its charts."""
+        shown = self.runs[run]
+        shown["series"] = [_series(item) for item in series_of(source)]
+        shown["charts"] = [_series(item) for item in self._charted[run].charts()]
 
     # --- calls -------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
-_MOST_SERIES = 12
+MOST_SERIES = 12
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
 REASONS = ("reasoning", "confidence")
@@ -304,17 +304,20 @@ def result_in_words(figures: str) -> str:
 class Series:
     """A column of numbers in ``to_frame()`` that can be charted.
 
+    Of a state's field it says what stands beside its numbers, and needs no column:
+    ``coins: Annotated[dict[str, float], Series(unit="coins")]``.
+
     Attributes:
-        column: its name in the frame.
-        label: for the axis, without the unit.
+        column: its name in the frame; in a class's ``charts`` also a dict's, for all its keys.
+        label: for the axis, without the unit; the column's name if not given.
         unit: such as ``% per year``; empty for plain counts.
         short: its heading in tables of text, which have little room; empty leaves it out of them.
         low: the least that it can be; None where nothing bounds it.
         high: the most.
     """
 
-    column: str
-    label: str
+    column: str = ""
+    label: str = ""
     unit: str = ""
     short: str = ""
     low: float | None = None
@@ -326,7 +329,7 @@ class Series:
 
 def plain_series(names: Iterable[str]) -> Sequence[Series]:
     """Return columns under their own names, each once, the first dozen of them."""
-    return [Series(column=name, label=name) for name in [*dict.fromkeys(names)][:_MOST_SERIES]]
+    return [Series(column=name, label=name) for name in [*dict.fromkeys(names)][:MOST_SERIES]]
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:

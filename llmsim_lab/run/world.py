@@ -43,13 +43,13 @@ from llmsim_lab.run._run_prompts import PromptsInUse
 from llmsim_lab.run._session import Recording, Session
 from llmsim_lab.run._state import State, changed_at, values_in
 from llmsim_lab.run._turn import (
+    MOST_SERIES,
     Series,
     Turn,
     decisions_frame,
-    own_numbers,
-    plain_series,
     turn_row,
 )
+from llmsim_lab.run.charts import charted_columns
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class BaseWorld(Generic[StateT]):
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
     gone: ClassVar[Mapping[str, str]] = {}
     """What to write in place of parameters that there were: sentences by their names."""
+    charts: ClassVar[Sequence[str | Series]] = ()
+    """What to chart, in this order and nothing else: ``["believers", "coins"]``; all if empty."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
     _driver: object = None
@@ -387,11 +389,8 @@ class BaseWorld(Generic[StateT]):
 
     @property
     def series(self) -> Sequence[Series]:
-        """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        names: dict[str, None] = {}  # in the order in which they first came
-        for turn in self.turns:
-            names |= dict.fromkeys(own_numbers(turn.columns()))
-        return plain_series(names)
+        """The columns of ``to_frame()`` that can be charted, numbers that stand alone first."""
+        return charted_columns(self).series()[:MOST_SERIES]
 
     @property
     def last_planned(self) -> int:

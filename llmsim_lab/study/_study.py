@@ -60,6 +60,7 @@ from llmsim_lab.run._people import people_of
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
+from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.recorded import recorded_run
 from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
 from llmsim_lab.study._design import (
@@ -487,7 +488,7 @@ class Study:
         self._arms = {arm.name: arm for arm in arms}
         self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
-        self._series = trial.series
+        self._series = series_of(trial)
         models = Models(llm_client, self._samples)
         self._player = StudyPlayer(self._world, models, self._arms)
         self._listeners = self._player.on_change = Listeners()
@@ -1131,7 +1132,10 @@ class Study:
                     fields.update(dict.fromkeys(answer.fields))
                     names = [f"{name}.{answer.player}" for name in answer.fields]
                     fields_of_players.update(dict.fromkeys(names))
-        names_known = [*trial.measures(trial.config), *(series.column for series in trial.series)]
+        names_known = [
+            *trial.measures(trial.config),
+            *(series.column for series in series_of(trial)),
+        ]
         if outcome is None:
             outcome = list(fields) if self._source is not None else names_known[:1]
         if isinstance(outcome, str) or callable(outcome):

@@ -1,0 +1,331 @@
+"""What of a run is charted: in which order, with a line for each player, on which axis.
+
+The page, the window and static pictures draw these charts, in this order. A chart is a ``Series``
+whose column may hold a star: ``belief.*`` draws a line for each key of the dict ``belief``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from typing import Annotated, Any, Protocol, get_args, get_origin
+
+from annotated_types import Ge, Gt, Interval, Le, Lt
+from pydantic import BaseModel
+
+from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.text import closest, listed
+from llmsim_lab.run._state import State, fields_of
+from llmsim_lab.run._turn import Series, Turn, own_numbers
+
+__all__ = [
+    "ChartedColumns",
+    "axis_of",
+    "charted_columns",
+    "charts_of",
+    "field_series",
+    "hidden_fields",
+    "lines_of_chart",
+    "series_of",
+    "tables_in",
+    "without_fields",
+]
+
+_WHOLE_SHARE_FROM = 0.2
+"""Values from 0 to 1 that reach this are drawn on the whole axis of a share."""
+_LEAST_POINTS = 2.0
+"""The least span of an axis in percent, percentage points: less would make noise look like news."""
+_LEAST_SHARE = 0.1
+"""The least span of any other axis, as a share of its largest value."""
+_MOST_CHARACTERS = 20_000
+"""Of a field that is shown as a table or a network."""
+
+
+class Charted(Protocol):
+    """What has charts: a run, or a recorded one whose class is not known."""
+
+    @property
+    def series(self) -> Sequence[Series | str]: ...
+
+    @property
+    def turns(self) -> Sequence[Turn]: ...
+
+    def prediction(self) -> Mapping[str, float]: ...
+
+
+# --- which charts --------------------------------------------------------------------------------
+
+
+class ChartedColumns:
+    """The columns of numbers that a run's turns have had so far, and the charts that they make.
+
+    Args:
+        run: the run.
+    """
+
+    def __init__(self, run: Charted) -> None:
+        self._run = run
+        self._patterns: dict[str, str] = {}
+        """By column: the chart that draws it, such as ``belief.*`` for ``belief.Ada``."""
+
+    def add(self, turn: Turn, row: Mapping[str, object]) -> bool:
+        """Take a turn's row, and return True if it has columns of numbers that are new."""
+        new = [name for name in own_numbers(row) if name not in self._patterns]
+        if new:
+            patterns = _patterns_in(turn.state)
+            self._patterns |= {name: patterns.get(name, name) for name in new}
+        return bool(new)
+
+    def series(self) -> list[Series]:
+        """Return the columns, numbers that stand alone first, with what their fields say."""
+        fields = field_series(getattr(self._run, "state_type", None))
+        names = sorted(self._patterns, key=lambda name: "*" in self._patterns[name])
+        return [replace(fields.get(name, Series(label=name)), column=name) for name in names]
+
+    def charts(self) -> list[Series]:
+        """Return the charts: those that the class names, else all, numbers that stand alone first.
+
+        What theory predicts comes before the rest.
+        """
+        fields = field_series(getattr(self._run, "state_type", None))
+        wanted = _named_charts(self._run)
+        if wanted:
+            return [self._chart(_as_series(item), fields) for item in wanted]
+        by_column: dict[str, Series] = {}
+        for item in series_of(self._run):
+            # One that nobody gave a label is drawn with those of its dict.
+            if item.label == item.column:
+                item = self._chart(Series(column=self._patterns.get(item.column, "")), fields)
+            if item.column:
+                by_column.setdefault(item.column, item)
+        # Each once, first those of one number, then those of many.
+        patterns = dict.fromkeys(self._patterns.values())
+        for pattern in sorted(patterns, key=lambda pattern: "*" in pattern):
+            if pattern not in by_column:
+                by_column[pattern] = self._chart(Series(column=pattern), fields)
+        predicted = self._run.prediction()
+        return sorted(by_column.values(), key=lambda item: item.column not in predicted)
+
+    def missing(self) -> str:
+        """Return a sentence on names in ``charts`` that no turn has had; empty if it has all."""
+        columns = {*self._patterns, *self._patterns.values()}
+        names = [_as_series(item).column for item in _named_charts(self._run)]
+        missing = [name for name in names if not {name, f"{name}.*"} & columns]
+        if not missing or len(self._run.turns) < 2:
+            return ""
+        return (
+            f"{type(self._run).__name__}.charts names {missing[0]!r}, which is no column of "
+            f"numbers here{closest(missing[0], columns)}; there are {listed([*columns])}."
+        )
+
+    def _chart(self, item: Series, fields: Mapping[str, Series]) -> Series:
+        """Return a chart with what its field says of it; a dict's name means all its keys."""
+        column = item.column
+        if column not in self._patterns and f"{column}.*" in self._patterns.values():
+            column = f"{column}.*"
+        field = fields.get(column.removesuffix(".*"), Series())
+        return Series(
+            column=column,
+            label=item.label or field.label or _label(column),
+            unit=item.unit or field.unit,
+            short=item.short or field.short,
+            low=field.low if item.low is None else item.low,
+            high=field.high if item.high is None else item.high,
+        )
+
+
+def charts_of(run: Charted) -> list[Series]:
+    """Return the charts of a run; see ``ChartedColumns.charts``."""
+    return charted_columns(run).charts()
+
+
+def charted_columns(run: Charted) -> ChartedColumns:
+    """Return the columns of all turns of a run, but for those of hidden fields."""
+    columns = ChartedColumns(run)
+    hidden = hidden_fields(getattr(run, "state_type", None))
+    for turn in run.turns:
+        columns.add(turn, without_fields(turn.columns(), hidden))
+    return columns
+
+
+def lines_of_chart(chart: Series, columns: Iterable[str]) -> dict[str, str]:
+    """Return the columns that a chart draws, by the names of their lines."""
+    if "*" not in chart.column:
+        return {chart.label: chart.column}
+    start, end = chart.column.split("*", 1)
+    inner = slice(len(start), -len(end) or None)
+    return {
+        name[inner]: name
+        for name in columns
+        if name.startswith(start) and name.endswith(end) and len(name) > len(start) + len(end)
+    }
+
+
+def series_of(run: Charted) -> list[Series]:
+    """Return a run's ``series``, in which a class may write the names of columns alone."""
+    return [replace(item, label=item.label or item.column) for item in map(_as_series, run.series)]
+
+
+def _named_charts(run: Charted) -> Sequence[Series | str]:
+    return getattr(type(run), "charts", ())
+
+
+def _as_series(item: Series | str) -> Series:
+    return Series(column=item) if isinstance(item, str) else item
+
+
+def _label(column: str) -> str:
+    """Return a column's name in words: ``belief`` of ``belief.*``, ``cash`` of ``firms.*.cash``."""
+    return column.rpartition("*.")[2].removesuffix(".*").replace("_", " ")
+
+
+def _patterns_in(state: object) -> dict[str, str]:
+    """Return of each value in a state, by its name, that name with a star for the first key."""
+    patterns: dict[str, str] = {}
+
+    def walk(holder: object, name: str, pattern: str) -> None:
+        is_dict = isinstance(holder, Mapping) and name != ""
+        for key, value in fields_of(holder).items():
+            part = "*" if is_dict and "*" not in pattern else str(key)
+            inner_name = f"{name}.{key}" if name else str(key)
+            inner_pattern = f"{pattern}.{part}" if name else part
+            patterns[inner_name] = inner_pattern
+            if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
+                walk(value, inner_name, inner_pattern)
+
+    walk(state, "", "")
+    return patterns
+
+
+# --- what a state's class says of its fields -----------------------------------------------------
+
+
+def field_series(state_type: object) -> dict[str, Series]:
+    """Return what a state's class says of its numbers: label, unit and bounds, by field.
+
+    Args:
+        state_type: the class; one that is no ``State`` says nothing.
+    """
+    if not (isinstance(state_type, type) and issubclass(state_type, State)):
+        return {}
+    by_name: dict[str, Series] = {}
+    for name, field in state_type.model_fields.items():
+        item = Series(column=name, label=field.title or "")
+        for part in (*_metadata_of_values(field.annotation), *field.metadata):
+            item = _with_metadata(item, part)
+        by_name[name] = replace(item, column=name, label=item.label or _label(name))
+    return by_name
+
+
+def hidden_fields(state_type: object) -> frozenset[str]:
+    """Return the fields of a state that are not shown: those with ``Field(repr=False)``."""
+    if not (isinstance(state_type, type) and issubclass(state_type, State)):
+        return frozenset()
+    return frozenset(name for name, field in state_type.model_fields.items() if not field.repr)
+
+
+def without_fields(row: Mapping[str, Any], hidden: frozenset[str]) -> Mapping[str, Any]:
+    """Return a turn's row without the columns of fields that are hidden."""
+    if not hidden:
+        return row
+    return {name: value for name, value in row.items() if name.partition(".")[0] not in hidden}
+
+
+def _metadata_of_values(annotation: object) -> Iterator[object]:
+    """Yield what stands with the values of ``dict[str, Annotated[float, Field(ge=0)]]``."""
+    values = get_args(annotation)[-1:]
+    if values and get_origin(values[0]) is Annotated:
+        for part in get_args(values[0])[1:]:
+            yield from getattr(part, "metadata", ())
+            yield part
+
+
+def _with_metadata(item: Series, part: object) -> Series:
+    """Return a series with what one part of a field's annotation says."""
+    if isinstance(part, Series):
+        return replace(part, low=_first(part.low, item.low), high=_first(part.high, item.high))
+    if isinstance(part, Ge | Gt | Interval):
+        low = part.ge if isinstance(part, Ge) else part.gt
+        item = replace(item, low=_first(_number(low), item.low))
+    if isinstance(part, Le | Lt | Interval):
+        high = part.le if isinstance(part, Le) else part.lt
+        item = replace(item, high=_first(_number(high), item.high))
+    return item
+
+
+def _number(bound: object) -> float | None:
+    return float(bound) if isinstance(bound, int | float) else None
+
+
+def _first(number: float | None, otherwise: float | None) -> float | None:
+    return otherwise if number is None else number
+
+
+# --- axes ----------------------------------------------------------------------------------------
+
+
+def axis_of(values: Sequence[float], chart: Series) -> tuple[float, float]:
+    """Return where a chart's axis begins and ends; ``axisOf`` in ``front/chart.js`` is the same.
+
+    Yes and no and shares have the whole axis from 0 to 1, and so do close bounds. Elsewhere a
+    least span keeps noise from looking like news.
+    """
+    if not values or isinstance(values[0], bool):
+        return 0.0, 1.0
+    low = min(values)
+    high = max(values)
+    if chart.low is not None and chart.high is not None and chart.low <= low and high <= chart.high:
+        whole = chart.high - chart.low
+        if whole <= max(1, 2 * (high - low)):
+            return chart.low, chart.high
+    is_whole = all(float(value).is_integer() for value in values)
+    if not chart.unit and not is_whole and low >= 0 and _WHOLE_SHARE_FROM <= high <= 1:
+        return 0.0, 1.0
+    least = _LEAST_SHARE * max(abs(low), abs(high)) or 1.0
+    if chart.unit.startswith("%"):
+        least = _LEAST_POINTS
+    room = max(0.08 * (high - low), (least - (high - low)) / 2)
+    start = low - room
+    end = high + room
+    # A quantity that is never negative has no axis below zero.
+    if start < 0 <= low:
+        start = 0.0
+    if end > 0 >= high > start:
+        end = 0.0
+    return start, end
+
+
+# --- tables and networks -------------------------------------------------------------------------
+
+
+def tables_in(state: object, hidden: frozenset[str]) -> dict[str, str]:
+    """Return the fields of a state that are lists, or dicts of texts and lists: JSON, a line each.
+
+    A line is an item of a list, or ``[key, value]``, so that what stays the same from turn to turn
+    is kept once. What else a state holds is in its columns, or not shown.
+    """
+    tables: dict[str, str] = {}
+    if not isinstance(state, BaseModel | Mapping):
+        return tables
+    for name, value in fields_of(state).items():
+        lines: list[str] = []
+        if name in hidden or not value:
+            continue
+        if isinstance(value, Mapping):
+            if all(isinstance(item, str) or _is_list_of_texts(item) for item in value.values()):
+                lines = [dumps([key, item]) for key, item in value.items()]
+        elif _is_list_of_texts(value) or _is_list_of_pairs(value):
+            lines = [dumps(item) for item in value]
+        if lines and sum(map(len, lines)) <= _MOST_CHARACTERS:
+            tables[name] = "\n".join(lines)
+    return tables
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _is_list_of_pairs(value: object) -> bool:
+    if not isinstance(value, list | tuple):
+        return False
+    return all(_is_list_of_texts(item) and len(item) == 2 for item in value)

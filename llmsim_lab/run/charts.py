@@ -10,26 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, Protocol, get_args, get_origin
 
-from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import BaseModel
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import closest, listed
 from llmsim_lab.run._state import State, fields_of
 from llmsim_lab.run._turn import Series, Turn, own_numbers
-
-__all__ = [
-    "ChartedColumns",
-    "axis_of",
-    "charted_columns",
-    "charts_of",
-    "field_series",
-    "hidden_fields",
-    "lines_of_chart",
-    "series_of",
-    "tables_in",
-    "without_fields",
-]
 
 _WHOLE_SHARE_FROM = 0.2
 """Values from 0 to 1 that reach this are drawn on the whole axis of a share."""
@@ -244,12 +230,11 @@ def _with_metadata(item: Series, part: object) -> Series:
     """Return a series with what one part of a field's annotation says."""
     if isinstance(part, Series):
         return replace(part, low=_first(part.low, item.low), high=_first(part.high, item.high))
-    if isinstance(part, Ge | Gt | Interval):
-        low = part.ge if isinstance(part, Ge) else part.gt
-        item = replace(item, low=_first(_number(low), item.low))
-    if isinstance(part, Le | Lt | Interval):
-        high = part.le if isinstance(part, Le) else part.lt
-        item = replace(item, high=_first(_number(high), item.high))
+    # pydantic turns Field(ge=0, lt=1) into parts of a class each, which have these names.
+    for name in ("ge", "gt"):
+        item = replace(item, low=_first(_number(getattr(part, name, None)), item.low))
+    for name in ("le", "lt"):
+        item = replace(item, high=_first(_number(getattr(part, name, None)), item.high))
     return item
 
 

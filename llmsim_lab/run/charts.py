@@ -31,12 +31,18 @@ class Charted(Protocol):
     """What has charts: a run, or a recorded one whose class is not known."""
 
     @property
-    def series(self) -> Sequence[Series | str]: ...
+    def series(self) -> Sequence[Series | str]:
+        """Its columns of numbers."""
+        ...
 
     @property
-    def turns(self) -> Sequence[Turn]: ...
+    def turns(self) -> Sequence[Turn]:
+        """Its turns, the initial state first."""
+        ...
 
-    def prediction(self) -> Mapping[str, float]: ...
+    def prediction(self) -> Mapping[str, float]:
+        """Return what theory says, by column."""
+        ...
 
 
 # --- which charts --------------------------------------------------------------------------------

@@ -16,13 +16,13 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._forms import read_changes
 from llmsim_lab.lab._lab import NO_LONGER, Lab, Message, answer_fields
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People, people_of
+from llmsim_lab.run.forms import read_changes
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates
 from llmsim_lab.simulation.scores import AFTER, Losses, Rival, advice_asked, of_class

@@ -38,7 +38,6 @@ from llmsim_lab._util.text import clip, error_text, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.llm.client import run_client
@@ -54,6 +53,7 @@ from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
 from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.run.playing import sole_driver
 from llmsim_lab.run.recorded import (
     RunOrigin,

@@ -19,6 +19,15 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.run.recorded import page
 
 _FIRST_CELL = """\
+# Rules that play by the textbook; dashed is the prediction.
+from {module} import {world}
+
+from llmsim_lab.lab import RateChart
+
+rules = {world}(players={{"*": "rule"}})
+rules.run()
+RateChart(rules)"""
+_FIRST_CELL_OF_RECORDED = """\
 # Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.
 from {module} import {world}
 
@@ -57,15 +66,18 @@ def new(
     except OSError as error:
         raise ConfigError(f"cannot make {folder}: {error.strerror}; choose another name") from error
     # The files keep the template's name, since a tape names a world by its file and its class.
-    for ending in ("py", "tape"):
+    is_recorded = (templates / f"{template}.tape").exists()
+    for ending in ("py", "tape") if is_recorded else ("py",):
         shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
     empty: dict[str, Any] = {"cell_type": "code", "execution_count": None}
     empty |= {"metadata": {}, "outputs": []}
-    cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
+    first_cell = _FIRST_CELL_OF_RECORDED if is_recorded else _FIRST_CELL
+    cells = (text.format(module=template, world=world) for text in (first_cell, _SECOND_CELL))
     notebook = {"cells": [{**empty, "source": cell} for cell in cells], "metadata": {}}
     text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
-    say(f"{folder} has {template}.py, the world, and {template}.tape, a recorded run. Look at both")
+    recorded = f", and {template}.tape, a recorded run" if is_recorded else ""
+    say(f"{folder} has {template}.py, the world{recorded}. Look at it")
     say(f'in {template}.ipynb, or begin without a model:\n  cd "{folder}"\n  python {template}.py')
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from llmsim_lab._util.files import data_path
@@ -68,6 +69,11 @@ def load_people(study: str) -> pd.DataFrame:
     Raises:
         ConfigError: there is no such table.
     """
+    return _table_of(study).copy()  # the caller's own
+
+
+@lru_cache(maxsize=16)  # a chart asks for a dozen figures of one table, and again each turn
+def _table_of(study: str) -> pd.DataFrame:
     import pandas as pd
 
     path = data_path(_FOLDER) / f"{study}.csv"
@@ -104,7 +110,7 @@ def published(
     Raises:
         ConfigError: the table has no such figure.
     """
-    table = load_people(study)
+    table = _table_of(study)
     of_condition = table[table["condition"] == condition]
     rows = of_condition[of_condition["measure"] == measure]
     is_of_period = rows["period"].isna() if period is None else rows["period"] == period

@@ -24,6 +24,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.llm.human import human_client
 from llmsim_lab.llm.scope import CallLog, Purse, scope
+from llmsim_lab.people import PublishedFigure
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._any_run import Warnings
 from llmsim_lab.run._ask import Ask
@@ -321,6 +322,14 @@ class BaseWorld(Generic[StateT]):
         """Return what theory says of the parameters: a number for some columns of the frame.
 
         Charts draw each as a dashed line beside the run, and show these columns first.
+        """
+        return {}
+
+    def people(self) -> Mapping[str, PublishedFigure]:
+        """Return what people did in the study that the world's design matches, by measure.
+
+        A measure is a column of ``decisions()``, or ``"column@turn"`` for one turn. Charts and
+        ``compare_with_people`` show it beside the run.
         """
         return {}
 

@@ -1,0 +1,401 @@
+"""``compare_with_people``: what players did beside what people did in published studies.
+
+A world says with ``people()`` which figures its columns stand beside. Here runs are sorted by world
+and arm, the altered twin of a world apart, and each column is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from llmsim_lab._util.html import table as html_table
+from llmsim_lab._util.text import counted
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Tape
+from llmsim_lab.people import PublishedFigure
+from llmsim_lab.run import Run, load
+from llmsim_lab.study._study import Study
+from llmsim_lab.study.estimates.numeric import Numbers
+from llmsim_lab.study.estimates.people import (
+    MARGIN,
+    SPREAD_MARGIN,
+    Closeness,
+    Margins,
+    PeopleParts,
+    compare_numbers,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TWIN = "twin"
+"""The parameter that a world's altered twin is told by."""
+_UNRECORDED_MODEL = "rules"
+
+
+class ArmKey(NamedTuple):
+    """What runs have in common that are compared as one.
+
+    Attributes:
+        world: the name of the class.
+        arm: of a study, its levels but for the twin; else who answers.
+        twin: whether it is the altered twin.
+    """
+
+    world: str
+    arm: str
+    twin: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """One measure of one arm beside what people did.
+
+    Attributes:
+        world: the name of its class.
+        arm: of a study, its levels; else who answers.
+        twin: whether it is the altered twin.
+        measure: a column of ``decisions()``, with ``@turn`` where it is of one turn.
+        people: what people did.
+        groups: how many runs.
+        decisions: how many decisions in them.
+        mean: of the decisions, each run counting once.
+        sd: of the decisions.
+        answers: the effective number of different answers: if all were equally frequent, so many
+            would come as often together (inverse Simpson).
+        parts: difference, spread, distance and halves, with intervals.
+        margins: what counts as near.
+    """
+
+    world: str
+    arm: str
+    twin: bool
+    measure: str
+    people: PublishedFigure
+    groups: int
+    decisions: int
+    mean: float
+    sd: float
+    answers: float
+    parts: PeopleParts
+    margins: Margins
+
+    @property
+    def verdict(self) -> str:
+        """``like people``, ``unlike people``, ``undecided``, or ``not judged``."""
+        return self.parts.verdict
+
+    def __str__(self) -> str:
+        name = f"{self.world}, altered twin" if self.twin else self.world
+        difference = self.parts.difference
+        words = [f"model {self.mean:.3f}, people {self.people.mean:.3f}"]
+        words.append(f"difference {_worded(difference, '+.3f')}")
+        if self.parts.spread.value is not None:
+            words.append(f"ratio of spreads {_worded(self.parts.spread, '.2f')}")
+        if self.parts.distance.value is not None:
+            words.append(f"distance {self.parts.distance.value:.3f}{self._ceiling()}")
+        words.append(f"{self.answers:.1f} different answers of {self.decisions}")
+        line = f"{name} · {self.arm} · {self.measure}: {self.verdict}; {'; '.join(words)}"
+        line = f"{line} ({counted(self.groups, 'group')}, {counted(self.people.n, 'person')})"
+        for note in self.parts.notes:
+            line = f"{line}\n  note: {note}"
+        return line
+
+    def _ceiling(self) -> str:
+        if self.parts.halves is None:
+            return ""
+        return f" (halves of the people: {self.parts.halves.median:.3f})"
+
+
+def _worded(closeness: Closeness, form: str) -> str:
+    if closeness.value is None:
+        return "not known"
+    value = format(closeness.value, form)
+    if closeness.interval is None:
+        return value
+    low, high = closeness.interval
+    return f"{value} ({low:{form}} to {high:{form}})"
+
+
+class PeopleComparison(list[Likeness]):
+    """Likenesses in the order of worlds, arms and measures; the twins after their originals.
+
+    ``label`` says how many runs of a study count nowhere, as they failed or were not played.
+    """
+
+    label: str = ""
+
+    def recital(self, one: Likeness) -> str:
+        """Return what a measure and its altered twin say together; empty without a twin.
+
+        ``recites``: like people in the original, and shown to be unlike them in the twin, which has
+        the same structure and is in no paper. People were not asked the twin: that they would
+        answer as in the original is an assumption.
+        """
+        twins = [
+            other
+            for other in self
+            if other.twin
+            and (other.world, other.arm, other.measure) == (one.world, one.arm, one.measure)
+        ]
+        if one.twin or not twins:
+            return ""
+        [twin] = twins
+        match one.verdict, twin.verdict:
+            case "like people", "unlike people":
+                return "recites"
+            case "like people", "like people":
+                return "like people in both"
+            case "unlike people", "unlike people":
+                return "unlike people in both"
+            case "not judged", _:
+                return "not judged"
+            case _:
+                return "undecided"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each measure of each arm."""
+        import pandas as pd
+
+        rows = []
+        for one in self:
+            difference = one.parts.difference
+            spread = one.parts.spread
+            halves = one.parts.halves
+            rows.append(
+                {
+                    "world": one.world,
+                    "arm": one.arm,
+                    "twin": one.twin,
+                    "measure": one.measure,
+                    "groups": one.groups,
+                    "decisions": one.decisions,
+                    "model": one.mean,
+                    "people": one.people.mean,
+                    "n_people": one.people.n,
+                    "difference": difference.value,
+                    "low": difference.interval.low if difference.interval else None,
+                    "high": difference.interval.high if difference.interval else None,
+                    "spread_ratio": spread.value,
+                    "distance": one.parts.distance.value,
+                    "distance_of_halves": halves.median if halves else None,
+                    "answers": one.answers,
+                    "verdict": one.verdict,
+                    "recital": self.recital(one),
+                    "source": one.people.source,
+                    "place": one.people.place,
+                    "note": "; ".join(one.parts.notes),
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def __str__(self) -> str:
+        lines = [self.label] if self.label else []
+        for one in self:
+            lines.append(str(one))
+            recital = self.recital(one)
+            if recital:
+                lines.append(f"  original and altered twin: {recital}")
+        return "\n".join(lines) or "nothing to compare"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        header = ("measure", "model", "people", "difference", "spread", "distance", "verdict")
+        rows = []
+        for one in self:
+            name = f"{one.world} · {one.arm} · {one.measure}"
+            if one.twin:
+                name = f"{name} (altered twin)"
+            verdict = one.verdict
+            recital = self.recital(one)
+            if recital:
+                verdict = f"{verdict}; with its twin: {recital}"
+            distance = one.parts.distance.value
+            rows.append(
+                (
+                    name,
+                    f"{one.mean:.3f}",
+                    f"{one.people.mean:.3f}",
+                    _worded(one.parts.difference, "+.3f"),
+                    _worded(one.parts.spread, ".2f"),
+                    "" if distance is None else f"{distance:.3f}",
+                    verdict,
+                )
+            )
+        caption = f"compared with people; {self.label}" if self.label else "compared with people"
+        return str(html_table(header, rows, caption=caption))
+
+
+@dataclass(slots=True)
+class _Arm:
+    """The decisions of one arm, a list of runs for each measure."""
+
+    figures: dict[str, PublishedFigure] = field(default_factory=dict)
+    groups: dict[str, list[Numbers]] = field(default_factory=dict)
+
+
+def compare_with_people(
+    played: Study | Run | Sequence[Run] | Tape | str | Path,
+    *,
+    margin: float = MARGIN,
+    spread_margin: float = SPREAD_MARGIN,
+    level: float = 0.95,
+) -> PeopleComparison:
+    """Return how decisions compare with those of people in published studies.
+
+    The world says which with ``people()``. The unit is a run, a group of players; below five there
+    is no interval. ``like people`` is said only where the difference of means is shown to be inside
+    the margin, and where people's values are known the ratio of spreads and the distance of
+    distributions are too: a difference that is not significant shows nothing.
+
+    Args:
+        played: a study, whose arms are compared one by one; runs; or a tape with runs.
+        margin: the difference of means, and the distance of distributions, that counts as near, in
+            the measure's unit: worlds here have shares of what was at stake.
+        spread_margin: the ratio of standard deviations that counts as near; likewise its inverse.
+        level: of the intervals.
+
+    Raises:
+        ConfigError: no run has figures of people, or a measure names no column.
+    """
+    if margin <= 0 or spread_margin <= 1:
+        raise ConfigError(
+            f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
+        )
+    margins = Margins(mean=margin, spread=spread_margin, level=level)
+    arms: dict[ArmKey, _Arm] = {}
+    worlds: set[str] = set()
+    with _runs_of(played) as runs:
+        for key, run in runs:
+            worlds.add(key.world)
+            arm = arms.setdefault(key, _Arm())
+            for measure, figure in run.people().items():
+                values = _values_of(run, measure)
+                if len(values):
+                    arm.figures[measure] = figure
+                    arm.groups.setdefault(measure, []).append(values)
+    compared = PeopleComparison()
+    if isinstance(played, Study):
+        missing = sum(entry.status != "done" for entry in played.progress())
+        if missing:
+            compared.label = f"{missing} of {len(played.progress())} runs failed or were not played"
+    for key in sorted(arms):
+        arm = arms[key]
+        for measure, groups in arm.groups.items():
+            compared.append(_likeness(key, measure, arm.figures[measure], groups, margins))
+    if not compared:
+        raise ConfigError(
+            f"nothing to compare with people: {', '.join(sorted(worlds)) or 'no run'} has no "
+            "figures of them, or no turn was played. A world names them in people(self): "
+            "{'share': published('forsythe_1994', ...)}"
+        )
+    return compared
+
+
+def _likeness(
+    key: ArmKey,
+    measure: str,
+    figure: PublishedFigure,
+    groups: list[Numbers],
+    margins: Margins,
+) -> Likeness:
+    decisions = np.concatenate(groups)
+    return Likeness(
+        world=key.world,
+        arm=key.arm,
+        twin=key.twin,
+        measure=measure,
+        people=figure,
+        groups=len(groups),
+        decisions=len(decisions),
+        mean=float(np.mean([group.mean() for group in groups])),
+        sd=float(decisions.std(ddof=1)) if len(decisions) > 1 else 0.0,
+        answers=effective_number(decisions),
+        parts=compare_numbers(groups, figure, margins),
+        margins=margins,
+    )
+
+
+def effective_number(values: Iterable[object]) -> float:
+    """Return the effective number of different values, the inverse of Simpson's index.
+
+    It is the number of equally frequent values of which two random ones agree as often. Source:
+    Hill (1973), "Diversity and evenness: a unifying notation and its consequences", Ecology 54.
+    """
+    _, counts = np.unique([str(value) for value in values], return_counts=True)
+    shares = counts / counts.sum()
+    return float(1 / (shares**2).sum())
+
+
+@contextmanager
+def _runs_of(
+    played: Study | Run | Sequence[Run] | Tape | str | Path,
+) -> Iterator[Iterator[tuple[ArmKey, Run]]]:
+    """Give the runs one after another, each with what it is compared as."""
+    if isinstance(played, Study):
+        yield _of_study(played)
+    elif isinstance(played, Run):
+        yield iter([(_key_of(played), played)])
+    elif isinstance(played, Tape):
+        yield _of_tape(played)
+    elif isinstance(played, str | Path):
+        with Tape(played, read_only=True) as tape:
+            yield _of_tape(tape)
+    else:
+        yield ((_key_of(run), run) for run in played)
+
+
+def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
+    for entry in study.progress():
+        if entry.status != "done":
+            continue
+        run = study.simulation(entry.arm, entry.unit)
+        levels = {name: label for name, label in study.arms[entry.arm].items() if name != TWIN}
+        arm = " · ".join(f"{name}={label}" for name, label in levels.items())
+        key = ArmKey(type(run).__name__, arm or _answerers(run), _is_twin(run))
+        yield key, run
+
+
+def _of_tape(tape: Tape) -> Iterator[tuple[ArmKey, Run]]:
+    for info in tape.runs():
+        run = load(tape, info.id)
+        yield _key_of(run), run
+
+
+def _key_of(run: Run) -> ArmKey:
+    figures = {f"{figure.study}, {figure.condition}" for figure in run.people().values()}
+    arm = "; ".join([_answerers(run), *sorted(figures)])
+    return ArmKey(type(run).__name__, arm, _is_twin(run))
+
+
+def _is_twin(run: Run) -> bool:
+    return bool(getattr(run.config, TWIN, False))
+
+
+def _answerers(run: Run) -> str:
+    """Return who answers in a run: its models by name, else its rules."""
+    models = dict.fromkeys(call.request.model for call in run.calls)
+    return ", ".join(models) or _UNRECORDED_MODEL
+
+
+def _values_of(run: Run, measure: str) -> Numbers:
+    """Return the values of a measure in a run's decisions; none where no turn has it."""
+    column, _, turn = measure.partition("@")
+    decisions = run.decisions()
+    if decisions.empty:
+        return np.array([])
+    if turn:
+        decisions = decisions[decisions["turn"] == int(turn)]
+    if column not in decisions:
+        raise ConfigError(
+            f"people() of {type(run).__name__} names {measure!r}, and its decisions have no column "
+            f"{column!r}; they have {', '.join(map(str, decisions.columns))}"
+        )
+    return np.asarray(decisions[column].dropna(), dtype=float)

@@ -69,13 +69,19 @@ def test_a_mean_without_spread_is_compared_and_not_judged() -> None:
     assert parts.notes[0].startswith("mean only")
 
 
-def test_a_player_that_never_varies_has_an_interval_from_peoples_side_and_no_spread() -> None:
+def test_a_player_that_never_varies_has_no_spread_and_an_interval_by_peoples() -> None:
     parts = compared(np.zeros(30))
-    width = parts.difference.interval.high - parts.difference.interval.low
-    error = DICTATOR.sd / np.sqrt(45)
-    assert width == pytest.approx(2 * 2.0154 * error, rel=1e-3)
+    low, high = parts.difference.interval
+    error = DICTATOR.sd * np.sqrt(1 / 45 + 2 / 31 / 30)
+    assert high - low == pytest.approx(2 * 2.0452 * error, rel=1e-3)
     assert (parts.spread.value, parts.verdict) == (0.0, "unlike people")
-    assert "from the people's side alone" in parts.notes[0]
+    assert parts.notes[0].startswith("all groups are equal")
+
+
+def test_below_twenty_groups_a_ratio_of_spreads_has_no_interval() -> None:
+    parts = compared(drawn(19))
+    assert (parts.spread.interval, parts.spread.near) == (None, "undecided")
+    assert compared(drawn(20)).spread.interval is not None
 
 
 def test_of_shares_both_sides_count_in_the_interval() -> None:
@@ -105,7 +111,7 @@ def test_players_of_one_run_are_one_unit() -> None:
 
 def test_how_many_groups_are_needed_follows_from_the_people_and_the_margin() -> None:
     few, many = groups_for(DICTATOR, 0.3), groups_for(DICTATOR, 0.15)
-    assert few == 5
-    assert 15 < many < 40
+    assert few == 20
+    assert few < many < 40
     assert groups_for(DICTATOR, 0.02) is None  # 45 people do not know their own mean so well
     assert groups_for(GUESSES, 0.15) is None

@@ -3,7 +3,8 @@ import { test } from "node:test";
 
 import { ALL, makeWindow, run, turn } from "./view_kit.mjs";
 import { h } from "../../llmsim_lab/run/front/dom.js";
-import { addView, valuesIn } from "../../llmsim_lab/run/front/view.js";
+import { valuesIn } from "../../llmsim_lab/run/front/form.js";
+import { addView } from "../../llmsim_lab/run/front/view.js";
 
 const FISHING = [
   run(1, { columns: ["fish"], series: [{ column: "fish", label: "Fish", unit: "" }] }),

@@ -154,7 +154,8 @@ function Question({ store, view }) {
   return [
     h(Result, { key: "result", store, view }),
     h(Prose, { key: "text", text }),
-    h(Form, { key: id, store, label: STEPS[view.step].headline(view), kind: id, fields, typed,
+    h(Form, { key: id, store, label: STEPS[view.step].headline(view), kind: id,
+      asks: true, fields, typed,
       faults,
       words: { reasons: say("reasons"), yes: say("yes"), no: say("no") },
       submit: store.sending === id ? say("sending") : say("answer"),

@@ -1,7 +1,8 @@
 // The calls: a list to filter and to search, and one of them with its prompt and its reply.
 // Before them, the parts that this and the other views are made of.
-import { limited, plain, unfold } from "./chart.js";
+import { limited, plain } from "./chart.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
 import { groupBy } from "./reading.js";
 import {
   beginning, clip, facts, fieldsIn, figure, flatten, inWords, marksIn, plural, slots,
@@ -36,13 +37,6 @@ export function Table({ kind, heads, rows, named = 0 }) {
 /** A part that can be scrolled, by keys too. */
 export const Box = ({ kind, label }, content) => h("div",
   { class: kind, tabindex: "0", role: "group", "aria-label": label }, content);
-
-/** A part that is drawn only while it is open; `content` is a function. */
-export function Fold({ store, id, title, wanted = false }, [content]) {
-  const open = store.ui.shown?.[`fold ${id}`] ?? wanted;
-  const ontoggle = ({ target }) => target.open !== open && unfold(store, `fold ${id}`, target.open);
-  return h("details", { open, ontoggle }, h("summary", null, title), open && content());
-}
 
 /** A text, or pieces (some in a `tag`), with slots and hits marked; of a long one the start. */
 export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mono, most = LONG }) {

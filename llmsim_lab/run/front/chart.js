@@ -2,6 +2,7 @@
 // turn, or, as `Plot`, on any axis.
 
 import { h } from "./dom.js";
+import { unfold } from "./fold.js";
 import { groupBy } from "./reading.js";
 import { clip, facts, figure, flatten, inWords, isNumber, plural } from "./text.js";
 
@@ -18,9 +19,6 @@ export const Swatch = ({ run }) => h("svg",
 
 export const plain = (text, onclick, props) => h("button",
   { class: "plain", type: "button", onclick, ...props }, text);
-
-export const unfold = (store, id, value) => (
-  store.show({ shown: { ...store.ui.shown, [id]: value } }));
 
 /** How many of `all` things are shown, at first `most`, and a button for more. */
 export function limited(store, id, all, most, word) {

@@ -1,7 +1,8 @@
 // A conversation with the assistant: bubbles, the tools that were used, yes and no.
-import { Fold, Passage, soft } from "./calls.js";
+import { Passage, soft } from "./calls.js";
 import { plain } from "./chart.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
 import { addView } from "./view.js";
 
 function Chat({ store }) {

@@ -1,7 +1,8 @@
 // A specification curve: a finding in each combination of the other choices, by its size.
-import { Fold, soft, Table } from "./calls.js";
+import { soft, Table } from "./calls.js";
 import { Plot } from "./chart.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
 import { pWords } from "./forest.js";
 import { clip, decimals, facts, isNumber, plural, signed } from "./text.js";
 

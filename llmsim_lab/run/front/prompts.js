@@ -1,6 +1,7 @@
 // Variants of a prompt side by side: typed, checked, filled from a situation, asked, compared.
-import { Choice, Fold, Passage, Prompt, soft } from "./calls.js";
+import { Choice, Passage, Prompt, soft } from "./calls.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
 import { Controls, Effects, outcomeOf, Results } from "./study.js";
 import { diff } from "./text.js";
 import { addView, Button } from "./view.js";

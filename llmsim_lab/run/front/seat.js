@@ -1,7 +1,8 @@
 // A person's seat: the quarter, the form, the path so far, and how it ended.
-import { Fold, Segments, soft, Table } from "./calls.js";
+import { Segments, soft, Table } from "./calls.js";
 import { Charts, plain, Swatch, turnName } from "./chart.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
 import { change, facts, figure } from "./text.js";
 import { addView, Ask, liveWords } from "./view.js";
 

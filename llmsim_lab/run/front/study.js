@@ -1,8 +1,9 @@
 // A study: effects first, then charts of an outcome, what failed, and its runs by arm.
-import { Choice, Fold, Passage, soft, Table } from "./calls.js";
+import { Choice, Passage, soft, Table } from "./calls.js";
 import { limited, look, Panels, pathOf, plain, Plot, Swatch } from "./chart.js";
 import { Curve } from "./curve.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
 import { Forest } from "./forest.js";
 import { groupBy } from "./reading.js";
 import { clip, facts, figure, isNumber, plural } from "./text.js";

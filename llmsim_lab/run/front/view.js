@@ -1,13 +1,15 @@
 // What is shown of a reading: head, controls, the overview and a turn.
 
 import {
-  Box, CallDetail, Calls, callsKey, Choice, Fold, Passage, Segments, soft, Status, Table,
+  Box, CallDetail, Calls, callsKey, Choice, Passage, Segments, soft, Status, Table,
 } from "./calls.js";
 import {
   Charts, limited, look, nameOf, openTurn, plain, playersOf, runLabel, Swatch, toTurn, turnName,
 } from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
+import { Fold } from "./fold.js";
+import { changedIn, Form, textOf } from "./form.js";
 import { change, clip, facts, figure, plural, storyOf } from "./text.js";
 
 const VIEWS = {
@@ -16,8 +18,7 @@ const VIEWS = {
 };
 const TYPED_IN = "input:not([type=range]), form input, textarea, select";
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
-const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44, LONG_FIELD = 60,
-  FEW_CHOICES = 5;
+const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44;
 const FEW_WAITING = 3, FEW_ANSWERS = 6, LONG_TELLING = 300, MOST_TURNS = 100000;
 const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z",
   Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z" };
@@ -26,7 +27,6 @@ const words = (name) => name.replaceAll("_", " ");
 const titled = (word) => word[0].toUpperCase() + word.slice(1);
 const note = (text) => h("p", { class: "note" }, text);
 const small = (text) => h("small", null, text);
-const textOf = (value) => (value == null ? "" : String(value));
 const yesOrNo = (value) => (value ? "yes" : "no");
 const sayValue = (value) => (typeof value === "boolean" ? yesOrNo(value) : figure(value));
 const play = ({ commands }, run, turns) => commands({ do: "play", run, turns });
@@ -271,83 +271,6 @@ function Live({ store, run }) {
   ];
 }
 
-const changedIn = (fields, typed) => (
-  Object.keys(typed).filter((index) => typed[index] !== textOf(fields[index].value)));
-
-/** What was changed, nested by the places of its fields; Python reads it by their schemas. */
-export function valuesIn(fields, typed) {
-  const make = () => Object.create(null), values = make(); // in which any name is only a name
-  for (const index of changedIn(fields, typed)) {
-    const { place } = fields[index];
-    const inner = place.slice(0, -1).reduce((at, name) => (at[name] ??= make()), values);
-    inner[place.at(-1)] = typed[index];
-  }
-  return values;
-}
-
-export function Fields({ store, fields, typed }) {
-  const draw = (field, index) => {
-    const isRepeated = field.help === fields[index - 1]?.help; // one help for fields of a kind
-    const type = (text) => { typed[index] = text; store.changed(); };
-    const input = h(Field,
-      { key: index, ...field, help: !isRepeated && field.help, typed: typed[index], type });
-    if (!field.schema.long) return input;
-    return h("div", { key: index, class: "long" },
-      h(Fold, { store, id: `field ${index}`, title: field.label }, () => input));
-  };
-  const drawn = fields.map(draw);
-  const optional = drawn.filter((_, index) => fields[index].schema.optional);
-  const needed = drawn.filter((_, index) => !fields[index].schema.optional);
-  return h("div", { class: "fields" }, needed,
-    optional.length > 0 && h("div", { key: "open", class: "long" },
-      h(Fold, { store, id: "optional", title: "Add reasons (optional)" }, () => (
-        h("div", { class: "fields" }, optional)))));
-}
-
-function Field({ label, help, schema, value, typed, type }) {
-  const part = schema.anyOf?.find((it) => it.type !== "null") ?? schema, was = textOf(value);
-  const choices = part.type === "boolean" ? [true, false] : part.enum;
-  const long = part.long || was.length > LONG_FIELD || part.maxLength > 2 * LONG_FIELD;
-  const number = ["integer", "number"].includes(part.type), changed = (typed ?? was) !== was;
-  const props = { value: typed ?? was, oninput: (event) => type(event.target.value) };
-  // A phone's keys for numbers have no minus.
-  const keys = (part.minimum ?? part.exclusiveMinimum) >= 0 && { inputmode: "decimal" };
-  if (value != null && choices?.length > FEW_CHOICES && choices.every(Number.isFinite)) {
-    return h(Choices, { label, choices, says: part.says, text: typed ?? was, type });
-  }
-  const option = (it) => h("option", { value: textOf(it) },
-    it === null ? "—" : typeof it === "boolean" ? yesOrNo(it) : it);
-  return h("label", { class: `field${changed ? " changed" : ""}${long ? " long" : ""}` },
-    h("span", null, label),
-    choices ? h("select", props, [...(value == null ? [null] : []), ...choices].map(option))
-      : long ? h("textarea", { ...props, rows: part.long ? 12 : 3 })
-        // As text: a field of numbers would hide "1,000", which Python asks back.
-        : h("input", { ...props, type: "text", ...(number && { class: "number", ...keys }) }),
-    help && small(help));
-}
-
-/** One of many numbers, on a slider. */
-function Choices({ label, choices, says, text, type }) {
-  const at = choices.findIndex((it) => textOf(it) === text), value = figure(choices[at]);
-  const small = (it) => h("small", null, figure(it));
-  return h("label", { class: "field choices long" },
-    h("span", null, label, h("b", null, value)),
-    h("span", { class: "slide" }, small(choices[0]), h("input", {
-      type: "range", min: 0, max: choices.length - 1, value: at, "aria-label": label,
-      "aria-valuetext": says?.[at] ?? value,
-      oninput: ({ target }) => type(textOf(choices[target.value])) }), small(choices.at(-1))));
-}
-
-export function Form({
-  store, label, kind, fields, typed, submit, send, cancel, more, ref,
-}, above) {
-  const onsubmit = (event) => { event.preventDefault(); send(valuesIn(fields, typed)); };
-  return h("form", { class: "card", "aria-label": label, onsubmit, ref }, above,
-    h(Fields, { key: kind, store, fields, typed }),
-    h("div", { class: "row" }, h("button", { class: "primary", type: "submit" }, submit),
-      cancel && h("button", { type: "button", onclick: cancel }, "Cancel"), more));
-}
-
 /** The form of what can be changed: a fork from a turn, or the run again from its start. */
 function Change({ store, form: { run, turn, parts }, form }) {
   const part = parts[store.ui.part] ?? parts[0], fork = part.do === "fork", { fields } = part;
@@ -363,22 +286,24 @@ function Change({ store, form: { run, turn, parts }, form }) {
   }, h(Segments, { label: "What to change", items }));
 }
 
-/** A person plays: what a model would have read, and a form for the answer. */
+/** A person plays: the situation that a model would have read, and a form for the answer. */
 export function Ask({ store, ask, folded, more }) {
-  const { id, draft = id, who, messages, fields, fault } = ask, label = `${who}, turn ${ask.turn}`;
+  const { id, draft = id, who, messages, fields, fault, faults } = ask;
+  const label = `${who}, turn ${ask.turn}`;
   const typed = store.keep(`answer ${who}`, [draft], () => ({})); // kept where it is asked again
   const send = (values) => store.commands({ do: "answer", id, values });
   const at = fields.findIndex(({ schema }) => schema.says), { schema, value } = fields[at] ?? {};
   const says = schema?.says[schema.enum.map(textOf).indexOf(typed[at] ?? textOf(value))];
-  const asked = h(Box, { kind: "asked", label: "What is asked" },
-    messages.map(([role, text], n) => h("div", { key: n }, h("h4", null, role),
+  const situation = h(Box, { kind: "asked", label: "Your situation" },
+    messages.map(([, text], n) => h("div", { key: n },
       h(Passage, { store, id: `ask ${id} ${n}`, text }))));
   return [
-    h(Form, { store, label, fields, typed, submit: says ?? "Answer", send, more },
-      !folded && [h("h3", null, `${label}: your answer`), asked],
-      fault && h(Fault, { store, text: fault })),
+    h(Form, { store, label, kind: draft, asks: true, fields, typed, faults,
+      submit: says ?? "Answer", send, more },
+    !folded && [h("h3", null, `${label}: your answer`), h("h4", null, "Your situation"), situation],
+    fault && h(Fault, { store, text: fault })),
     folded && h(Fold, { store, id: "asked", title: "Prompt a model would get" },
-      () => asked)];
+      () => situation)];
 }
 
 const WOULD_DO = "What would do: for a server that remembers every prompt of this run. "

@@ -6,7 +6,7 @@
 BIN := .venv/bin
 COVERAGE_PCT := 90
 LOWEST := build/lowest
-LAB_EXTRAS := embedded,notebooks,parquet,tools
+LAB_EXTRAS := embedded,notebooks,parquet,room,tools
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 # Tests that start programs wait for them more than they compute.

@@ -12,6 +12,7 @@ from llmsim_lab.cli._doctor import doctor, model_app
 from llmsim_lab.cli._lab import new, view
 from llmsim_lab.cli._output import errors, say
 from llmsim_lab.cli._playing import place_of
+from llmsim_lab.cli._room import room_app
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
 from llmsim_lab.errors import ConfigError, LabError
@@ -28,6 +29,7 @@ for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, 
     app.command()(command)
 app.add_typer(model_app, name="model")
 app.add_typer(_tape.app, name="tape")
+app.add_typer(room_app, name="room")
 
 
 def main() -> None:

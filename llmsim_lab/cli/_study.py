@@ -117,6 +117,23 @@ def study(
         raise typer.Exit(1)
 
 
+def study_from(file: Path, *, tape: Path | None) -> Study:
+    """Return the study that a file describes; its world's code is run.
+
+    Args:
+        file: YAML, as ``llmsim-lab study`` takes it.
+        tape: the folder, in place of the file's.
+    """
+    source = YamlFile.read(file, example="world: economic")
+    described = source.parse(StudyFile)
+    arguments = _arguments(file, described, source)
+    arguments["tape"] = tape or arguments["tape"]
+    try:
+        return Study(_world(file, described, source), **arguments)
+    except ConfigError as error:
+        raise _located(error, described, source) from error
+
+
 def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, Any]:
     """Return what ``Study`` takes beside the world."""
     arguments: dict[str, Any] = {

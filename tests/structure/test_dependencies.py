@@ -89,7 +89,7 @@ def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any
     extras = project["optional-dependencies"]
     lists = [
         project["dependencies"],
-        *(extras[e] for e in ("embedded", "notebooks", "study", "tools")),
+        *(extras[e] for e in ("embedded", "notebooks", "room", "study", "tools")),
     ]
     assert imported(repo / "llmsim_lab") - {name_of(r) for part in lists for r in part} == set()
 

@@ -27,6 +27,8 @@ names = sorted(f.name.removesuffix(".md") for f in (installed / "prompts").iterd
 assert names, "no prompt file in the wheel"
 for name in ("page.html", "page.css", "view.css", "view.js", "host.js"):
     assert (installed / "run" / "front" / name).is_file()
+for name in ("room.css", "guest.js", "teacher.js", "projector.js", "words.json"):
+    assert (installed / "room" / "front" / name).is_file()
 for name in names:
     assert Prompt.load(name).slots, name
 print(len(load_us_macro()))

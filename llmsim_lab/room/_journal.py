@@ -1,0 +1,100 @@
+"""What a room keeps beside its tapes, so that a killed process finds everybody in their seats.
+
+Three files of JSON lines: ``room.jsonl`` has the room's keys, digests of tokens, seats, who is
+away; ``room.names.jsonl`` who the participants are; ``room.closing.jsonl`` their answers to the
+closing questions. Names can be deleted without the data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from llmsim_lab._util.jsontext import JSONObject
+from llmsim_lab.errors import ConfigError
+
+JournalPart = Literal["", ".names", ".closing"]
+
+
+class RoomJournal:
+    """The files of one room.
+
+    Args:
+        folder: where they are; None keeps nothing, as for a run on no tape.
+        stem: what they begin with, ``room`` or a tape's name and ``room``.
+
+    Raises:
+        ConfigError: the folder cannot be written to.
+    """
+
+    def __init__(self, folder: Path | None, stem: str = "room") -> None:
+        self.folder = folder
+        self._stem = stem
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for part in ("", ".names", ".closing"):
+                self._end_line(self._path(folder, part))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot keep the room in {folder}: {error.strerror or error}; choose another "
+                "folder: Room(..., folder=...)"
+            ) from error
+
+    def _path(self, folder: Path, part: JournalPart) -> Path:
+        return folder / f"{self._stem}{part}.jsonl"
+
+    @staticmethod
+    def _end_line(path: Path) -> None:
+        """End a line that a crash cut off, so that the next one is not lost with it."""
+        if path.exists() and not path.read_bytes().endswith(b"\n"):
+            with path.open("ab") as file:
+                file.write(b"\n")
+
+    def write(self, line: JSONObject, part: JournalPart = "") -> None:
+        """Append a line; it is in the file when this returns."""
+        if self.folder is None:
+            return
+        text = json.dumps(line, separators=(",", ":"))
+        # For the teacher's account alone: the file has the room's secret, or names.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        number = os.open(self._path(self.folder, part), flags, 0o600)
+        with os.fdopen(number, "ab") as file:
+            file.write(f"{text}\n".encode())
+
+    def lines(self, part: JournalPart = "") -> Iterator[JSONObject]:
+        """Yield what was written; a line that a crash cut off is left out."""
+        if self.folder is None or not self._path(self.folder, part).exists():
+            return
+        for text in self._path(self.folder, part).read_text("utf-8").split("\n"):
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if isinstance(line, dict):
+                yield line
+
+
+def forget_names(folder: str | Path) -> int:
+    """Delete the names and labels of a folder's rooms; their data stay.
+
+    Returns:
+        How many participants' names were deleted.
+
+    Raises:
+        ConfigError: the folder has no room.
+    """
+    folder = Path(folder)
+    if not any(folder.glob("*room.jsonl")):
+        raise ConfigError(
+            f"{folder} has no room; name the folder of its tapes, in which room.jsonl is"
+        )
+    count = 0
+    for path in folder.glob("*room.names.jsonl"):
+        count += len(path.read_text("utf-8").splitlines())
+        path.unlink()
+    return count

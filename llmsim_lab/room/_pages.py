@@ -1,0 +1,197 @@
+"""The three pages of a room: static, the same for everybody, and only the modules that each needs.
+
+A page is a shell with one script and one style. Their addresses have a digest of their content, so
+that browsers keep them, and the page's policy names these two addresses alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmsim_lab._util.html import safe
+from llmsim_lab._util.text import closest
+from llmsim_lab.errors import ConfigError
+
+_FRONTS = (
+    Path(__file__).parent / "front",
+    Path(__file__).parents[1] / "run" / "front",
+)
+"""Where modules and styles are looked for; the room's go first."""
+_IMPORT = re.compile(r'^import\b[^;]*?from "(?:[^"]*/)?(\w+)\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+_FORM = re.compile(r"_(zero|one|two|few|many)$")
+"""What a sentence's name ends in where a language counts otherwise, by ``Intl.PluralRules``."""
+_SHELL = """<!DOCTYPE html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="{style}">
+</head>
+<body>
+<div id="page" data-page="{name}"></div>
+<script type="module" src="{script}" integrity="{integrity}"></script>
+</body>
+</html>
+"""
+
+Words = Mapping[str, str]
+"""Sentences of the interface by their names."""
+
+
+@dataclass(frozen=True)
+class PageFile:
+    """A file as it is served.
+
+    Attributes:
+        path: its address; empty of a shell, which stands at several.
+        media_type: what it is.
+        content: compressed.
+        tag: a digest of the content.
+    """
+
+    path: str
+    media_type: str
+    content: bytes
+    tag: str
+
+
+@dataclass(frozen=True)
+class RoomPage:
+    """One of the pages, with its script and its style."""
+
+    shell: PageFile
+    script: PageFile
+    style: PageFile
+
+    def policy(self, host: str) -> str:
+        """Return what the page may load: its two files and its own server's answers.
+
+        Args:
+            host: as the browser names it. A policy has paths only of named hosts.
+        """
+        return (
+            f"default-src 'none'; script-src {host}{self.script.path}; "
+            f"style-src {host}{self.style.path}; connect-src 'self'; img-src 'self' data: blob:; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+
+def room_page(
+    name: str,
+    title: str,
+    words: Words,
+) -> RoomPage:
+    """Return a page.
+
+    Args:
+        name: its first module: ``guest``, ``teacher`` or ``projector``.
+        title: of the browser's tab, where the words have none.
+        words: the interface's sentences.
+    """
+    parts = [f"const WORDS = {json.dumps(dict(words), ensure_ascii=False)};"]
+    styles = [_front_path("room.css").read_text("utf-8")]
+    for module in _modules(name):
+        parts.append(_EXPORT.sub("", _IMPORT.sub("", module.read_text("utf-8"))))
+        style_of_module = module.with_suffix(".css")
+        if style_of_module.is_file():
+            styles.append(style_of_module.read_text("utf-8"))
+    parts.append('mount(document.getElementById("page"));')
+    code = "\n".join(parts)
+    script = _kept_file(f"{name}.js", "text/javascript", code)
+    style = _kept_file(f"{name}.css", "text/css", "\n".join(styles))
+    digest = hashlib.sha256(code.encode()).digest()
+    html = _SHELL.format(
+        lang=safe(words["lang"]),
+        title=safe(words["title"] or title),
+        style=style.path,
+        script=script.path,
+        integrity=f"sha256-{base64.b64encode(digest).decode()}",
+        name=name,
+    )
+    shell = PageFile("", "text/html", _packed(html), _digest(html))
+    return RoomPage(shell, script, style)
+
+
+def _kept_file(name: str, media_type: str, text: str) -> PageFile:
+    """Return a file whose address changes with its content, so that it can be kept for ever."""
+    tag = _digest(text)
+    return PageFile(f"/{tag}/{name}", media_type, _packed(text), tag)
+
+
+def _packed(text: str) -> bytes:
+    return gzip.compress(text.encode(), 9, mtime=0)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _modules(entry: str) -> list[Path]:
+    """Return a module and all that it imports, each after what it uses."""
+    modules: dict[Path, None] = {}
+
+    def add(module: Path) -> None:
+        for used in _IMPORT.findall(module.read_text("utf-8")):
+            path = _front_path(f"{used}.js")
+            if path not in modules:
+                add(path)
+        modules[module] = None
+
+    add(_front_path(f"{entry}.js"))
+    return list(modules)
+
+
+def _front_path(name: str) -> Path:
+    for folder in _FRONTS:
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(f"the installed package lacks {name} of its pages; install it again")
+
+
+# --- the interface's sentences -------------------------------------------------------------------
+
+
+def read_words(given: str | Path | Words | None) -> Words:
+    """Return the interface's sentences, with a class's own in place of the English ones.
+
+    Args:
+        given: sentences by name, or a JSON file of them; those that are left out stay English.
+
+    Raises:
+        ConfigError: the file cannot be read, or a name is unknown.
+    """
+    words: dict[str, str] = json.loads(_front_path("words.json").read_text("utf-8"))
+    if given is None:
+        return words
+    own = given if isinstance(given, Mapping) else _words_of_file(Path(given))
+    for name, sentence in own.items():
+        plain = _FORM.sub("", name)
+        if name not in words and plain not in words:
+            raise ConfigError(
+                f"words= has {name!r}{closest(name, words)}, which is not a sentence of the room; "
+                f"the names are those of {_FRONTS[0] / 'words.json'}"
+            )
+        if not isinstance(sentence, str):
+            raise ConfigError(f"words= has {sentence!r:.60} for {name!r}; give a text")
+    return {**words, **own}
+
+
+def _words_of_file(path: Path) -> Words:
+    try:
+        own = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"words={str(path)!r} cannot be read as JSON: {error}") from error
+    if not isinstance(own, dict):
+        raise ConfigError(f'words={str(path)!r} is not an object; write {{"join": "Mitmachen"}}')
+    return own

@@ -1,0 +1,602 @@
+"""The state of a room: who is here, who sits where, what waits; no network here.
+
+A run's turns are not held up by anything here. What can be held are questions: until the room is
+started, and after a turn that is to be the last one for now, they are not shown, and so each group
+waits where it is, whether a run or a study plays.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
+
+from llmsim_lab._util.jsontext import JSONObject
+from llmsim_lab.llm import Person
+from llmsim_lab.llm.human import OpenQuestion
+from llmsim_lab.room._faults import RoomError, refused
+from llmsim_lab.room._journal import RoomJournal
+from llmsim_lab.room._keys import RoomKeys, new_token, token_digest
+from llmsim_lab.room._sources import GroupPlan, Source
+from llmsim_lab.room._streams import NewsDesk, RoomStream, Viewer
+from llmsim_lab.run import Run
+from llmsim_lab.run._people import People
+from llmsim_lab.run._turn import Columns, Turn
+
+_MOST_GUESTS = 500
+_MOST_NAME = 40
+
+Phase = Literal["lobby", "open", "over"]
+
+
+class RoomPlace(NamedTuple):
+    """A seat of one of the round's groups."""
+
+    group: int
+    seat: str
+
+
+@dataclass(eq=False)
+class Guest(Viewer):
+    """A participant.
+
+    Attributes:
+        id: on tapes and in data, ``p007``.
+        name: for the teacher alone; on no tape.
+        label: of a list that the teacher has; empty without one.
+        trial: the number of the link of a trial; 0 of others.
+        place: the seat; None of somebody who waits for one.
+        is_away: something else answers until the participant is back.
+        answers: how many were given in this round.
+        closing: what the closing questions were answered with; None before.
+    """
+
+    id: str
+    name: str
+    label: str = ""
+    trial: int = 0
+    place: RoomPlace | None = None
+    is_away: bool = False
+    answers: int = 0
+    closing: JSONObject | None = None
+
+
+@dataclass(eq=False)
+class OpenAsk:
+    """A question that a seat has.
+
+    Attributes:
+        id: what an answer names, so that a second tap does not answer the next question.
+        shown_at: since when it can be answered, seconds of the clock; None while it is held.
+    """
+
+    person: Person
+    question: OpenQuestion
+    id: str = field(default_factory=partial(secrets.token_hex, 6))
+    shown_at: float | None = None
+
+
+@dataclass(eq=False)
+class RoomGroup:
+    """One group of a round.
+
+    Attributes:
+        number: its place in the plans.
+        run: None until it begins.
+        asks: what waits for answers, by seat.
+        fault: why it ended early; empty if it did not.
+    """
+
+    number: int
+    plan: GroupPlan
+    run: Run | None = None
+    asks: dict[str, OpenAsk] = field(default_factory=dict)
+    fault: str = ""
+    _rows: list[tuple[Turn, Columns]] = field(default_factory=list)
+
+    def rows(self) -> list[Columns]:
+        """Return the turns' rows, each made once: charts are drawn anew all the time."""
+        turns = [] if self.run is None else list(self.run.turns)
+        for number, turn in enumerate(turns):
+            is_known = number < len(self._rows) and self._rows[number][0] is turn
+            if not is_known:
+                self._rows[number:] = [(turn, {"turn": turn.number, **turn.columns()})]
+        return [row for _, row in self._rows]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further turn is planned."""
+        run = self.run
+        if run is None:
+            return False
+        planned: int = run.config.turns
+        return run.turn_number >= planned > 0 or run.done(run.state)
+
+
+class RoomSeats:
+    """Who takes part in a room's rounds, and in which seats.
+
+    Every change is in the journal before anybody sees it.
+
+    Args:
+        source: what is played in the first round.
+        journal: what was so before, and where changes are kept.
+        labels: whom alone to let in; None for everybody with the code.
+        timeout_s: how long a question waits for its answer; None for as long as it takes.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        journal: RoomJournal,
+        *,
+        labels: Sequence[str] | None,
+        timeout_s: float | None,
+    ) -> None:
+        # A notebook's cell, the thread that plays and the server's thread all come here.
+        self.lock = threading.RLock()
+        self.news = NewsDesk()
+        self.labels = labels
+        self.timeout_s = timeout_s
+        self.keys = RoomKeys.new()
+        self.port = 0
+        self.round = 1
+        self.phase: Phase = "lobby"
+        self.last_turn: int | None = None
+        """The last turn whose questions are shown; None for all of them."""
+        self.is_shown = False
+        """Whether the projector has its charts before the end."""
+        self.fault = ""
+        self.teacher = Viewer()
+        self.projector = Viewer()
+        # A teacher may have several devices, whose pages must not end each other.
+        self.teacher.most_streams = self.projector.most_streams = 12
+        self._journal = journal
+        self._first = source
+        self._guests: dict[str, Guest] = {}
+        self._by_token: dict[str, Guest] = {}
+        self._by_place: dict[RoomPlace, Guest] = {}
+        self._key = ""
+        self._recall()
+        self._take(source if self.round == 1 else source.renewed(self.round, self._key))
+
+    # --- the journal ------------------------------------------------------------------------------
+
+    def _recall(self) -> None:
+        """Take up what the journal says; without one, begin it."""
+        is_new = True
+        for line in self._journal.lines():
+            is_new = False
+            self._recall_line(line)
+        for line in self._journal.lines(".names"):
+            guest = self._guests.get(str(line["guest"]))
+            if guest is not None:
+                guest.name = str(line["name"])
+                guest.label = str(line["label"])
+        for line in self._journal.lines(".closing"):
+            guest = self._guests.get(str(line["guest"]))
+            answers = line["answers"]
+            if guest is not None and isinstance(answers, dict):
+                guest.closing = answers
+        if is_new:
+            self._journal.write({"room": {**self.keys.__dict__}})
+
+    def _recall_line(self, line: JSONObject) -> None:
+        match line:
+            case {"room": {"room": str(room), "code": str(code), "secret": str(secret)}}:
+                self.keys = RoomKeys(room, code, secret)
+            case {"port": int(port)}:
+                self.port = port
+            case {"guest": str(name), "token": str(digest), "trial": int(trial)}:
+                guest = self._guests.setdefault(name, Guest(name, name, trial=trial))
+                self._by_token[digest] = guest
+            case {"guest": str(name), "group": int(group), "seat": str(seat)}:
+                self._seat(self._guests[name], RoomPlace(group, seat))
+            case {"away": str(name), "is_away": bool(is_away)}:
+                self._guests[name].is_away = is_away
+            case {"phase": "lobby" | "open" | "over" as phase, "round": int(number)}:
+                if number != self.round:
+                    self._clear_seats()
+                self.round = number
+                self.phase = phase
+                last_turn = line.get("last_turn")
+                self.last_turn = last_turn if isinstance(last_turn, int) else None
+                self._key = str(line.get("key", ""))
+
+    def _seat(self, guest: Guest, place: RoomPlace) -> None:
+        guest.place = place
+        self._by_place[place] = guest
+
+    def _clear_seats(self) -> None:
+        self._by_place = {}
+        for guest in self._guests.values():
+            guest.place = None
+            guest.is_away = False
+            guest.answers = 0
+
+    def keep_port(self, port: int) -> None:
+        """Remember the port, so that people's pages find the room again after a restart."""
+        self.port = port
+        self._journal.write({"port": port})
+
+    def keep_closing(self, guest: Guest, answers: JSONObject) -> None:
+        """Keep what a participant answered to the closing questions."""
+        with self.lock:
+            guest.closing = answers
+            self._journal.write({"guest": guest.id, "answers": answers}, ".closing")
+        self.news.tell([guest, self.teacher], urgent=True)
+
+    def _keep_phase(self) -> None:
+        line: JSONObject = {
+            "phase": self.phase,
+            "last_turn": self.last_turn,
+            "round": self.round,
+            "key": self.source.key,
+        }
+        self._journal.write(line)
+
+    # --- guests -----------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many people can take part in a round."""
+        return sum(len(plan.seats) for plan in self.source.plans)
+
+    @property
+    def guests(self) -> list[Guest]:
+        """All participants, in the order in which they came."""
+        return list(self._guests.values())
+
+    def guest_of(self, token: str, trial: int = 0) -> Guest | None:
+        """Return who has a token from one of the links."""
+        guest = self._by_token.get(token_digest(token))
+        return guest if guest is not None and guest.trial == trial else None
+
+    def guest_at(self, place: RoomPlace) -> Guest | None:
+        """Return who sits there."""
+        return self._by_place.get(place)
+
+    def named(self, guest_id: object) -> Guest:
+        """Return a participant by id.
+
+        Raises:
+            RoomError: there is none of that id.
+        """
+        guest = self._guests.get(str(guest_id))
+        if guest is None:
+            known = ", ".join(self._guests) or "nobody"
+            raise refused(f"There is no participant {guest_id!r:.40}; there are: {known}.")
+        return guest
+
+    def join(
+        self,
+        name: str,
+        label: str,
+        trial: int,
+        *,
+        may_return: bool,
+    ) -> tuple[Guest, str]:
+        """Let somebody in; return the participant and the token for the browser.
+
+        Args:
+            name: what the teacher sees.
+            label: of the list; empty without one.
+            trial: of the link.
+            may_return: the link is the label's own, so that another device may take over its seat.
+
+        Raises:
+            RoomError: the room is full, or the label was used.
+        """
+        token = new_token()
+        with self.lock:
+            guest = None
+            if label:
+                guest = next((one for one in self.guests if one.label == label), None)
+            if guest is not None and not may_return:
+                raise RoomError(
+                    403,
+                    "label_taken",
+                    "Somebody took part as this already; open your own link to return.",
+                )
+            is_new = guest is None
+            if guest is None:
+                if len(self._guests) >= _MOST_GUESTS:
+                    raise refused(f"This room is full: {_MOST_GUESTS} people have joined.")
+                guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
+                guest.name = " ".join(name.split())[:_MOST_NAME] or label or guest.id
+                self._guests[guest.id] = guest
+                names: JSONObject = {"guest": guest.id, "name": guest.name, "label": label}
+                self._journal.write(names, ".names")
+            digest = token_digest(token)
+            self._by_token[digest] = guest
+            self._journal.write({"guest": guest.id, "token": digest, "trial": trial})
+            if is_new and self.phase == "open":
+                self._deal([guest], self._free_places())
+                self._fill_absent()
+        self.tell_all()
+        return guest, token
+
+    def came(self, viewer: Viewer, stream: RoomStream) -> None:
+        """Note an open page."""
+        viewer.add(stream)
+        self.news.tell([self.teacher, self.projector])
+
+    def went(self, viewer: Viewer, stream: RoomStream) -> None:
+        """Note that a page was closed."""
+        viewer.remove(stream)
+        self.news.tell([self.teacher, self.projector])
+
+    # --- seats ------------------------------------------------------------------------------------
+
+    def _deal(self, guests: Sequence[Guest], places: Sequence[RoomPlace]) -> None:
+        """Give each a seat, as far as there are any."""
+        for guest, place in zip(guests, places, strict=False):
+            self._seat(guest, place)
+            line: JSONObject = {"guest": guest.id, "group": place.group, "seat": place.seat}
+            self._journal.write(line)
+
+    def _dealt_places(self, rng: random.Random) -> list[RoomPlace]:
+        """Return all seats in the order in which they are taken: group by group, by chance.
+
+        Groups of one block are in different arms: one after the other of each block, arms differ by
+        one group at the most.
+        """
+        places: list[RoomPlace] = []
+        blocks: dict[int, list[RoomGroup]] = {}
+        for group in self.groups:
+            blocks.setdefault(group.plan.block, []).append(group)
+        for block in blocks.values():
+            for group in rng.sample(block, len(block)):
+                seats = group.plan.seats
+                places += [RoomPlace(group.number, seat) for seat in rng.sample(seats, len(seats))]
+        return places
+
+    def _free_places(self) -> list[RoomPlace]:
+        """Return the seats of groups at play that nobody has, by chance."""
+        places = []
+        for group in self.playing:
+            if not group.is_over:
+                places += [RoomPlace(group.number, seat) for seat in group.plan.seats]
+        free = [place for place in places if place not in self._by_place]
+        random.shuffle(free)
+        return free
+
+    @property
+    def playing(self) -> list[RoomGroup]:
+        """The groups in which somebody has a seat; others are not played, and do not count."""
+        numbers = {place.group for place in self._by_place}
+        return [group for group in self.groups if group.number in numbers]
+
+    def is_filled(self, place: RoomPlace) -> bool:
+        """Return True if something else answers for a seat."""
+        guest = self._by_place.get(place)
+        return guest is None or guest.is_away
+
+    # --- the round --------------------------------------------------------------------------------
+
+    def _take(self, source: Source) -> None:
+        """Begin a round with what is played in it."""
+        self.source = source
+        self.groups = [RoomGroup(number, plan) for number, plan in enumerate(source.plans)]
+        self._unlisten = source.listen(self._look)
+        self._look()
+
+    def start(self, *, is_stepwise: bool = False) -> None:
+        """Deal the seats, whole groups first, and let questions be asked."""
+        with self.lock:
+            if self.phase != "lobby":
+                raise refused("This round has begun already.")
+            if not self._guests:
+                raise refused("Nobody has joined yet.")
+            self._clear_seats()  # of a start that was cut off between the seats and the phase
+            rng = random.Random(f"{self.source.seed} {self.round}")
+            guests = self.guests
+            self._deal(rng.sample(guests, len(guests)), self._dealt_places(rng))
+            self.fault = ""
+            self._move("open", 1 if is_stepwise else None)
+
+    def pause(self) -> None:
+        """Hold the questions of turns that no group has begun."""
+        with self.lock:
+            self._check_open()
+            turns = [ask.question.turn for group in self.playing for ask in group.asks.values()]
+            latest = max([*turns, *self._turns_played()], default=0)
+            self._move("open", latest)
+
+    def next_turn(self) -> None:
+        """Show the questions of one more turn, and hold those after it."""
+        with self.lock:
+            self._check_open()
+            played = min(self._turns_played(), default=0)
+            last_turn = played if self.last_turn is None else max(played, self.last_turn)
+            self._move("open", last_turn + 1)
+
+    def resume(self) -> None:
+        """Show questions as they come."""
+        with self.lock:
+            self._check_open()
+            self._move("open", None)
+
+    def end(self) -> None:
+        """End the round where it is."""
+        with self.lock:
+            self._move("over", self.last_turn)
+
+    def another_round(self) -> None:
+        """Begin a round in which others play with each other.
+
+        Raises:
+            RoomError: this one is not over.
+        """
+        with self.lock:
+            if self.phase != "over":
+                raise refused("End this round first.")
+            self._unlisten()
+            self.round += 1
+            self._clear_seats()
+            self._take(self._first.renewed(self.round, ""))
+            self.is_shown = False
+            self._move("lobby", None)
+
+    def set_away(self, guest: Guest, *, is_away: bool) -> None:
+        """Give a participant's seat to what fills it, or back."""
+        with self.lock:
+            if guest.place is None:
+                raise refused(f"{guest.id} has no seat.")
+            guest.is_away = is_away
+            self._journal.write({"away": guest.id, "is_away": is_away})
+            self._fill_absent()
+        self.tell_all()
+
+    def show(self, *, is_shown: bool) -> None:
+        """Show charts of the whole class on the wall before the end, or not."""
+        with self.lock:
+            self.is_shown = is_shown
+        self.news.tell([self.teacher, self.projector], urgent=True)
+
+    def _check_open(self) -> None:
+        if self.phase != "open":
+            raise refused("Start the round first.")
+
+    def _turns_played(self) -> list[int]:
+        return [
+            group.run.turn_number
+            for group in self.playing
+            if group.run is not None and not group.is_over
+        ]
+
+    def _move(self, phase: Phase, last_turn: int | None) -> None:
+        self.phase = phase
+        self.last_turn = last_turn
+        self._keep_phase()
+        self._fill_absent()
+        self.tell_all()
+
+    # --- runs and their questions -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Take up runs that have begun, and why others ended."""
+        with self.lock:
+            missing = [group.number for group in self.groups if group.run is None]
+            for number, run in self.source.runs(missing).items():
+                if self.groups[number].run is None:
+                    self._attach(self.groups[number], run)
+            faults = self.source.faults()
+            for group in self.groups:
+                group.fault = faults.get(group.number, "")
+        self.tell_all()
+
+    def _attach(self, group: RoomGroup, run: Run) -> None:
+        group.run = run
+        for turn in run.turns:
+            for answer in turn.answers:
+                guest = self._guests.get(str(answer.fields.get("participant", "")))
+                if guest is not None:
+                    guest.answers += 1
+        run.listen(lambda _: self._tell_group(group))
+        for person in dict.fromkeys(People(run).seats.values()):
+            person.listen(partial(self._asked, group, person))
+            self._asked(group, person)
+
+    def _asked(self, group: RoomGroup, person: Person) -> None:
+        """Take up a person's questions, whenever one comes or goes."""
+        concerned: list[Viewer] = []
+        with self.lock:
+            open_now: dict[str, OpenQuestion] = {}
+            for question in person.questions:
+                open_now.setdefault(_seat_of(group, question), question)
+            for seat in [seat for seat, ask in group.asks.items() if ask.person is person]:
+                if open_now.get(seat) is not group.asks[seat].question:
+                    del group.asks[seat]
+                    concerned += self._viewers_at(group, seat)
+            for seat, question in open_now.items():
+                if seat not in group.asks:
+                    group.asks[seat] = OpenAsk(person, question)
+                    concerned += self._viewers_at(group, seat)
+            self._fill_group(group)
+        self.news.tell(concerned, urgent=True)
+        self._tell_group(group)
+
+    def _viewers_at(self, group: RoomGroup, seat: str) -> list[Viewer]:
+        guest = self._by_place.get(RoomPlace(group.number, seat))
+        return [] if guest is None else [guest]
+
+    def _fill_absent(self) -> None:
+        for group in self.playing:
+            self._fill_group(group)
+
+    def _fill_group(self, group: RoomGroup) -> None:
+        """Show the questions that may be asked now; those of empty seats are given up."""
+        # A copy, since giving one up takes it away.
+        for seat, ask in list(group.asks.items()):
+            if not self._may_be_asked(ask.question):
+                continue
+            if ask.shown_at is None:
+                ask.shown_at = time.time()
+            if self.is_filled(RoomPlace(group.number, seat)):
+                _give_up(ask, "the person was away")
+
+    def _may_be_asked(self, question: OpenQuestion) -> bool:
+        is_held = self.last_turn is not None and question.turn > self.last_turn
+        return self.phase == "open" and not is_held
+
+    def ask_of(self, guest: Guest) -> OpenAsk | None:
+        """Return what a participant can answer now."""
+        if guest.place is None or guest.is_away:
+            return None
+        ask = self.groups[guest.place.group].asks.get(guest.place.seat)
+        if ask is None or ask.shown_at is None or not self._may_be_asked(ask.question):
+            return None
+        return ask
+
+    def give_up_overdue(self) -> None:
+        """Let what fills in answer for those who take too long.
+
+        Who has no page open is away until coming back; else each turn would wait for as long.
+        """
+        if self.timeout_s is None or self.phase != "open":
+            return
+        latest = time.time() - self.timeout_s
+        with self.lock:
+            for group in self.playing:
+                for seat, ask in list(group.asks.items()):
+                    guest = self._by_place.get(RoomPlace(group.number, seat))
+                    if guest is None or ask.shown_at is None or ask.shown_at > latest:
+                        continue
+                    if guest.is_online:
+                        reason = f"there was no answer within {self.timeout_s:g} s"
+                        _give_up(ask, reason)
+                    else:
+                        self.set_away(guest, is_away=True)
+
+    # --- news -------------------------------------------------------------------------------------
+
+    def _tell_group(self, group: RoomGroup) -> None:
+        viewers: list[Viewer] = []
+        for seat in group.plan.seats:
+            viewers += self._viewers_at(group, seat)
+        self.news.tell([*viewers, self.teacher, self.projector])
+
+    def tell_all(self) -> None:
+        """Have all pages show what is now."""
+        everybody: Iterable[Viewer] = [*self.guests, self.teacher, self.projector]
+        self.news.tell(everybody, urgent=True)
+
+
+def _seat_of(group: RoomGroup, question: OpenQuestion) -> str:
+    """Return who answers a question, which with ``by=`` is not whom it is about."""
+    if question.component in group.plan.seats:
+        return question.component
+    return question.agent
+
+
+def _give_up(ask: OpenAsk, reason: str) -> None:
+    """Let what fills in answer a question."""
+    give_up = getattr(ask.person, "give_up", None)
+    if give_up is not None:
+        give_up(ask.question, reason)

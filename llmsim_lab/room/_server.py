@@ -1,0 +1,442 @@
+"""The room on the network: pages that never change, one stream down, posts up.
+
+A stream sends one page's whole view whenever it differs, so that nothing can be missed; there is no
+log, no index, nothing to resume. Everything runs on a loop and in a thread of its own, so that
+pages are answered while a notebook's cell is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from typing import cast
+
+import uvicorn
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from llmsim_lab._util.jsontext import JSONObject
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.room._desks import Desk
+from llmsim_lab.room._faults import RoomError
+from llmsim_lab.room._pages import PageFile, RoomPage, Words
+from llmsim_lab.room._streams import RoomStream, Viewer
+
+_MOST_BYTES = 16_384
+_MOST_CONNECTIONS = 1_000
+"""Two hundred people with three tabs each, and room for those who only knock."""
+_HEADERS_S = 10.0
+_BODY_S = 10.0
+_TICK_S = 0.5
+_START_S = 10.0
+_SLOW_AFTER = 10
+"""Wrong codes of the latest minute, of anybody: a school has one address."""
+_SLOW_WINDOW_S = 60.0
+_SLOW_STEP_S = 0.1
+_SLOWEST_S = 3.0
+_MOST_SLOWED = 50
+_SAFE = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_KEPT = {**_SAFE, "cache-control": "public, max-age=31536000, immutable"}
+_CHECKED = {**_SAFE, "cache-control": "no-cache"}
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, with a limit for how long a request's headers may take.
+
+    uvicorn has none, and each byte that comes ends its limit for idle connections: somebody who
+    sends a byte now and then would hold a connection for ever.
+    """
+
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._keep_time()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, which may complete a request's headers."""
+        super().data_received(data)
+        self._keep_time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._stop_clock()
+
+    def _keep_time(self) -> None:
+        """Let the clock run while no answer is owed; what comes meanwhile does not set it back."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_clock()
+        elif self._limit is None:
+            self._limit = self.loop.call_later(_HEADERS_S, self._close)
+
+    def _stop_clock(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _close(self) -> None:
+        self._limit = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+class RoomServer:
+    """Serves one room, on a loop and in a thread of its own.
+
+    Args:
+        desks: who answers, by the beginning of the address.
+        page_of: makes a page, by the name of its desk.
+        words: the interface's sentences.
+        host: the address to listen on.
+        port: 0 for any that is free.
+        tick: called twice a second: questions may be overdue.
+
+    Attributes:
+        port: the one that it listens on.
+        names: hosts by which browsers may know it, each with its port; set before ``start``.
+        is_secure: whether people come over HTTPS, through a proxy or tunnel.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not this machine's.
+    """
+
+    def __init__(
+        self,
+        desks: Mapping[str, Desk],
+        page_of: Callable[[str], RoomPage],
+        words: Words,
+        *,
+        host: str,
+        port: int,
+        tick: Callable[[], object],
+    ) -> None:
+        self._desks = desks
+        self._page_of = page_of
+        self._words = words
+        self._tick = tick
+        self._files: dict[str, PageFile] = {}
+        self._pages: dict[str, RoomPage] = {}
+        self._socket = _bound_socket(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.names: set[str] = set()
+        self.is_secure = False
+        self._wrong_codes: deque[float] = deque()
+        self._slowed = 0
+        config = uvicorn.Config(
+            self._answer,
+            http=PatientProtocol,
+            interface="asgi3",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",  # what strangers send is not worth a warning in a notebook
+            access_log=False,  # addresses are personal data
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="llmsim-room", daemon=True)
+
+    def start(self) -> None:
+        """Listen; pages are answered when this returns."""
+        _allow_many_files()
+        self._thread.start()
+        self._ready.wait(_START_S)
+
+    def stop(self) -> None:
+        """End all streams, and listen no more."""
+        self._server.should_exit = True
+        self.call(self._wake_all)
+        self._thread.join(_START_S)
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Run something on the server's loop, from any thread."""
+        # A room that is being closed has no pages to tell.
+        if self._loop is not None and not self._loop.is_closed():
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(work)
+
+    def _wake_all(self) -> None:
+        for desk in self._desks.values():
+            for viewer in desk.viewers():
+                for stream in viewer.streams:
+                    stream.wake(urgent=True)
+
+    def _serve(self) -> None:
+        asyncio.run(self._serve_until_stopped())
+
+    async def _serve_until_stopped(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        clock = asyncio.create_task(self._keep_clock())
+        self._ready.set()
+        await self._server.serve(sockets=[self._socket])
+        clock.cancel()
+
+    async def _keep_clock(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._tick()
+
+    # --- one request ------------------------------------------------------------------------------
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            response = await self._response(request)
+        except RoomError as fault:
+            response = self._of_fault(fault)
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+
+    def _of_fault(self, fault: RoomError) -> Response:
+        content: JSONObject = {
+            "error": fault.code,
+            "fault": self._words.get(f"error_{fault.code}", fault.sentence),
+        }
+        if fault.faults is not None:
+            content["faults"] = dict(fault.faults)
+        return _json(content, fault.status)
+
+    async def _response(self, request: Request) -> Response:
+        self._check_source(request)
+        path = request.scope["path"]
+        if path in self._files and request.method == "GET":
+            return _file(self._files[path], _KEPT)
+        base, _, action = path.rpartition("/")
+        desk = self._desks.get(f"{base}/")
+        if desk is None:
+            raise _not_found()
+        if request.method == "GET":
+            return self._of_get(desk, action, request)
+        if request.method == "POST":
+            return await self._of_post(desk, action, request)
+        raise _not_found()
+
+    def _check_source(self, request: Request) -> None:
+        """Raise RoomError for what another site's page sent.
+
+        A foreign name may be made to mean this machine's address, so the host counts; and a page of
+        another origin may post here, so the origin does.
+        """
+        host = request.headers.get("host", "").lower()
+        is_foreign = host not in self.names
+        if request.method == "POST":
+            origin = request.headers.get("origin", "").lower()
+            site = request.headers.get("sec-fetch-site", "same-origin")
+            media_type, _, _ = request.headers.get("content-type", "").partition(";")
+            is_foreign = (
+                is_foreign
+                or origin not in (f"http://{host}", f"https://{host}")
+                or site != "same-origin"
+                or media_type.strip().lower() != "application/json"
+            )
+        if is_foreign:
+            raise RoomError(421, "not_here", "This room is not at this address.")
+
+    def _of_get(self, desk: Desk, action: str, request: Request) -> Response:
+        if action == "":
+            return self._page(desk, request)
+        if action == "about":
+            return _json(desk.about(request.cookies.get(desk.cookie, "")))
+        viewer = self._viewer(desk, request)
+        if action == "now":
+            return _json(_with_time(desk.view(viewer)))
+        if action == "events":
+            # Proxies that collect what a server sends would hold news back.
+            headers = {**_SAFE, "x-accel-buffering": "no"}
+            events = self._events(desk, viewer)
+            return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+        download = desk.download(viewer, action)
+        if download is None:
+            raise _not_found()
+        headers = dict(_SAFE)
+        if download.file_name:
+            headers["content-disposition"] = f'attachment; filename="{download.file_name}"'
+        return Response(download.content, headers=headers, media_type=download.media_type)
+
+    def _page(self, desk: Desk, request: Request) -> Response:
+        page = self._pages.get(desk.name)
+        if page is None:
+            page = self._pages[desk.name] = self._page_of(desk.name)
+            self._files[page.script.path] = page.script
+            self._files[page.style.path] = page.style
+        host = request.headers["host"].lower()
+        headers = {**_CHECKED, "content-security-policy": page.policy(host)}
+        etag = f'"{page.shell.tag}"'
+        headers["etag"] = etag
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        return _file(page.shell, headers)
+
+    async def _of_post(self, desk: Desk, action: str, request: Request) -> Response:
+        if action == "join":
+            message = await _message(request)
+            try:
+                token, content = desk.join(message, request.cookies.get(desk.cookie, ""))
+            except RoomError as fault:
+                if fault.code == "wrong_code":
+                    await self._slow_down()
+                raise
+            response = _json(content)
+            response.set_cookie(
+                desk.cookie,
+                token,
+                max_age=86_400,
+                path=desk.path,
+                secure=self.is_secure,
+                httponly=True,
+                samesite="strict",
+            )
+            return response
+        if action == "do":
+            viewer = self._viewer(desk, request)
+            desk.do(viewer, await _message(request))
+            return _json({})
+        raise _not_found()
+
+    def _viewer(self, desk: Desk, request: Request) -> Viewer:
+        viewer = desk.viewer(request.cookies.get(desk.cookie, ""))
+        if viewer is None:
+            raise RoomError(401, "join_first", "Join the room first.")
+        return viewer
+
+    async def _slow_down(self) -> None:
+        """Wait before a wrong code is called wrong, the longer the more of them there were.
+
+        A right one is never kept waiting: a class behind one address gets in while somebody
+        guesses.
+        """
+        now = time.monotonic()
+        while self._wrong_codes and now - self._wrong_codes[0] > _SLOW_WINDOW_S:
+            self._wrong_codes.popleft()
+        self._wrong_codes.append(now)
+        if self._slowed >= _MOST_SLOWED:
+            raise RoomError(429, "slow_down", "Too many wrong codes at once; try again in a while.")
+        excess = max(0, len(self._wrong_codes) - _SLOW_AFTER)
+        self._slowed += 1
+        try:
+            await asyncio.sleep(min(_SLOWEST_S, excess * _SLOW_STEP_S))
+        finally:
+            self._slowed -= 1
+
+    async def _events(self, desk: Desk, viewer: Viewer) -> AsyncIterator[str]:
+        """Yield a viewer's view whenever it differs."""
+        stream = RoomStream()
+        desk.came(viewer, stream)
+        latest: JSONObject | None = None
+        try:
+            yield "retry: 1000\n\n"
+            while not self._server.should_exit:
+                if stream.is_moved:
+                    # Else the browser opens it again at once, and the tabs throw each other out.
+                    yield "event: moved\ndata: \n\n"
+                    return
+                view = desk.view(viewer)
+                if view != latest:
+                    latest = view
+                    yield f"data: {json.dumps(_with_time(view))}\n\n"
+                if not await stream.wait():
+                    # A phone that slept does not notice that its connection is gone; an event
+                    # reaches the page, a comment does not.
+                    yield "event: ping\ndata: \n\n"
+        finally:
+            desk.went(viewer, stream)
+
+
+def _with_time(view: JSONObject) -> JSONObject:
+    """Return a view with the server's clock, which a phone's own clock may differ from."""
+    return {**view, "at": time.time()}
+
+
+def _json(content: JSONObject, status: int = 200) -> Response:
+    return Response(json.dumps(content), status, _SAFE, "application/json")
+
+
+def _file(file: PageFile, headers: Mapping[str, str]) -> Response:
+    # Each browser that runs these pages reads gzip.
+    sent = {**headers, "content-encoding": "gzip", "vary": "accept-encoding"}
+    return Response(file.content, headers=sent, media_type=file.media_type)
+
+
+def _not_found() -> RoomError:
+    return RoomError(404, "not_found", "There is no such page in this room.")
+
+
+async def _message(request: Request) -> JSONObject:
+    """Return the JSON object that a page posts.
+
+    Raises:
+        RoomError: it is too long, too slow, or something else.
+    """
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            # Part by part, since what is sent in chunks does not say how long it is.
+            async for part in request.stream():
+                body += part
+                if len(body) > _MOST_BYTES:
+                    raise RoomError(413, "too_long", "That is too long; please shorten it.")
+    except TimeoutError:
+        raise RoomError(408, "too_slow", "The connection is too slow; please try again.") from None
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict):
+        raise RoomError(400, "malformed", "The room did not understand this; reload the page.")
+    return cast("JSONObject", message)
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    if os.name == "posix":  # elsewhere two programs would share the port
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(_MOST_CONNECTIONS)  # those who come while the server starts wait
+    except OSError as error:
+        bound.close()
+        raise ConfigError(
+            f"the room cannot listen at {host}, port {port}: {error.strerror or error}; choose "
+            "another: room.open(port=8765), or end the program that has it"
+        ) from error
+    return bound
+
+
+def _allow_many_files() -> None:
+    """Allow this process as many open files as connections; macOS allows 256 if not asked."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * _MOST_CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,253 @@
+"""What is played in a room: one run, or the runs of a study, each by a group of people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from llmsim_lab._util.checks import known_names
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.room._journal import RoomJournal
+from llmsim_lab.run import Run
+from llmsim_lab.run._people import People
+from llmsim_lab.run.playing import play_turns
+from llmsim_lab.study import Study
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """A group that may play.
+
+    Attributes:
+        name: for the teacher.
+        arm: the arm of a study; empty for a run alone.
+        block: groups of one block differ in their arm only. People are dealt block by block, so
+            that arms have about the same number of groups.
+        seats: the names of the seats that people take.
+    """
+
+    name: str
+    arm: str
+    block: int
+    seats: tuple[str, ...]
+
+
+class Source(Protocol):
+    """What a room plays in one round."""
+
+    title: str
+    plans: list[GroupPlan]
+
+    @property
+    def item(self) -> Run | Study:
+        """The run or the study, which the user has."""
+
+    @property
+    def key(self) -> str:
+        """What finds the same again in another process; empty where its folder does."""
+
+    @property
+    def seed(self) -> str:
+        """What people are dealt by."""
+
+    def journal(self, folder: Path | None) -> RoomJournal:
+        """Return the files of its room, beside its tapes."""
+
+    def runs(self, missing: Collection[int]) -> dict[int, Run]:
+        """Return the runs of some groups, as far as they are under way or over."""
+
+    def faults(self) -> dict[int, str]:
+        """Return why groups ended early."""
+
+    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Have a callback run when a run begins; return what removes it."""
+
+    async def play(self, groups: Sequence[int]) -> None:
+        """Play what is left of some groups."""
+
+    def renewed(self, round_number: int, key: str) -> Source:
+        """Return the same for another round, in which others play with each other.
+
+        Args:
+            round_number: 2 for the round after this one.
+            key: of a round that another process began; empty for one that begins.
+        """
+
+
+class RunSource:
+    """One run, whose people are one group.
+
+    Args:
+        run: the run.
+        seats: those that people take; all of its people if not given.
+        key: the number of a run on the same tape that continues in its place.
+
+    Raises:
+        ConfigError: it has no people, or no such seat.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        seats: Sequence[str] | None = None,
+        key: str = "",
+    ) -> None:
+        if key and str(run.run_id) != key and run.tape is not None:
+            run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
+        self._run = run
+        self._chosen_seats = seats
+        people = People(run).seats
+        names = tuple(people)
+        if seats is not None:
+            # Behind the seat of everybody else there are names that no run knows before it asks.
+            names = tuple(seats)
+            if "*" not in run.players:
+                known_names("seats", names, people)
+        self.title = type(run).__name__
+        self.plans = [GroupPlan(run.name, "", 0, names)]
+
+    @property
+    def item(self) -> Run:
+        """The run."""
+        return self._run
+
+    @property
+    def key(self) -> str:
+        """Its number on its tape."""
+        return "" if self._run.run_id is None else str(self._run.run_id)
+
+    @property
+    def seed(self) -> str:
+        """The run's."""
+        return str(self._run.seed)
+
+    def journal(self, folder: Path | None) -> RoomJournal:
+        """Return the files beside the run's tape; none are written for one on no tape."""
+        tape = self._run.tape
+        if tape is None or folder is not None:
+            return RoomJournal(folder)
+        path = Path(tape.path)
+        return RoomJournal(path.parent, f"{path.stem}.room")
+
+    def runs(self, missing: Collection[int]) -> dict[int, Run]:
+        """Return the run."""
+        return {0: self._run}
+
+    def faults(self) -> dict[int, str]:
+        """Return nothing: what goes wrong is raised where the run is played."""
+        return {}
+
+    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Return at once: the run is there already."""
+        return lambda: None
+
+    async def play(self, groups: Sequence[int]) -> None:
+        """Play the turns that are left."""
+        run = self._run
+        await play_turns(run, max(0, run.config.turns - run.turn_number), progress=False)
+
+    def renewed(self, round_number: int, key: str) -> RunSource:
+        """Return a new run of the same world on the same tape, with a seed of its own."""
+        run = self._run
+        seed = run.config.seed + round_number - 1
+        config = run.config.model_copy(update={"seed": seed})
+        new = type(run)(config, llm_client=run.llm_client, tape=None if key else run.tape)
+        return RunSource(new, self._chosen_seats, key)
+
+
+class StudySource:
+    """The runs of a study that people play, a group each.
+
+    Args:
+        study: the study.
+        seats: those that people take; all of its people if not given.
+
+    Raises:
+        ConfigError: no arm has people, or one lacks a seat.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        seats: Sequence[str] | None = None,
+    ) -> None:
+        self._study = study
+        self._chosen_seats = seats
+        self.title = study.name
+        self._keys = [(arm, unit) for unit in study.units for arm in study.arms_of_people]
+        if not self._keys:
+            raise ConfigError(
+                f"no arm of {study!r:.60} has people; name them: "
+                "Study(..., players={'Ann': 'person, else random', ...}), or "
+                "Room(study, seats=['Ann', ...], fill='random')"
+            )
+        names = study.seats_of_people
+        plans = []
+        for arm, unit in self._keys:
+            people = names[arm]
+            taken = people if seats is None else known_names("seats", seats, people)
+            label = f"{study.unit_name} {unit}"
+            if len(study.arms) > 1:
+                label = f"{arm}, {label}"
+            plans.append(GroupPlan(label, arm, study.units.index(unit), tuple(taken)))
+        self.plans = plans
+
+    @property
+    def item(self) -> Study:
+        """The study."""
+        return self._study
+
+    @property
+    def key(self) -> str:
+        """Nothing: its folder has its runs."""
+        return ""
+
+    @property
+    def seed(self) -> str:
+        """The first of the study's."""
+        return str(self._study.units[0])
+
+    def journal(self, folder: Path | None) -> RoomJournal:
+        """Return the files in the study's folder."""
+        return RoomJournal(folder or self._study.tape)
+
+    def runs(self, missing: Collection[int]) -> dict[int, Run]:
+        """Return the runs that are under way, and those that were over before this process."""
+        playing = dict(self._study.playing)
+        ended = {entry.key for entry in self._study.progress() if entry.status == "done"}
+        runs: dict[int, Run] = {}
+        for number in missing:
+            key = self._keys[number]
+            if key in playing:
+                runs[number] = playing[key]
+            elif key in ended:
+                runs[number] = self._study.simulation(*key)
+        return runs
+
+    def faults(self) -> dict[int, str]:
+        """Return why runs failed."""
+        return {
+            self._keys.index(entry.key): entry.error
+            for entry in self._study.progress()
+            if entry.status == "failed" and entry.key in self._keys
+        }
+
+    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Have a callback run when a run begins, and after each of its turns."""
+        return self._study.listen(callback)
+
+    async def play(self, groups: Sequence[int]) -> None:
+        """Play what is left of some groups, all at once: people wait at each table."""
+        keys = [self._keys[number] for number in groups]
+        await self._study.arun(only=keys, parallel=len(keys), progress=False)
+
+    def renewed(self, round_number: int, key: str) -> StudySource:
+        """Return the same design with seeds that were not played, in a folder of its own."""
+        study = self._study
+        count = len(study.units)
+        first = 1 + max(int(unit) for unit in study.units) + (round_number - 2) * count
+        seeds = [first + place for place in range(count)]
+        folder = study.tape / f"round {round_number}"
+        return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)

@@ -1,0 +1,120 @@
+"""Open pages, and how they are told that something changed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+_PING_S = 15.0
+_SOON_S = 0.4
+_SPREAD_S = 0.02
+
+
+@dataclass(eq=False)
+class RoomStream:
+    """One open page.
+
+    Attributes:
+        is_moved: another tab took its place.
+    """
+
+    is_moved: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _urgent: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self, *, urgent: bool) -> None:
+        """Have the view made again; on the server's loop.
+
+        Args:
+            urgent: it is this viewer's own; what others did can wait a little.
+        """
+        self._changed.set()
+        if urgent:
+            self._urgent.set()
+
+    async def wait(self) -> bool:
+        """Wait for news; return False if there are none for a while."""
+        try:
+            async with asyncio.timeout(_PING_S):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        # In a group of two hundred each answer is news to all: 40,000 views a turn, else.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SOON_S):
+                await self._urgent.wait()
+        self._changed.clear()
+        self._urgent.clear()
+        return True
+
+
+@dataclass(eq=False)
+class Viewer:
+    """Whoever has pages open: a participant, the teacher, the projector.
+
+    Attributes:
+        streams: the open pages, oldest first.
+        most_streams: a browser opens six connections to a server in all of its tabs; with more
+            streams than three, what a page posts would wait for ever.
+    """
+
+    streams: list[RoomStream] = field(default_factory=list, init=False)
+    most_streams: int = field(default=3, init=False)
+
+    @property
+    def is_online(self) -> bool:
+        """Whether a page is open and in sight; hidden ones close their stream."""
+        return bool(self.streams)
+
+    def add(self, stream: RoomStream) -> None:
+        """Add a page, in place of the oldest if there are too many."""
+        while len(self.streams) >= self.most_streams:
+            oldest = self.streams.pop(0)
+            oldest.is_moved = True
+            oldest.wake(urgent=True)
+        self.streams.append(stream)
+
+    def remove(self, stream: RoomStream) -> None:
+        """Remove a page, which may be gone already."""
+        if stream in self.streams:
+            self.streams.remove(stream)
+
+
+class NewsDesk:
+    """Collects whom news concern, from any thread, and wakes the server's loop once for all.
+
+    A wake-up for each person and answer writes 120,000 times to the loop's pipe in three turns of
+    two hundred people.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._due: dict[Viewer, bool] = {}
+        self.call: Callable[[Callable[[], object]], object] | None = None
+        """Runs something on the server's loop; None until there is one."""
+
+    def tell(self, viewers: Iterable[Viewer], *, urgent: bool = False) -> None:
+        """Wake the pages of viewers, soon."""
+        if self.call is None:
+            return
+        with self._lock:
+            is_first = not self._due
+            for viewer in viewers:
+                self._due[viewer] = urgent or self._due.get(viewer, False)
+            wakes = is_first and bool(self._due)
+        if wakes:
+            self.call(self._spread_soon)
+
+    def _spread_soon(self) -> None:
+        asyncio.get_running_loop().call_later(_SPREAD_S, self._spread)
+
+    def _spread(self) -> None:
+        with self._lock:
+            due = self._due
+            self._due = {}
+        for viewer, urgent in due.items():
+            for stream in viewer.streams:
+                stream.wake(urgent=urgent)

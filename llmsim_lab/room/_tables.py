@@ -1,0 +1,185 @@
+"""What a room gives away as tables: people, an oTree-shaped export, one's own answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from llmsim_lab._util.files import write_file
+from llmsim_lab.room._asking import told_of
+from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
+from llmsim_lab.room._views import payoff_of
+from llmsim_lab.run._turn import Answer, Turn
+
+Row = dict[str, object]
+
+PARTICIPANT = "participant"
+"""The field of a reply that says who gave it."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def people_rows(seats: RoomSeats) -> list[Row]:
+    """Return a row for each participant, in the order in which they came."""
+    rows = []
+    for guest in seats.guests:
+        row: Row = {"participant": guest.id, "label": guest.label, "name": guest.name}
+        row |= {"round": seats.round, "run": "", "arm": "", "seat": ""}
+        row |= {"answered": guest.answers, "filled": 0, "payoff": None}
+        if guest.place is not None:
+            group = seats.groups[guest.place.group]
+            row |= {"run": group.plan.name, "arm": group.plan.arm, "seat": guest.place.seat}
+            row["filled"] = _filled_in(group, guest.place.seat)
+            if group.run is not None:
+                row["payoff"] = payoff_of(group.run, guest.place.seat)
+        row |= {"code": seats.keys.completion_code(guest.id), "trial": guest.trial}
+        # A closing question may be called as a column is.
+        for name, value in (guest.closing or {}).items():
+            row[f"closing {name}" if name in row else name] = value
+        rows.append(row)
+    return rows
+
+
+def people_csv(seats: RoomSeats) -> str:
+    """Return the participants as CSV."""
+    return _as_csv(people_rows(seats))
+
+
+def answers_csv(seats: RoomSeats, guest: Guest) -> str:
+    """Return one participant's own answers of this round, and what came of them."""
+    rows: list[Row] = []
+    if guest.place is not None:
+        group = seats.groups[guest.place.group]
+        for turn in _turns_played(group):
+            for answer in _answers_of(turn, guest.place.seat):
+                fields = dict(answer.fields)
+                is_own = fields.pop(PARTICIPANT, "") == guest.id
+                row: Row = {"turn": turn.number}
+                row["answered_by"] = guest.id if is_own else "somebody else"
+                row |= {**fields, "reasoning": answer.reasoning}
+                if group.run is not None:
+                    told = told_of(group.run, guest.place.seat, turn.state)
+                    row |= {f"result {label}": value for label, value in told.items()}
+                rows.append(row)
+    if guest.closing is not None:
+        rows.append({"turn": "closing", "answered_by": guest.id, **guest.closing})
+    return _as_csv(rows)
+
+
+def _turns_played(group: RoomGroup) -> list[Turn]:
+    return [] if group.run is None else list(group.run.turns[1:])
+
+
+def _answers_of(turn: Turn, seat: str) -> Iterator[Answer]:
+    """Yield what a seat answered in a turn, and not what others answered about it."""
+    players = {answer.player for answer in turn.answers}
+    for answer in turn.answers:
+        # With ``by=`` the one who answers is the component, and the player whom it is about.
+        is_by_other = answer.component in players and answer.component != answer.player
+        if seat == (answer.component if is_by_other else answer.player):
+            yield answer
+
+
+def _filled_in(group: RoomGroup, seat: str) -> int:
+    """Return how many decisions of a seat something else made."""
+    count = 0
+    for turn in _turns_played(group):
+        count += sum(answer.status == "fallback" for answer in _answers_of(turn, seat))
+    return count
+
+
+# --- as oTree has it -----------------------------------------------------------------------------
+
+
+def otree_csv(seats: RoomSeats) -> str:
+    """Return a row for each participant and turn, with the columns of an oTree app's export.
+
+    A turn is oTree's round, a run its group. Seats without a participant are marked as bots. What
+    the world pays stands in the last turn, so that the sum over turns is what is paid.
+    Source: ``otree/export.py`` of oTree-core, which writes the models participant, player, group,
+    subsession and session, in this order. Differs: fields that have no meaning here are left out;
+    ``player.filled`` and ``group.arm`` are ours.
+    """
+    rows: list[Row] = []
+    for number, group in enumerate(seats.playing, start=1):
+        for turn in _turns_played(group):
+            for place_in_group, seat in enumerate(group.plan.seats, start=1):
+                row = _otree_row(seats, group, turn, seat)
+                row["player.id_in_group"] = place_in_group
+                row["group.id_in_subsession"] = number
+                rows.append(row)
+    return _as_csv(_in_order(rows, ("participant", "player", "group", "subsession", "session")))
+
+
+def _otree_row(
+    seats: RoomSeats,
+    group: RoomGroup,
+    turn: Turn,
+    seat: str,
+) -> Row:
+    guest = seats.guest_at(RoomPlace(group.number, seat))
+    row: Row = {
+        "participant.id_in_session": "" if guest is None else int(guest.id.removeprefix("p")),
+        "participant.code": f"{group.number + 1}-{seat}" if guest is None else guest.id,
+        "participant.label": "" if guest is None else guest.label,
+        "participant._is_bot": int(guest is None),
+        "player.id_in_group": 0,
+        "player.role": seat,
+        "player.payoff": "",
+    }
+    assert group.run is not None
+    if turn is group.run.turns[-1]:
+        row["player.payoff"] = payoff_of(group.run, seat)
+    filled = 0
+    for answer in _answers_of(turn, seat):
+        filled += answer.status == "fallback"
+        for name, value in answer.fields.items():
+            column = f"player.{name}"
+            if column in row:  # asked twice in a turn, or called as one of oTree's
+                column = f"player.{answer.component}_{name}"
+            if name != PARTICIPANT:
+                row[column] = int(value) if isinstance(value, bool) else value
+    row["player.filled"] = filled
+    row["group.id_in_subsession"] = 0
+    row["group.arm"] = group.plan.arm
+    row["subsession.round_number"] = turn.number
+    row["session.code"] = seats.keys.room
+    return row
+
+
+def _in_order(rows: Iterable[Row], models: tuple[str, ...]) -> list[Row]:
+    """Return rows with their columns model by model; each model's stay in their order."""
+    in_order = []
+    for row in rows:
+        names = sorted(row, key=lambda name: models.index(name.partition(".")[0]))
+        in_order.append({name: row[name] for name in names})
+    return in_order
+
+
+# --- CSV -----------------------------------------------------------------------------------------
+
+
+def _as_csv(rows: Iterable[Row]) -> str:
+    """Return rows as CSV, which spreadsheets may open: no cell is a formula."""
+    rows = list(rows)
+    columns = dict.fromkeys(name for row in rows for name in row)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a value as a cell; what people type is not run as a formula when it is opened."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value
+
+
+def write_otree(seats: RoomSeats, path: Path) -> Path:
+    """Write the oTree-shaped table as a file."""
+    return write_file(path, otree_csv(seats).encode())

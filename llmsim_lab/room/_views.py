@@ -1,0 +1,191 @@
+"""What each page shows: the whole of it, as JSON; no more than its viewer may know."""
+
+from __future__ import annotations
+
+from llmsim_lab._util.jsontext import JSON, JSONObject
+from llmsim_lab.room._asking import PutQuestion, told_of
+from llmsim_lab.room._charts import class_charts
+from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
+from llmsim_lab.run import Run
+
+_MOST_NAMED = 8
+"""Of those who are waited for; a phone has no room for two hundred names."""
+
+
+def guest_view(
+    seats: RoomSeats,
+    guest: Guest,
+    asked: PutQuestion | None,
+    closing: PutQuestion | None,
+) -> JSONObject:
+    """Return all that one participant may know now.
+
+    Args:
+        seats: the room.
+        guest: the participant.
+        asked: the question that can be answered, as it is put; None if there is none.
+        closing: the closing questions; None if there are none, or they were answered.
+    """
+    view: JSONObject = {"guest": guest.id, "name": guest.name, "round": seats.round}
+    group = None if guest.place is None else seats.groups[guest.place.group]
+    is_over = seats.phase == "over" or (group is not None and group.is_over)
+    if group is not None and group.run is not None and guest.place is not None:
+        view |= _game_view(group.run, guest.place.seat, is_over=is_over)
+    if is_over and closing is not None:
+        return view | {"step": "closing", "ask": _ask_view(closing)}
+    if is_over:
+        return view | {"step": "done", "code": seats.keys.completion_code(guest.id)}
+    if seats.phase == "lobby":
+        return view | {"step": "lobby", "here": len(seats.guests), "seats": seats.count}
+    if group is None:
+        return view | {"step": "full"}
+    if group.run is None:
+        return view | {"step": "opening"}
+    if guest.is_away:
+        return view | {"step": "filled"}
+    if asked is not None:
+        return view | {"step": "ask", "ask": _ask_view(asked)}
+    if seats.last_turn is not None and group.run.turn_number >= seats.last_turn:
+        return view | {"step": "held"}
+    return view | {"step": "wait", "waiting": _waiting(group)}
+
+
+def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
+    """Return where a player's game is, and what the player is told of it."""
+    view: JSONObject = {"seat": seat, "turn": run.turn_number, "planned": run.config.turns}
+    told = told_of(run, seat, run.state) if run.turn_number else {}
+    if told:
+        view["told"] = [[label, value] for label, value in told.items()]
+        view["told_turn"] = run.turn_number
+    if is_over:
+        payoff = payoff_of(run, seat)
+        if payoff is not None:
+            view["payoff"] = payoff
+    return view
+
+
+def payoff_of(run: Run, seat: str) -> float | None:
+    """Return what a player is paid, where the world has ``payoff(player)``."""
+    payoff = getattr(run, "payoff", None)
+    return float(payoff(seat)) if callable(payoff) else None
+
+
+def _ask_view(asked: PutQuestion) -> JSONObject:
+    return {
+        "id": asked.id,
+        "draft": asked.draft,
+        "turn": asked.turn,
+        "text": asked.text,
+        "fields": asked.fields,
+        "fault": asked.fault,
+        "faults": {},
+        "since": asked.since,
+        "until": asked.until,
+    }
+
+
+def _waiting(group: RoomGroup) -> JSON:
+    """Return whose answers are missing in one's own group, by the names of their seats."""
+    shown = {seat: ask.shown_at for seat, ask in group.asks.items() if ask.shown_at is not None}
+    if not shown:
+        return None
+    names: list[JSON] = [*list(shown)[:_MOST_NAMED]]
+    return {"count": len(shown), "seats": names, "since": min(shown.values())}
+
+
+# --- the teacher and the wall --------------------------------------------------------------------
+
+
+def projector_view(seats: RoomSeats, beside: Run | None) -> JSONObject:
+    """Return what everybody may see: before the end nothing of arms or of anybody."""
+    view = _class_view(seats)
+    is_over = seats.phase == "over"
+    view["charts"] = []
+    if is_over or seats.is_shown:
+        view["charts"] = class_charts(seats.groups, beside, with_arms=is_over)
+    return view
+
+
+def teacher_view(seats: RoomSeats, beside: Run | None, *, is_played: bool) -> JSONObject:
+    """Return who sits where, and who is waited for since when."""
+    rows: list[JSON] = [_group_row(seats, group) for group in seats.playing]
+    lobby: list[JSON] = [_person(guest) for guest in seats.guests if guest.place is None]
+    return {
+        **_class_view(seats),
+        "charts": class_charts(seats.groups, beside, with_arms=True),
+        "rows": rows,
+        "lobby": lobby,
+        "gate": seats.last_turn,
+        "shown": seats.is_shown,
+        "playing": is_played,
+        "fault": seats.fault,
+    }
+
+
+def _class_view(seats: RoomSeats) -> JSONObject:
+    playing = seats.playing
+    running = [group for group in playing if group.run is not None and not group.is_over]
+    turns = [group.run.turn_number + 1 for group in running if group.run is not None]
+    shown = sum(ask.shown_at is not None for group in running for ask in group.asks.values())
+    asked = sum(_people_in(seats, group) for group in running)
+    planned = max((group.run.config.turns for group in playing if group.run), default=0)
+    return {
+        "title": seats.source.title,
+        "phase": seats.phase,
+        "round": seats.round,
+        "joined": len(seats.guests),
+        "online": sum(guest.is_online for guest in seats.guests),
+        "seats": seats.count,
+        "groups": len(playing),
+        "groups_over": sum(group.is_over for group in playing),
+        "turn": min(turns, default=planned),
+        "planned": planned,
+        "waiting": shown,
+        "asked": asked,
+        "answered": max(0, asked - shown),
+        "held": seats.last_turn is not None and not shown,
+    }
+
+
+def _people_in(seats: RoomSeats, group: RoomGroup) -> int:
+    places = [RoomPlace(group.number, seat) for seat in group.plan.seats]
+    return sum(not seats.is_filled(place) for place in places)
+
+
+def _group_row(seats: RoomSeats, group: RoomGroup) -> JSONObject:
+    run = group.run
+    rows: list[JSON] = []
+    for seat in group.plan.seats:
+        place = RoomPlace(group.number, seat)
+        guest = seats.guest_at(place)
+        ask = group.asks.get(seat)
+        person: JSONObject = {"guest": "", "name": "", "label": "", "online": False}
+        if guest is not None:
+            person = _person(guest)
+        rows.append(
+            {
+                **person,
+                "seat": seat,
+                "filled": seats.is_filled(place),
+                "since": None if ask is None else ask.shown_at,
+                "answered": 0 if guest is None else guest.answers,
+            }
+        )
+    return {
+        "key": str(group.number + 1),
+        "name": group.plan.name,
+        "turn": 0 if run is None else run.turn_number,
+        "turns": 0 if run is None else run.config.turns,
+        "over": group.is_over,
+        "fault": group.fault,
+        "seats": rows,
+    }
+
+
+def _person(guest: Guest) -> JSONObject:
+    return {
+        "guest": guest.id,
+        "name": guest.name,
+        "label": guest.label,
+        "online": guest.is_online,
+    }

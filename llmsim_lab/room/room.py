@@ -1,0 +1,505 @@
+"""``Room``: people join a run, or the runs of a study, from their own phones and laptops."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+from urllib.parse import quote, urlsplit
+
+from llmsim_lab._util.html import safe
+from llmsim_lab._util.jsontext import JSON, JSONObject
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.room._asking import ClosingQuestions
+from llmsim_lab.room._faults import RoomError
+from llmsim_lab.room._pages import Words, read_words, room_page
+from llmsim_lab.room._seats import Phase, RoomSeats
+from llmsim_lab.room._sources import RunSource, Source, StudySource
+from llmsim_lab.run import Run
+from llmsim_lab.study import Study
+from llmsim_lab.types import Reply
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llmsim_lab.room._desks import Desk
+    from llmsim_lab.room._server import RoomServer
+
+_LOOK_S = 0.05
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+_HERE = "127.0.0.1"
+_MOST_TRIALS = 24
+
+Fill = Literal["random", "rule", "model"]
+
+
+class Room:
+    """People join a run, or the runs of a study, from their own devices.
+
+    One machine serves them: theirs need a browser and the link. With a study its runs take the
+    participants, dealt at the start, whole groups first; groups without people are not played.
+
+    Args:
+        source: a run or a study whose players are people, ``"person, else random"``.
+        seats: the names of the seats that people take; those of all its people if not given.
+        fill: who answers in an empty seat. Give it with ``seats`` where the source names no people
+            yet; then the room names them.
+        timeout_s: how long a question waits before it is filled in, seconds; for ever if not given.
+        welcome: what people read and agree to before they join: a text, or a file of one.
+        labels: whom alone to let in: labels, or a file with one a line. Each has a link of its own.
+        closing: a class of replies: what is asked at the end, outside the runs.
+        words: sentences of the interface in another language, by name, or a JSON file of them.
+        beside: a run that charts compare the class with in the end, such as a model's.
+        url: the address that people use, where a tunnel or a proxy stands before the room.
+        host: the address to listen on; this machine alone if not given. ``"0.0.0.0"`` lets in the
+            local network, where others can read along: it is plain HTTP.
+        port: the port; any free one if not given, and the same after a restart.
+        folder: where the room is kept; beside the tapes if not given.
+
+    Raises:
+        ConfigError: an argument is wrong, or the source has no people.
+
+    Example:
+        ``room = Room(study, timeout_s=90)``, then ``room.open(host="0.0.0.0")`` and
+        ``await room.play()`` in cells of their own.
+    """
+
+    def __init__(
+        self,
+        source: Run | Study,
+        *,
+        seats: Sequence[str] | None = None,
+        fill: Fill | None = None,
+        timeout_s: float | None = None,
+        welcome: str | Path = "",
+        labels: str | Path | Sequence[str] | None = None,
+        closing: type[Reply] | None = None,
+        words: str | Path | Words | None = None,
+        beside: Run | None = None,
+        url: str = "",
+        host: str = _HERE,
+        port: int = 0,
+        folder: str | Path | None = None,
+    ) -> None:
+        if fill is not None:
+            source = _with_people(source, seats, fill)
+        kept_in = None if folder is None else Path(folder)
+        if isinstance(source, Study):
+            self._source: Source = StudySource(source, seats)
+        else:
+            self._source = RunSource(source, seats)
+        self._words = read_words(words)
+        self._closing = None if closing is None else ClosingQuestions(closing)
+        self._welcome = _text_or_file(welcome)
+        self._beside = beside
+        self._url = _checked_url(url)
+        self._host = host
+        self._port = port
+        self._trials = 0
+        self._seats = RoomSeats(
+            self._source,
+            self._source.journal(kept_in),
+            labels=_as_labels(labels),
+            timeout_s=timeout_s,
+        )
+        self._tickets: set[str] = set()
+        self._desks: dict[str, Desk] = {}
+        self._server: RoomServer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def open(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+    ) -> Self:
+        """Let people in; in a cell, show how. Called again it shows the same room.
+
+        Args:
+            host: as for the class.
+            port: as for the class.
+
+        Raises:
+            ConfigError: the port is taken, or the extra ``room`` is not installed.
+        """
+        if self._server is None:
+            self._host = host or self._host
+            wanted_port = (
+                self._seats.port if port is None and not self._port else port or self._port
+            )
+            self._server = self._begin(wanted_port)
+        return self
+
+    def _begin(self, port: int) -> RoomServer:
+        try:
+            from llmsim_lab.room._server import RoomServer
+        except ImportError as error:
+            raise ConfigError(
+                f"a room needs more than is installed ({error}): pip install 'llmsim-lab[room]'"
+            ) from error
+        from llmsim_lab.room._desks import GuestDesk, ProjectorDesk, Reception, TeacherDesk
+
+        reception = Reception(
+            seats=self._seats,
+            epoch=secrets.token_hex(4),
+            welcome=self._welcome,
+            closing=self._closing,
+            beside=self._beside,
+            links=self._links,
+            buttons=self._buttons(),
+            is_played=lambda: self._task is not None,
+            tickets=self._tickets,
+        )
+        self._reception = reception
+        for desk in (GuestDesk(reception), TeacherDesk(reception), ProjectorDesk(reception)):
+            self._desks[desk.path] = desk
+        title = self._seats.source.title
+        title = self._seats.source.title
+        server = RoomServer(
+            self._desks,
+            lambda name: room_page(name, title, self._words),
+            self._words,
+            host=self._host,
+            port=port,
+            tick=self._seats.give_up_overdue,
+        )
+        shown_host = _own_address() if self._host in _EVERY_ADDRESS else self._host
+        self._base = self._url or _address(shown_host, server.port)
+        server.names = {
+            urlsplit(_address(name, server.port)).netloc
+            for name in (_HERE, "localhost", shown_host)
+        }
+        server.names.add(urlsplit(self._base).netloc.lower())
+        server.is_secure = self._base.startswith("https:")
+        server.start()
+        self._seats.keep_port(server.port)
+        self._seats.news.call = server.call
+        return server
+
+    def close(self) -> None:
+        """Let nobody in any more; everything stays in its files."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+            self._desks = {}
+
+    @property
+    def link(self) -> str:
+        """What the QR code has: whoever opens it can join."""
+        return f"{self._opened()}/#{self._seats.keys.join}"
+
+    @property
+    def port(self) -> int:
+        """The port that the room listens on, the same after a restart."""
+        return self._seats.port
+
+    @property
+    def code(self) -> str:
+        """What people type who open the address without the QR code."""
+        return self._seats.keys.code
+
+    @property
+    def teacher_link(self) -> str:
+        """The teacher's page: who sits where, and the buttons. Keep it to yourself."""
+        return f"{self._opened()}/teacher/#{self._seats.keys.teacher}"
+
+    @property
+    def projector_link(self) -> str:
+        """The page for the wall: the code, numbers, charts at the end."""
+        return f"{self._opened()}/projector/#{self._seats.keys.projector}"
+
+    @property
+    def label_links(self) -> dict[str, str]:
+        """Each label's own link, by label."""
+        base = self._opened()
+        return {
+            label: f"{base}/?id={quote(label)}#{self._seats.keys.of_label(label)}"
+            for label in self._seats.labels or ()
+        }
+
+    def try_out(self, people: int = 4) -> list[str]:
+        """Return links that are so many people in one browser, to try a game alone.
+
+        Each has a seat of its own; tabs of the room's own link are one and the same person. Who
+        joined by them is marked in ``people``; for real data begin a room in another folder.
+        """
+        from llmsim_lab.room._desks import GuestDesk
+
+        base = self._opened()
+        if not 1 <= people <= _MOST_TRIALS:
+            raise ConfigError(f"try_out({people!r}): the number of people is 1 to {_MOST_TRIALS}")
+        for trial in range(self._trials + 1, people + 1):
+            desk = GuestDesk(self._reception, trial)
+            self._desks[desk.path] = desk
+        self._trials = max(self._trials, people)
+        secret = self._seats.keys.join
+        return [f"{base}/p/{trial}/#{secret}" for trial in range(1, people + 1)]
+
+    def _opened(self) -> str:
+        if self._server is None:
+            raise ConfigError("the room is not open; call room.open() first")
+        return self._base
+
+    def _links(self) -> JSONObject:
+        import segno
+
+        matrix = segno.make(self.link, error="m", micro=False).matrix
+        squares = []
+        for y, row in enumerate(matrix):
+            squares += [f"M{x} {y}h1v1h-1z" for x, is_dark in enumerate(row) if is_dark]
+        trials: list[JSON] = [*self.try_out(self._trials)] if self._trials else []
+        return {
+            "link": self.link,
+            "base": self._base,
+            "code": self.code,
+            "qr": {"path": "".join(squares), "size": len(matrix)},
+            "projector": self.projector_link,
+            "try_out": trials,
+        }
+
+    def _repr_html_(self) -> str:
+        """Show link, code and QR code; the teacher's link with a key for one use.
+
+        What a cell shows is saved with the notebook, and handed on with it. This key opens the page
+        once, while this process lives; the room's own key is not shown.
+        """
+        import segno
+
+        base = self._opened()
+        ticket = secrets.token_urlsafe(18)
+        self._tickets.add(ticket)
+        picture = segno.make(self.link, error="m").svg_data_uri(scale=5, light="#fff", border=3)
+        join = f'<a href="{safe(self.link)}">{safe(base)}</a>'
+        teacher = f'<a href="{safe(base)}/teacher/#{ticket}">Teacher\'s page</a>'
+        projector = f'<a href="{safe(self.projector_link)}">Projector</a>'
+        return (
+            f'<img src="{picture}" alt="QR code of {safe(self.link)}">'
+            f"<p>Join: {join}, code <b>{safe(self.code)}</b></p>"
+            f"<p>{teacher} (opens once; show the room again for another link) · {projector}</p>"
+        )
+
+    def __repr__(self) -> str:
+        if self._server is None:
+            return f"Room({self._seats.source.item!r:.60}), not open"
+        joined = len(self._seats.guests)
+        return f"Room at {self._base}, code {self.code}, {joined} of {self._seats.count} joined"
+
+    # --- playing ----------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> Phase:
+        """Where the round is: ``lobby`` until the start, ``open``, ``over``."""
+        return self._seats.phase
+
+    @property
+    def round(self) -> int:
+        """The round's number, from 1."""
+        return self._seats.round
+
+    async def play(self) -> Run | Study:
+        """Wait for the start, play the round, and return its run or study.
+
+        A round that was begun before, as by a process that was killed, continues at once.
+        """
+        if self._task is not None:
+            raise ConfigError("this room is being played already, by another cell or thread")
+        seats = self._seats
+        self._task = asyncio.current_task()
+        seats.tell_all()
+        try:
+            while seats.phase == "lobby":  # noqa: ASYNC110 - started from any thread
+                await asyncio.sleep(_LOOK_S)
+            await self._play_round()
+        finally:
+            self._task = None
+            seats.tell_all()
+        return seats.source.item
+
+    async def _play_round(self) -> None:
+        seats = self._seats
+        numbers = [group.number for group in seats.playing if not group.is_over]
+        playing = asyncio.ensure_future(seats.source.play(numbers))
+        while not playing.done():
+            if seats.phase == "over":  # the teacher has ended it
+                playing.cancel()
+            await asyncio.wait([playing], timeout=_LOOK_S)
+        with suppress(asyncio.CancelledError):
+            error = playing.exception()
+            if error is not None:
+                seats.fault = str(error)
+                raise error
+        if seats.phase != "over":
+            seats.end()
+
+    def _buttons(self) -> Mapping[str, Callable[[JSONObject], object]]:
+        """Return what the teacher's page may do; each is a method of the room."""
+        return {
+            "start": lambda message: self.start(stepwise=message.get("stepwise") is True),
+            "pause": lambda message: self.pause(),
+            "next_turn": lambda message: self.next_turn(),
+            "resume": lambda message: self.resume(),
+            "fill": lambda message: self.fill(str(message.get("guest"))),
+            "give_back": lambda message: self.give_back(str(message.get("guest"))),
+            "show": lambda message: self.show(message.get("on") is True),
+            "another_round": lambda message: self.another_round(),
+            "end": lambda message: self.end(),
+        }
+
+    def start(self, *, stepwise: bool = False) -> None:
+        """Deal the seats and begin; ``stepwise`` holds after each turn until ``next_turn()``."""
+        self._press(lambda: self._seats.start(is_stepwise=stepwise))
+
+    def pause(self) -> None:
+        """Let the turn under way be finished, and hold the next one."""
+        self._press(self._seats.pause)
+
+    def next_turn(self) -> None:
+        """Let one more turn be played, and hold after it."""
+        self._press(self._seats.next_turn)
+
+    def resume(self) -> None:
+        """Let turns follow each other as they come."""
+        self._press(self._seats.resume)
+
+    def fill(self, participant: str) -> None:
+        """Let what fills in answer for a participant, until ``give_back`` or the return."""
+        self._press(lambda: self._seats.set_away(self._seats.named(participant), is_away=True))
+
+    def give_back(self, participant: str) -> None:
+        """Give a participant the seat back."""
+        self._press(lambda: self._seats.set_away(self._seats.named(participant), is_away=False))
+
+    def show(self, on: bool = True) -> None:
+        """Show the class's means on the projector before the end, or do so no longer."""
+        self._seats.show(is_shown=on)
+
+    def another_round(self) -> None:
+        """Begin a round with new groups, after the end of this one; ``play()`` plays it."""
+        self._press(self._seats.another_round)
+
+    def end(self) -> None:
+        """End the round where it is."""
+        self._press(self._seats.end)
+
+    def _press(self, button: Callable[[], object]) -> None:
+        try:
+            button()
+        except RoomError as fault:
+            raise ConfigError(fault.sentence) from fault
+
+    # --- what came of it --------------------------------------------------------------------------
+
+    @property
+    def people(self) -> pd.DataFrame:
+        """A row for each participant.
+
+        Columns: ``participant``; ``label``; ``name``; ``round``; ``run``, ``arm`` and ``seat`` of
+        this round; ``answered`` and ``filled``, decisions; ``payoff``, if the world has
+        ``payoff(player)``; ``code``, shown at the end; ``trial``, the number of the link of
+        ``try_out``, else 0; the closing questions' fields.
+        """
+        import pandas as pd
+
+        from llmsim_lab.room._tables import people_rows
+
+        return pd.DataFrame(people_rows(self._seats))
+
+    def to_otree(self, path: str | Path) -> Path:
+        """Write this round as CSV with the columns of an oTree app's export; return its path.
+
+        A row is a participant in a turn: ``participant.code``, ``participant.label``,
+        ``player.id_in_group``, ``player.payoff``, ``player.FIELD``, ``group.id_in_subsession``,
+        ``subsession.round_number``, ``session.code``.
+        """
+        from llmsim_lab.room._tables import write_otree
+
+        return write_otree(self._seats, Path(path))
+
+
+def _with_people(source: Run | Study, seats: Sequence[str] | None, fill: Fill) -> Run | Study:
+    """Return a run or study whose seats are people's, with what fills them."""
+    if not seats:
+        raise ConfigError(
+            f"Room(fill={fill!r}) says who fills in, and seats= is missing: which seats people "
+            "take, as in Room(run, seats=['Ann', 'Bob'], fill='random')"
+        )
+    if isinstance(seats, str):
+        raise ConfigError(f"seats={seats!r} is one text; give a list: seats=[{seats!r}]")
+    players = dict.fromkeys(seats, f"person, else {fill}")
+    if isinstance(source, Study):
+        return source.replace(players=players, tape=source.tape)
+    if source.turn_number:
+        raise ConfigError(
+            f"the run is at turn {source.turn_number}, and its players are what they are; make a "
+            f"new one: {type(source).__name__}(players={players!r:.200})"
+        )
+    return type(source)(
+        source.config,
+        players=players,
+        llm_client=source.llm_client,
+        tape=source.tape,
+    )
+
+
+def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
+    """Return labels, each once.
+
+    Raises:
+        ConfigError: the file cannot be read, or a label is there twice.
+    """
+    if labels is None:
+        return None
+    if isinstance(labels, str | Path):
+        try:
+            labels = Path(labels).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"labels={str(labels)!r} cannot be read: {error}; give a text file with one label "
+                "a line"
+            ) from error
+    names = [label.strip() for label in labels if label.strip()]
+    for label in names:
+        if names.count(label) > 1:
+            raise ConfigError(f"labels= has {label!r} twice; each participant needs one")
+    return names
+
+
+def _text_or_file(text: str | Path) -> str:
+    """Return a text, or what the file of that name says."""
+    is_file = isinstance(text, Path) or (text.endswith((".md", ".txt")) and "\n" not in text)
+    if not is_file:
+        return str(text)
+    try:
+        return Path(text).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"welcome={str(text)!r} cannot be read: {error}") from error
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/")):
+        raise ConfigError(
+            f"url={url!r} is not an address of a room; write it without a path: "
+            "url='https://class.example.org'"
+        )
+    return url.rstrip("/")
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _own_address() -> str:
+    """Return this machine's address in its network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the system only chooses the way. The address is kept for documents.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return _HERE
+        return str(probe.getsockname()[0])

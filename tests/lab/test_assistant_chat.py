@@ -48,7 +48,7 @@ async def asked_to_delete(*tasks: str) -> tuple[Visitor, MemoryTasks]:
 
 
 async def test_a_message_its_answer_and_the_tools_that_were_used_are_shown() -> None:
-    script = engine(call("add_task", title="Water plants"), "I have added it.")
+    script = engine(call("add_task", title="Water plants"), "I have added it.", "Good night.")
     visitor = Visitor(script, user_id="ann")
     assert (visitor.now["user"], visitor.now["count"]) == ("ann", 0)
     await visitor.send("send", text="Add: water plants")
@@ -58,6 +58,8 @@ async def test_a_message_its_answer_and_the_tools_that_were_used_are_shown() -> 
     assert title == "add_task: done"
     assert facts[0] == ("asked for", '{\n "title": "Water plants"\n}')
     assert visitor.now["count"] == 1
+    await visitor.chat.ask("Good night")  # as a cell does
+    assert visitor.said(2)["answer"] == "Good night."
 
 
 @pytest.mark.parametrize("yes", [True, False])

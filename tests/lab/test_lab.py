@@ -70,6 +70,7 @@ def test_every_recorded_world_is_shown_with_all_its_runs(name: str) -> None:
     lab, browser = opened(path)
     assert same_reading(lab.reading, browser.records)
     assert set(lab.runs) == {info.id for info in Tape(path, read_only=True).runs()}
+    assert lab.runs[1] is lab.runs[1]  # read once
     assert lab.static_text().startswith(f"Lab of {name}.tape")
     lab.close()
 

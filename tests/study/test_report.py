@@ -58,7 +58,8 @@ def test_a_report_begins_with_the_effects_and_says_what_was_played(tmp_path: Pat
     study = played(study_of(tape=tmp_path / "study", turns=2))
     page, effect = page_of(study, tmp_path), study.effects()[0]
     interval = f"95 %: {effect.low:.2f} to {effect.high:.2f}".replace("-", MINUS)
-    told = [f"{effect.contrast} level", interval, f"9 runs {effect.generalises_to}", effect.method]
+    numbers = f"{effect.value:+.2f} {interval} < .001 9 runs"
+    told = [f"{effect.contrast} level {numbers}", f"9 runs {effect.generalises_to}", effect.method]
     told += ["9: 0, 1, 2, 3, 4, 5, 6, 7, 8", "it asks instant", "calls of complete runs"]
     told += ["0 runs failed", "The study was not registered"]
     for words in (*told, study.tape_of("factor=2", 8).name):

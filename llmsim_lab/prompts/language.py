@@ -143,9 +143,11 @@ def written(value: object, *, listed: bool = False) -> str:
             raise _too_long()
         return str(value)
     if isinstance(value, Mapping):
+        # As a sentence lists them: JSON's braces and quotation marks are tokens that say nothing.
         parts = [f"{written(key)}: {written(item, listed=True)}" for key, item in value.items()]
     else:
         parts = [written(item, listed=True) for item in _ordered(value)]
+    # An empty text would leave "Your allies: ." in the prompt.
     text = _joined(parts, ", ") or "none"
     return f"({text})" if listed and parts else text
 
@@ -342,6 +344,7 @@ _ENVIRONMENT: _Environment = _Environment(
     optimized=False,
     undefined=_Missing,
 )
+# Jinja2 brings range, lipsum and more, and tests such as "callable"; no template needs them.
 _ENVIRONMENT.globals.clear()
 _ENVIRONMENT.tests.clear()
 _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items()} | {
@@ -360,9 +363,9 @@ _JINJAS_OWN = ("loop", "self", "super")
 """Names that mean something else where Jinja2 compiles them."""
 
 
-def _not_allowed(node: nodes.Node, construct: str) -> PromptError:
+def _not_allowed(construct: str, line: int) -> PromptError:
     return PromptError(
-        f"line {node.lineno}: {construct} is not allowed in a prompt; work it out before rendering "
+        f"line {line}: {construct} is not allowed in a prompt; work it out before rendering "
         'and give it a slot. Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, '
         f"{{% if %}}, {{% for %}} and the filters {', '.join(_FILTERS)}"
     )
@@ -438,10 +441,10 @@ class _CheckedTree(NodeVisitor):
             ):
                 self.generic_visit(node)
             case nodes.BinExpr(operator=sign) | nodes.UnaryExpr(operator=sign):
-                raise _not_allowed(node, f"arithmetic ({sign})")
+                raise _not_allowed(f"arithmetic ({sign})", node.lineno)
             case _:
                 name = type(node).__name__
-                raise _not_allowed(node, _CALLED.get(name, f"a {name.lower()}"))
+                raise _not_allowed(_CALLED.get(name, f"a {name.lower()}"), node.lineno)
 
     def _output(self, node: nodes.Output) -> None:
         for place, part in enumerate(node.nodes):
@@ -460,7 +463,8 @@ class _CheckedTree(NodeVisitor):
         before = self._parts
         for target in getattr(node.target, "items", [node.target]):
             if not isinstance(target, nodes.Name):
-                raise _not_allowed(target, "a loop over pairs in pairs")
+                raise _not_allowed("a loop over pairs in pairs", target.lineno)
+            # Not a slot inside the loop: "name" in it is the loop's, whatever a slot is called.
             self._local = {**self._local, self._name_of(target): slots}
         if node.test:
             self.visit(node.test)
@@ -476,7 +480,7 @@ class _CheckedTree(NodeVisitor):
         # As Python does, for which some names are the same.
         node.name = unicodedata.normalize("NFKC", node.name)
         if node.name in _JINJAS_OWN:
-            raise _not_allowed(node, f"the name {node.name!r}")
+            raise _not_allowed(f"the name {node.name!r}", node.lineno)
         return node.name
 
     def _filter(self, node: nodes.Filter) -> None:
@@ -563,6 +567,7 @@ class Template:
                     f"line {line}: the template has more than {MAX_TOKENS:,} words and signs "
                     "in braces; loop over values, or give long texts a slot"
                 )
+            # Only parsed: nothing of an untrusted template runs before its tree was checked.
             tree = _ENVIRONMENT.parse(text)
             self.slots = tuple(_CheckedTree(tree).slots)
             self._parts = list(_parts_of(tree, set(self.slots)))
@@ -594,6 +599,7 @@ class Template:
                 # The limits are those of the whole.
                 filling = _Filling(self._role, filling.steps, filling.most - filling.length)
                 parts = [self._fill(parts, values, filling)]
+            # What all prompts of a turn share is filled once, not for each player.
             contents += parts
 
         def fill(mine: Mapping[str, Any]) -> Filled:
@@ -635,6 +641,7 @@ class Template:
             pieces.append(draft.text[start:end])
             text_start = end
         pieces.append(draft.text[text_start:])
+        # All slots were shared: each prompt is the same text.
         if not blanks:
             return lambda _: filled
         _, layout, _ = filled
@@ -645,12 +652,14 @@ class Template:
             try:
                 for place, slot in blanks:
                     value = mine[slot]
+                    # Most values are texts already; a call would cost more than the slot.
                     text = value if type(value) is str else written(value)
                     filled_pieces[place] = text
                     length += len(text)
                     if length > MAX_OUTPUT:
                         raise _too_long()
             except _FAULTS:
+                # The quick loop does not know which message a value stands in.
                 fill({**mine, **values})  # which says what is wrong, and where
                 raise
             lengths = tuple(map(len, filled_pieces[1::2]))
@@ -719,6 +728,7 @@ def _content_of(node: nodes.Node) -> _Content:
             body: nodes.Node = nodes.Output([node])
         case _:
             body = node
+    # Each part by itself, so that parts can be filled at different times.
     alone = nodes.Template([body], lineno=1)
     return _ENVIRONMENT.from_string(alone).root_render_func
 

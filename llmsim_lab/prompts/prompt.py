@@ -77,6 +77,7 @@ def word_diff(
                 parts.append(f"[-{removed}-]")
             if added:
                 parts.append(f"{{+{added}+}}")
+        # Cut at blanks, so that no word is cut in the middle.
         elif len(removed) > 2 * around:
             beginning = removed[:around].rpartition(" ")[0]
             end = removed[-around:].partition(" ")[2]
@@ -185,6 +186,7 @@ class Prompt:
         # Description, heading, text, heading, text.
         _, *parts = _HEADING.split(text)
         headings = parts[::2]
+        # What stands before the first heading is for readers of the file, not for the model.
         messages = dict(zip(headings, parts[1::2], strict=True))
         if len(messages) < len(headings):
             raise PromptError(f"prompt {name!r} has one of '## System', '## User' twice")
@@ -297,6 +299,7 @@ class Prompt:
         Raises:
             PromptError: the prompt does not contain ``old``.
         """
+        # A replacement that replaces nothing would compare a prompt with itself.
         if not old or old not in self.text:
             raise PromptError(f"prompt {self.name!r} does not contain {old!r}; see prompt.text")
         return self.edit(self.text.replace(old, new))
@@ -363,6 +366,7 @@ class Prompt:
         return isinstance(other, Prompt) and self.digest == other.digest
 
     def __hash__(self) -> int:
+        # By the templates alone: a prompt under another name asks the same.
         return hash(self.digest)
 
     def __repr__(self) -> str:
@@ -436,6 +440,7 @@ class RenderedPrompt(str):
         system_text, _, _ = system
         user_text, _, _ = user
         whole = f"{system_text}\n\n{user_text}" if system_text else user_text
+        # A str, so that whatever takes a prompt's text takes this one too.
         new = str.__new__(cls, whole)
         new.system = system_text
         new.user = user_text

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab.context import BehaviorModule, ComposedModules, CrisisSimulation
-from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.types import ChatRequest
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialSimulation
-from llmsim_lab.statechart._reasoner import MoveQuestion
-from llmsim_lab.statechart._state import SocialState
+from llmsim_lab.statechart.reasoner import MoveQuestion
+from llmsim_lab.statechart.state import SocialState
 from llmsim_lab.types import ChatRequest
 
 OPTIONS = [

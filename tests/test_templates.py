@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmsim_lab import Question
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Question, data_path
 from llmsim_lab.lab import RateChart
 from llmsim_lab.tape.prompts_read import prompts_read
 

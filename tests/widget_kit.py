@@ -6,8 +6,7 @@ from assistant_kit import call, engine
 from ipywidgets import DOMWidget
 from study_kit import Water
 
-from llmsim_lab import Simulation, lab
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Simulation, data_path, lab
 from llmsim_lab.run import load
 from llmsim_lab.study import Study
 

@@ -16,14 +16,14 @@ from llmsim_lab.assistant._decision_log import DecisionLog
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._function_tools import FunctionTools
 from llmsim_lab.assistant._lookup import ToolLookup
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant.chat import Chat
+from llmsim_lab.assistant.types import (
     AgentDecision,
     DecisionContext,
     DecisionType,
     LLMAdapter,
     ToolExecutor,
 )
-from llmsim_lab.assistant.chat import Chat
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant._mcp_executor import MCPToolExecutor
@@ -44,13 +44,13 @@ __all__ = [
     "load_constitution",
 ]
 
-# ``_types`` has the contract's other names, for which it gives no module, and what an adapter or an
+# ``types`` has the contract's other names, for which it gives no module, and what an adapter or an
 # executor of the user's own is written with. The rest needs the ``mcp`` library, which is an extra.
 __getattr__, __dir__ = _util.late_names(
     __name__,
     {
         "_mcp_executor": "MCPToolExecutor",
-        "_types": "AgentEngineConfig FunctionCall LLMError LLMMessage LLMResponse Message "
+        "types": "AgentEngineConfig FunctionCall LLMError LLMMessage LLMResponse Message "
         "PendingAction RateLimitError Said ToolCall ToolDeclaration ToolResult",
     },
 )

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.text import faults, log_event, whole, whole_text
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant.types import (
     FunctionCall,
     LLMError,
     LLMMessage,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from llmsim_lab._util.text import log_event, logfmt
 from llmsim_lab.assistant._answers import asks, described, for_user
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant.types import (
     AgentDecision,
     AgentEngineConfig,
     Arguments,

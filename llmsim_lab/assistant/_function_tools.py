@@ -12,7 +12,7 @@ from pydantic_core import SchemaError, to_jsonable_python
 
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, without
-from llmsim_lab.assistant._types import Arguments, ToolDeclaration, ToolResult
+from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 
 

@@ -8,7 +8,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
-from llmsim_lab.assistant._types import LLMMessage, ToolExecutor, ToolResult
+from llmsim_lab.assistant.types import LLMMessage, ToolExecutor, ToolResult
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.client import checked_client
 from llmsim_lab.llm.scope import scoped

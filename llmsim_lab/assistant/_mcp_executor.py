@@ -36,7 +36,7 @@ from llmsim_lab.assistant._toolbox import (
     reads_by_name,
     without,
 )
-from llmsim_lab.assistant._types import Arguments, ToolDeclaration, ToolResult, ToolServerError
+from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult, ToolServerError
 from llmsim_lab.errors import ConfigError
 
 try:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
 from llmsim_lab.assistant._schemas import SchemaCheck
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant.types import (
     Arguments,
     FunctionCall,
     ToolDeclaration,

@@ -18,7 +18,7 @@ from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
 from llmsim_lab.assistant._toolbox import in_words, json_text
-from llmsim_lab.assistant._types import (
+from llmsim_lab.assistant.types import (
     AgentDecision,
     AgentEngineConfig,
     Message,

@@ -19,7 +19,6 @@ from llmsim_lab.context._engine import (
 )
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
-from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Scalar
 from llmsim_lab.context._world import (
     ENGINE,
@@ -30,6 +29,7 @@ from llmsim_lab.context._world import (
     count_made,
     count_refused,
 )
+from llmsim_lab.context.scenario import CrisisScenario, Happening
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import RenderedPrompt

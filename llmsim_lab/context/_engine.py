@@ -21,9 +21,9 @@ from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import event_line, quoted
-from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
+from llmsim_lab.context.scenario import CrisisScenario, Happening
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.client import checked_client
 from llmsim_lab.prompts import Prompt, RenderedPrompt

@@ -7,8 +7,8 @@ without a run.
 
 from llmsim_lab.statechart._agent import Post, SocialAgent
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState, Statechart, Transition
-from llmsim_lab.statechart._reasoner import Reasoner, build_reasoner_prompt, parse_reasoner_response
 from llmsim_lab.statechart._simulation import SocialSimulation
+from llmsim_lab.statechart.reasoner import Reasoner, build_reasoner_prompt, parse_reasoner_response
 
 __all__ = [
     "STATE_DESCRIPTIONS",

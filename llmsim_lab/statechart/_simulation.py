@@ -16,9 +16,6 @@ from llmsim_lab.run._config import players_seed
 from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
-from llmsim_lab.statechart._config import Chart, FeedConfig, Population, PostConfig, SeedPosts
-from llmsim_lab.statechart._reasoner import MoveQuestion, move_prompt, next_state_type
-from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import (
     NewPost,
     circulate,
@@ -28,6 +25,9 @@ from llmsim_lab.statechart._turn import (
     triggers_in,
 )
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
+from llmsim_lab.statechart.config import Chart, FeedConfig, Population, PostConfig, SeedPosts
+from llmsim_lab.statechart.reasoner import MoveQuestion, move_prompt, next_state_type
+from llmsim_lab.statechart.state import FeedEntry, SocialState, UserState
 
 if TYPE_CHECKING:
     import pandas as pd

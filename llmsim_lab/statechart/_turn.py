@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
-from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
-from llmsim_lab.statechart._reasoner import MoveQuestion, draw
-from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
+from llmsim_lab.statechart.config import FeedConfig, ProfileConfig
+from llmsim_lab.statechart.reasoner import MoveQuestion, draw
+from llmsim_lab.statechart.state import FeedEntry, Like, Move, SocialState, UserState
 
 _UNOCCUPIED = (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
 """States in which nothing is being looked at or answered."""

@@ -8,7 +8,7 @@ from pydantic import StringConstraints
 
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent
-from llmsim_lab.statechart._reasoner import draw, format_context
+from llmsim_lab.statechart.reasoner import draw, format_context
 from llmsim_lab.types import Decision
 
 

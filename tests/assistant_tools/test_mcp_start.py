@@ -10,7 +10,7 @@ import pytest
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._types import ToolServerError
+from llmsim_lab.assistant.types import ToolServerError
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import RAW, servers
 

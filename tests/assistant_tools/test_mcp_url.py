@@ -11,7 +11,7 @@ import time
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._types import ToolServerError
+from llmsim_lab.assistant.types import ToolServerError
 
 pytestmark = pytest.mark.process
 

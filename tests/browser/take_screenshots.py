@@ -22,8 +22,8 @@ from lab_page import LabPage, Notebook, Theme
 from lab_server import lab_server
 from playwright.sync_api import Error as PlaywrightError
 
+from llmsim_lab import data_path
 from llmsim_lab import lab as widgets
-from llmsim_lab._util.files import data_path
 from llmsim_lab.run import load
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from cli_kit import Run, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 
+from llmsim_lab import data_path
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import data_path
 
 SCENARIO = str(data_path("scenarios/volcker.yaml"))
 

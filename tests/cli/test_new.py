@@ -12,7 +12,7 @@ import pytest
 from cli_kit import Run, fails, succeeds
 from fake_ollama import FakeOllama
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab import data_path
 from llmsim_lab.llm import Tape
 
 TEMPLATES = sorted(path.stem for path in data_path("templates").glob("*.py"))

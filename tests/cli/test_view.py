@@ -9,7 +9,7 @@ import pytest
 from cli_kit import Run, fails, succeeds
 from page_kit import PageData
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab import data_path
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from crisis_kit import make_scenario
 
 from llmsim_lab.context import apply_deterministic_updates
-from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError
 
 

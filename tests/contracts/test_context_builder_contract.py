@@ -17,7 +17,7 @@ from llmsim_lab.context import (
     ModuleLoader,
     apply_deterministic_updates,
 )
-from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.context.scenario import CrisisScenario
 
 EXAMPLE = """\
 === SITUATION (Day 3 of crisis) ===

@@ -18,7 +18,7 @@ from llmsim_lab.statechart import (
     build_reasoner_prompt,
     parse_reasoner_response,
 )
-from llmsim_lab.statechart._reasoner import MoveQuestion
+from llmsim_lab.statechart.reasoner import MoveQuestion
 
 OPTIONS = [AgentState.COMPOSING, AgentState.SCROLLING]
 POST = Post(id=7, author="Bob", text="Tea is best cold", topics=("tea",))

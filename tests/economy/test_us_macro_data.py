@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab import data_path
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
 from llmsim_lab.economy.data import FIRST_START, LAST_QUARTER, next_quarter
 from llmsim_lab.errors import ConfigError, DataError

@@ -14,8 +14,7 @@ from lab_kit import Browser, eventually
 from pydantic import Field
 from worlds import PublicGoods
 
-from llmsim_lab import Ask, Person, Reply, Run, State
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Ask, Person, Reply, Run, State, data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper, leaderboard
 from llmsim_lab.run import load, replay

@@ -21,8 +21,8 @@ from lab_kit import Browser, eventually, opened, same_reading
 from page_kit import hostile_game
 from worlds import Pot, PublicGoods
 
+from llmsim_lab import data_path
 from llmsim_lab import lab as lab_module
-from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.lab import (
     HumanSeat,

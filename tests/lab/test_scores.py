@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from builders import make_client, played, recorded
 
-from llmsim_lab import Person
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Person, data_path
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import BackendError, ConfigError

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from builders import make_client, played
 
-from llmsim_lab import Ask, Reply, Run, State
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Ask, Reply, Run, State, data_path
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import reply_of
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest

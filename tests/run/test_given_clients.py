@@ -13,7 +13,7 @@ from llmsim_lab import Question
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.assistant import OllamaAdapter, ToolLookup
 from llmsim_lab.context import SimulatorAgent
-from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.engines import EconLLMEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import Lab

@@ -14,8 +14,7 @@ from page_kit import PageData, hostile_game, long_run
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
 
-from llmsim_lab import Ask
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Ask, data_path
 from llmsim_lab._util.html import SERIES_COLOURS, STATUS_COLOURS
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape

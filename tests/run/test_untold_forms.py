@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from fake_ollama import FakeOllama
 
-from llmsim_lab import Simulation, connect
-from llmsim_lab._util.files import data_path
+from llmsim_lab import Simulation, connect, data_path
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.statechart import SocialSimulation
 

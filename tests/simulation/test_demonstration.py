@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from builders import played, recorded
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.run import Question, load

@@ -13,9 +13,9 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.run import replay
 from llmsim_lab.statechart import AgentState, Post
-from llmsim_lab.statechart._config import FeedConfig
-from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import circulate, next_posts
+from llmsim_lab.statechart.config import FeedConfig
+from llmsim_lab.statechart.state import FeedEntry, SocialState, UserState
 
 USERS = (UserState("User 1"), UserState("User 2"))
 NOTHING = {"interest": 0, "recency": 0, "popularity": 0, "noise": 0}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab import data_path
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load, replay

@@ -25,20 +25,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import traitlets as t
 from anywidget import AnyWidget
-from IPython import get_ipython
-from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.drawing import figure_bytes, figure_html
+from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pre, styled, visible
+from llmsim_lab._util.html import details, join, pre, visible
 from llmsim_lab._util.text import clip, error_text, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
+from llmsim_lab.lab._picture import Picture, charted, lines_of, runs_in
+from llmsim_lab.lab._saved_view import SavedView
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.llm.human import OpenQuestion, check_answer
@@ -83,22 +82,8 @@ _LOOK_S = 0.1
 _MOST_DRAWN = 40
 """Runs in the static picture: the latest ones."""
 NO_LONGER = "this question is closed"
-_KEEP_S = 0.5
+_SAVE_S = 0.5
 """How long after something new the static view is written anew."""
-_KEEP_REST = 9
-"""For so many times as long as that took, it is not: a picture may take a second of the kernel."""
-_VIEW = "application/vnd.jupyter.widget-view+json"
-# An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and nbconvert's pages, and an
-# output_container in VS Code. Behind a live widget the style hides the static view; before a
-# static view it hides what is left of a widget that is gone: a panel, or an element of the class
-# jupyter-widgets. On a dark page a figure is dark, too: light and dark change places, hues stay.
-_STYLE = (
-    ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
-    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
-    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
-    ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
-    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
-)
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,7 +242,7 @@ class Lab(AnyWidget):
     # Of the class, since ``__del__`` calls close also where __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[Any] | None = None
-    _kept: DisplayHandle | None = None
+    _saved: SavedView | None = None
 
     def __init__(
         self,
@@ -280,8 +265,6 @@ class Lab(AnyWidget):
         self._latest_question: OpenQuestion | None = None
         self._timers: set[str] = set()
         self._lock = threading.RLock()
-        self._kept_of: object = None
-        self._keep_from = 0.0
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -439,7 +422,7 @@ class Lab(AnyWidget):
             if at == self._sent:
                 return
             self._say({"at": at, "records": self.reading.since(at)})
-        self._later(self.keep, max(_KEEP_S, self._keep_from - time.monotonic()))
+        self._save_soon()
 
     def put(
         self,
@@ -563,7 +546,7 @@ class Lab(AnyWidget):
             place["view"] = view
         self.first = {name: value for name, value in place.items() if value is not None}
         self._say({"show": place})
-        self._later(self.keep, _KEEP_S)
+        self._save_soon()
 
     # --- playing ------------------------------------------------------------------------------
 
@@ -914,95 +897,87 @@ class Lab(AnyWidget):
 
     # --- what stays ---------------------------------------------------------------------------
 
-    def _static_parts(self) -> Iterator[tuple[str, Callable[[], Markup]]]:
-        """Yield what is shown, part by part: as text, and what makes it HTML."""
-        number, at = self.shown
-        run = self.runs[number]
-        turn = turn_of(run, at)
-        tree = "\n".join(_static.tree_lines(self.reading))
-        yield tree, partial(pre, tree)
-        chart = self._chart if "overview" in self.panels else None
-        if chart is not None:
-            yield chart.alt, partial(figure_html, chart)
-        if "turn" in self.panels:
-            yield _static.turn_text(run, turn), partial(_static.turn_html, run, turn)
-        elif "calls" in self.panels:
-            earlier = [call for one in run.turns for call in one.calls]
-            for call in (turn.calls or earlier[-1:])[:1]:
-                yield _static.call_text(call), partial(_static.call_html, call)
-
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
-        title = f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")
-        return visible("\n".join([title, *(text for text, _ in self._static_parts())]))
+        lines = [f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")]
+        drawn = self._picture()
+        if drawn is not None:
+            lines.append(drawn.words())
+        run, turn = self._run_and_turn()
+        if "turn" in self.panels:
+            lines.append(_static.turn_text(run, turn))
+        elif "calls" in self.panels:
+            lines += [_static.call_text(call) for call in _static.latest_call(run, turn)]
+        lines += _static.runs_text(self.reading)
+        return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
-        """Return what is shown as simple HTML: a picture, and the turn as a table."""
-        return join(html() for _, html in self._static_parts())
+        """Return what is shown as simple HTML: the turn as a table, and what is folded below."""
+        parts: list[Markup] = []
+        run, turn = self._run_and_turn()
+        if "turn" in self.panels:
+            parts.append(_static.turn_html(run, turn))
+        elif "calls" in self.panels:
+            parts += [_static.call_html(call) for call in _static.latest_call(run, turn)]
+        drawn = self._picture()
+        if drawn is not None:
+            parts.append(details("The picture in words", pre(drawn.words())))
+        parts += _static.runs_html(self.reading)
+        return join(parts)
 
-    @property
-    def _chart(self) -> Any:
-        """The runs as a figure; None where nothing of them is a number."""
+    def static_picture(self) -> Figure | None:
+        """Return what is shown as a figure; None where nothing of it is a number."""
+        drawn = self._picture()
+        return None if drawn is None else drawn.figure()
+
+    def _picture(self) -> Picture | None:
+        if "overview" not in self.panels:
+            return None
         by_name: dict[str, Run] = {}
-        for number in [*self.runs][-_MOST_DRAWN:]:
+        for number in self._drawn_runs():
             run = self.runs[number]
-            if not isinstance(run, Run):
-                continue
-            name = self._infos[number].name
-            if len(self.runs) > 1:
-                name = f"{number} {name}"
-            by_name[name] = run
+            if isinstance(run, Run):
+                by_name[_static.run_words(self.reading, number)] = run
         with suppress(ConfigError):
             lines = lines_of(by_name)
-            return picture(lines, charted(lines), "", {})
+            return Picture(lines=lines, series=charted(lines))
         return None
 
+    def _drawn_runs(self) -> list[int]:
+        """Return the runs in the static picture: the family of the one shown."""
+        family = _static.family(self.reading, self.shown[0])
+        return family[-_MOST_DRAWN:]
+
+    def _run_and_turn(self) -> tuple[Any, Turn]:
+        number, at = self.shown
+        run = self.runs[number]
+        return run, turn_of(run, at)
+
     def _ipython_display_(self) -> None:
-        """Display two outputs, the window and its static view, of which one is seen.
-
-        Of a single output JupyterLab would show the window only, and in a reopened notebook that
-        its model was not found.
-        """
-        self._kept_of = self._log_and_turn
-        if self.comm is not None:
-            view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-            # The live output's HTML is empty, so that a page without widgets shows the facts once;
-            # with no second form at all, nbconvert would warn that it cannot show that output.
-            display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
-        self._kept = display(self._static_data(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        shell = get_ipython()
-        if shell is not None:
-            # A notebook that is executed as a whole keeps nothing that comes after its last cell.
-            shell.events.register("post_execute", self.keep)
-
-    def _static_data(self) -> dict[str, str]:
-        kept = styled(self.static_html(), **{"class": "llmsim-static"})
-        return {"text/plain": self.static_text(), "text/html": f"<style>{_STYLE}</style>{kept}"}
+        """Display the window, and below it the picture and the text that the notebook keeps."""
+        if self._saved is not None:
+            self._saved.close()
+        self._saved = SavedView(self)
+        self._saved.display()
 
     @property
-    def _log_and_turn(self) -> tuple[int, Mapping[str, int]]:
-        """What the static view depends on."""
+    def revision(self) -> object:
+        """What the static view depends on: it is as it was for as long as this is."""
         return len(self.reading.records), self.first
 
-    def keep(self) -> None:
-        """Write the static view into the notebook anew, unless it is as it was."""
-        if self._kept is None or self.comm is None or self._kept_of == self._log_and_turn:
-            return
-        self._kept_of = self._log_and_turn
-        began = time.monotonic()
-        self._kept.update(self._static_data(), raw=True)  # type: ignore[no-untyped-call]
-        ended = time.monotonic()
-        self._keep_from = ended + _KEEP_REST * (ended - began)
+    def _save_soon(self) -> None:
+        """Write the static view into the notebook soon, after a rest if it takes long."""
+        if self._saved is not None:
+            wait_s = max(_SAVE_S, self._saved.rests_until - time.monotonic())
+            self._later(self._saved.update, wait_s)
 
     def close(self) -> None:
         """Take the window from the page; what is under way is stopped."""
         for stop in self._stop_listening:
             stop()
         self.stop()
-        shell = get_ipython()
-        if self._kept is not None and shell is not None:
-            with suppress(ValueError):  # closed before
-                shell.events.unregister("post_execute", self.keep)
+        if self._saved is not None:
+            self._saved.close()
         if self.comm is not None:
             self.layout.close()
         super().close()
@@ -1038,6 +1013,9 @@ class RunTree(Lab):
     """Shows a tape's runs with what each changed; ``tape.tree()`` is the same as text."""
 
     parts = ("head", "overview", "compare")
+
+    def _drawn_runs(self) -> list[int]:
+        return [*self.runs][-_MOST_DRAWN:]
 
 
 def _change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
@@ -1117,9 +1095,14 @@ class RateChart(Lab):
     @property
     def figure(self) -> Figure:
         """The chart as a matplotlib figure."""
-        return picture(lines_of(*self._given), self._series, self._title, {})
+        return self._picture().figure()
 
-    _chart = figure
+    def _picture(self) -> Picture:
+        return Picture(
+            lines=lines_of(*self._given),
+            series=self._series,
+            title=self._title,
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the chart and return the path.

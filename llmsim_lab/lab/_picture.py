@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util import drawing
-from llmsim_lab._util.html import SERIES_COLOURS
+from llmsim_lab._util.html import SERIES_COLOURS, visible
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
@@ -166,38 +166,57 @@ def _series_by_column(lines: Sequence[Line]) -> dict[str, Series]:
     return by_column
 
 
-def picture(
-    lines: Sequence[Line],
-    series: Sequence[Series],
-    title: str,
-    beside: Mapping[str, Points],
-) -> Figure:
-    """Draw runs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Runs to be drawn.
 
-    Args:
+    Attributes:
         lines: the runs.
         series: what to draw, the first one large.
         title: above the chart; the runs' names if empty.
         beside: other curves by their names, such as history: of each column turns and values.
     """
-    title = title or clip(", ".join(dict.fromkeys(line.name for line in lines)), 80)
-    figure, panels = _empty_panels(len(series))
-    main = panels[0]
-    for panel, item in zip(panels, series, strict=True):
-        _draw_panel(panel, item, lines, beside, large=panel is main)
-        drawing.plain_axes(panel, "y")
-    _mark_interventions(panels, lines)
-    _name_turns(main, lines)
-    main.set_title(drawing.drawable(title, 90), loc="left")
-    if len(main.lines) > 1 or beside:
-        figure.legend(
-            *main.get_legend_handles_labels(),
-            loc="outside lower center",
-            ncols=3,
-            frameon=False,
-            fontsize="small",
-        )
-    return drawing.told(figure, "\n".join(_words(lines, series, title)))
+
+    lines: Sequence[Line]
+    series: Sequence[Series]
+    title: str = ""
+    beside: Mapping[str, Points] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """What stands above it."""
+        names = dict.fromkeys(line.name for line in self.lines)
+        return self.title or clip(", ".join(names), 80)
+
+    def words(self) -> str:
+        """Return what it shows, where there is no picture."""
+        return visible("\n".join(_words(self.lines, self.series, self.heading)))
+
+    def figure(self) -> Figure:
+        """Draw it."""
+        figure, panels = _empty_panels(len(self.series))
+        main = panels[0]
+        for panel, item in zip(panels, self.series, strict=True):
+            _draw_panel(
+                panel,
+                item,
+                self.lines,
+                self.beside,
+                large=panel is main,
+            )
+            drawing.plain_axes(panel, "y")
+        _mark_interventions(panels, self.lines)
+        _name_turns(main, self.lines)
+        main.set_title(drawing.drawable(self.heading, 90), loc="left")
+        if len(main.lines) > 1 or self.beside:
+            figure.legend(
+                *main.get_legend_handles_labels(),
+                loc="outside lower center",
+                ncols=3,
+                frameon=False,
+                fontsize="small",
+            )
+        return drawing.told(figure, self.words())
 
 
 def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:

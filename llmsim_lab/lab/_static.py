@@ -23,6 +23,7 @@ from llmsim_lab.types import CallRecord
 _MOST_FACTS = 12
 _MOST_DECISIONS = 10
 _MOST_RUNS = 40
+_MOST_RUNS_IN_TEXT = 8
 
 
 def tree_lines(reading: Reading) -> list[str]:
@@ -34,6 +35,54 @@ def tree_lines(reading: Reading) -> list[str]:
         line = clip(printable(" · ".join(filter(None, words))), 160)
         lines.append((run["id"], run["parent"], line))
     return few(indented(lines), _MOST_RUNS)
+
+
+def run_words(reading: Reading, number: int) -> str:
+    """Return a run's number and name, or what it changed of its parent."""
+    run = reading.runs[number]
+    parent = reading.runs.get(run["parent"])
+    if parent is None:
+        name = run["name"] if len(reading.runs) == 1 else f"{number} {run['name']}"
+        return clip(printable(name), 60)
+    changes = [*run["changes"]]
+    if not changes and run["model"] != parent["model"]:
+        changes.append(run["model"] or "no model")
+    changes = changes or [f"of run {run['parent']}"]
+    return clip(printable(f"{number} {run['verb']}, {'; '.join(changes)}"), 60)
+
+
+def family(reading: Reading, number: int) -> list[int]:
+    """Return a run with all that it came from and all that came from these, by their numbers."""
+    oldest = number
+    while reading.runs[oldest]["parent"] in reading.runs:
+        oldest = reading.runs[oldest]["parent"]
+    members = {oldest}
+    for run in reading.runs.values():  # parents come before their forks
+        if run["parent"] in members:
+            members.add(run["id"])
+    return [each for each in reading.runs if each in members]
+
+
+def runs_text(reading: Reading) -> list[str]:
+    """Return how many runs there are and the first of them; nothing of a single one."""
+    if len(reading.runs) < 2:
+        return []
+    return [f"{len(reading.runs)} runs", *few(tree_lines(reading), _MOST_RUNS_IN_TEXT)]
+
+
+def runs_html(reading: Reading) -> list[Markup]:
+    """Return the runs as a tree that can be unfolded; nothing of a single one."""
+    if len(reading.runs) < 2:
+        return []
+    return [details(f"{len(reading.runs)} runs", pre("\n".join(tree_lines(reading))))]
+
+
+def latest_call(run: Any, turn: Turn) -> list[CallRecord]:
+    """Return the first call of a turn, or else the latest of the run before; none of none."""
+    if turn.calls:
+        return [turn.calls[0]]
+    earlier = [call for each in run.turns for call in each.calls]
+    return earlier[-1:]
 
 
 def turn_name(turn: Turn) -> str:

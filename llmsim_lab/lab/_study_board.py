@@ -8,12 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from markupsafe import Markup
 
-from llmsim_lab._util.drawing import figure_html
-from llmsim_lab._util.html import join, visible
+from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import counted, duration, error_text
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._lab import ALL, Lab
@@ -21,6 +20,9 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
 from llmsim_lab.study._playing import Key
 from llmsim_lab.study._view import VIEW, put_runs, put_study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _LOOK_S = 0.2
 """Between two looks at the study."""
@@ -173,11 +175,17 @@ class StudyBoard(Lab):
         return visible(f"{type(self).__name__} of {self.study!r}\n{self.study}")
 
     def static_html(self) -> Markup:
-        """Return the same as simple HTML, with a chart of the first outcome."""
-        parts = [Markup(self.study._repr_html_())]
-        with suppress(LabError):  # of texts, of too many arms, or of nothing yet
-            parts.append(figure_html(self.study.chart(next(iter(self.study.outcome), "")), dpi=100))
-        return join(parts)
+        """Return the same as simple HTML."""
+        return Markup(self.study._repr_html_())
+
+    def static_picture(self) -> Figure | None:
+        """Return a chart of the first outcome; None of texts, too many arms, or nothing yet."""
+        if self.study is None:
+            return None
+        figure: Figure | None = None
+        with suppress(LabError):
+            figure = self.study.chart(next(iter(self.study.outcome), ""))
+        return figure
 
     def close(self) -> None:
         """Take the window from the page; what it plays is stopped."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._picture import Points, lines_of, picture
+from llmsim_lab.lab._picture import Picture, Points, lines_of
 from llmsim_lab.simulation.figures import demo_figure
 from llmsim_lab.simulation.parameters import SERIES
 
@@ -72,4 +72,9 @@ def rate_figure(
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
         beside[name] = {"interest_rate": line_of_rule.points("taylor_rate")}
     drawn = [series for series in SERIES if series.column in _PANELS]
-    return picture(lines, drawn, title, beside)
+    return Picture(
+        lines=lines,
+        series=drawn,
+        title=title,
+        beside=beside,
+    ).figure()

@@ -428,6 +428,7 @@ async def test_presets_are_windows_with_fewer_parts() -> None:
     assert "Policy rate 9.67 → 16.75" in texts[RateChart]
     assert "[system]" in texts[PromptViewer]
     assert "[reply]" in texts[PromptViewer]
+    assert "Chart:" not in texts[PromptViewer]
     tree = RunTree(RECORDED).static_text()
     assert "   2 one nation · fork at turn 3 · turn 3: set shock.supply 4, note oil" in tree
 
@@ -436,10 +437,21 @@ def test_the_static_view_is_the_same_each_time() -> None:
     one, other = Lab(RECORDED, run=2), Lab(RECORDED, run=2)
     html = str(one.static_html())
     assert html == str(other.static_html())
-    assert html.count("<img") == 1
     assert "United States" in html
+    figure = one.static_picture()
+    assert figure is not None
+    assert "2 fork, turn 3: set shock.supply 4, note oil, turns 0 to 8" in figure.alt
     one.show(3)
     assert "Turn 3 (1980Q2)" in one.static_text()
+
+
+def test_the_saved_picture_is_of_the_family_of_the_run_shown() -> None:
+    lab = Lab(data_path("tapes/demo.tape.gz"), run=4)
+    text = lab.static_text()
+    assert "Chart: 4 seed 2, 6 fork, turn 3: set shock.supply 4, note oil" in text
+    assert len(text.splitlines()) < 40, "24 runs are not listed one by one"
+    lab.show(run=3)
+    assert "Chart: 1 seed 1, 3 fork, turn 3: " in lab.static_text()
 
 
 def test_what_a_model_wrote_is_text_in_every_static_view() -> None:

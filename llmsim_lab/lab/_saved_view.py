@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from IPython import get_ipython
 from IPython.display import DisplayHandle, display
@@ -20,9 +20,8 @@ from llmsim_lab._util.drawing import figure_bytes, small_png
 from llmsim_lab._util.html import styled
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
-
-    from llmsim_lab.lab._lab import Lab
 
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _DOTS_PER_INCH = 84
@@ -46,6 +45,35 @@ _STYLE = (
 )
 
 
+class Window(Protocol):
+    """A window, as far as a notebook keeps it."""
+
+    comm: object
+    """None once it is closed."""
+
+    @property
+    def model_id(self) -> str:
+        """The number of its live view."""
+        ...
+
+    @property
+    def revision(self) -> object:
+        """What its static view depends on."""
+        ...
+
+    def static_picture(self) -> Figure | None:
+        """Return what is shown as a figure."""
+        ...
+
+    def static_html(self) -> Markup:
+        """Return what is shown as simple HTML."""
+        ...
+
+    def static_text(self) -> str:
+        """Return what is shown as plain text."""
+        ...
+
+
 class SavedView:
     """Displays a window's picture and text, and keeps them as the window is.
 
@@ -56,7 +84,7 @@ class SavedView:
         rests_until: when it may be written anew, by ``time.monotonic()``.
     """
 
-    def __init__(self, window: Lab) -> None:
+    def __init__(self, window: Window) -> None:
         self._window = window
         self._revision: object = None
         self._picture: DisplayHandle | None = None

@@ -1,5 +1,6 @@
 """What people did in published studies, and populations of players like real ones."""
 
 from llmsim_lab.people.figures import PublishedFigure, load_people, published
+from llmsim_lab.people.population import Population
 
-__all__ = ["PublishedFigure", "load_people", "published"]
+__all__ = ["Population", "PublishedFigure", "load_people", "published"]

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -20,6 +27,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
+from llmsim_lab.people import Population
 from llmsim_lab.run._kept import kept_values
 from llmsim_lab.run._registry import RunClass, is_shipped
 from llmsim_lab.types import OfJson, Rationale
@@ -105,6 +113,9 @@ def _place_of_reasons(value: object) -> object:
 Place = Annotated[Rationale, BeforeValidator(_place_of_reasons)]
 
 
+OnTape = Annotated[Population, AfterValidator(Population.on_tape)]
+
+
 class WorldConfig(OfJson, Settings):
     """What every run has; the fields of a world's class are added to it.
 
@@ -121,6 +132,7 @@ class WorldConfig(OfJson, Settings):
             answers for if nothing is said. One word alone, ``random``, is for all.
         rationale: where replies have their ``reasoning``: ``before`` the decision, so that it can
             follow from it, ``after`` it, or not at all, ``False``.
+        population: players like the people of a table; None is nobody in particular.
         on_error: ``fallback`` lets a stand-in answer for a function or rule that raises, or answers
             what is not allowed; with ``raise`` the turn fails.
     """
@@ -142,6 +154,8 @@ class WorldConfig(OfJson, Settings):
     # Left out where it is the default: recordings from before there was such a setting stay equal.
     rationale: Annotated[Place, Field(exclude_if=lambda place: place == "before")] = "before"
     on_error: OnError = "raise"
+    # Left out where there is none, as in recordings from before there were populations.
+    population: Annotated[OnTape | None, Field(exclude_if=lambda players: not players)] = None
 
     @property
     def needs_model(self) -> bool:
@@ -198,7 +212,9 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         default = cls.__dict__.get(name, ...)
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
-        if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
+        # The social world had a population before, a list of users, and keeps it.
+        of_all = WorldConfig.model_fields.keys() - {"population"}
+        if hasattr(base, name) or name in of_all or name in taken:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; call "
                 f"the parameter something else, such as {name}_"

@@ -23,6 +23,7 @@ from llmsim_lab.llm.client import checked_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import RenderedPrompt
 from llmsim_lab.run._config import OnError, WorldConfig, players_seed
+from llmsim_lab.run._personas import ending_of, persona_slots, persona_text
 from llmsim_lab.run._run_prompts import PromptsInUse, UsedPrompt
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.types import CallSite, Decision, Number, Reply
@@ -175,6 +176,8 @@ class Batch:
                 self.name,
                 self.system,
                 is_replay=self.turn.is_replay,
+                # Who judges the players is none of them.
+                ending=None if self.by else partial(ending_of, self.turn.config),
             )
             self._prepared = _BatchPrompt(used.prompt, self._slot_values(whom, used))
         return self._prepared
@@ -189,6 +192,8 @@ class Batch:
     def _text_of_function(self, function: Callable[[str], str], player: str) -> object:
         """Return the text that a function returns, or a fork's edit of it."""
         text = self.value_for("prompt", function, player)
+        if not self.by:
+            text = persona_text(text, self.turn.config, player, self.place)
         if type(text) is not str:  # such as a filled prompt, which the run knows by itself
             if isinstance(text, RenderedPrompt) and self.system:
                 raise PromptError(
@@ -222,6 +227,7 @@ class Batch:
         """
         turn = self.turn
         known: dict[str, object] = {
+            **persona_slots(turn.config),
             # A function of the name: each player's own.
             "name": str,
             "state": turn.state,

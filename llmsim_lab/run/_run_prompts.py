@@ -9,7 +9,7 @@ function made of one text, for that text alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
@@ -117,6 +117,7 @@ class PromptsInUse:
         system: str = "",
         *,
         is_replay: bool = False,
+        ending: Callable[[tuple[str, ...]], str] | None = None,
     ) -> UsedPrompt:
         """Return the prompt that a question names, or the one that a fork put in its place.
 
@@ -126,6 +127,7 @@ class PromptsInUse:
             name: what the prompt is called if it has no slots.
             system: the system message, for a prompt that has none.
             is_replay: whether the run was played before, so that nothing is warned of.
+            ending: returns what the user message ends with besides, of the prompt's slots.
 
         Raises:
             PromptError: the file cannot be read, a template is wrong, or there are two system
@@ -140,7 +142,7 @@ class PromptsInUse:
             pass
         if isinstance(source, str) and not is_file_name(source):
             text = dedented(source)
-            if not has_slots(text):
+            if not has_slots(text) and not (ending and ending(())):
                 return self.plain(
                     text,
                     name,
@@ -149,6 +151,9 @@ class PromptsInUse:
                 )
             source = Prompt(text, name=kind_of(reply))
         prompt = self._with_system(self._prompt_of(source), system)
+        added = ending(prompt.slots) if ending else ""
+        if added:
+            prompt = Prompt(f"{prompt.user}{added}", system=prompt.system, name=prompt.name)
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
         # Once a place has a prompt, it stays: the manifest names it.

@@ -38,6 +38,7 @@ from llmsim_lab.run._config import (
     state_type_of,
 )
 from llmsim_lab.run._kept import kept_config, kept_state
+from llmsim_lab.run._personas import with_personas
 from llmsim_lab.run._records import changed_settings
 from llmsim_lab.run._registry import identity, register
 from llmsim_lab.run._run_prompts import PromptsInUse
@@ -394,7 +395,8 @@ class BaseWorld(Generic[StateT]):
         where ``decide=`` took an answer from its probabilities: the calls that measured them have
         no rows, and are in ``calls``.
         """
-        return decisions_frame(self.turns, run=self.run_id, seed=self.config.seed)
+        frame = decisions_frame(self.turns, run=self.run_id, seed=self.config.seed)
+        return with_personas(frame, self.config)
 
     @property
     def series(self) -> Sequence[Series]:

@@ -1,0 +1,108 @@
+"""Personas: what a population's rows do in prompts and tables.
+
+Without a population ``persona`` is empty and ``persona_words`` too, so that a prompt that uses them
+asks nobody in particular: the reference of a study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.people import Population
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._config import WorldConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENDING = "\n\n{{ persona_words }}"
+"""What a prompt ends with that uses no column of the population: shared text stands first."""
+
+
+def population_of(config: WorldConfig) -> Population | None:
+    """Return a run's population; None without one, and of a world that has its own."""
+    population = config.population
+    return population if isinstance(population, Population) else None
+
+
+def persona_slots(config: WorldConfig) -> dict[str, object]:
+    """Return what fills the slots of a persona: functions of the player's name."""
+    population = population_of(config)
+    if population is None:
+        return {"persona": {}, "persona_words": ""}
+    slots: dict[str, object] = {
+        "persona": population.row,
+        "persona_words": partial(_in_words, population),
+    }
+    for column in population.columns:
+        slots[column] = _column_of(population, column)
+    return slots
+
+
+def _column_of(population: Population, column: str) -> Callable[[str], object]:
+    return lambda name: population.row(name)[column]
+
+
+def _in_words(population: Population, name: str) -> str:
+    row = population.row(name)
+    if population.words:
+        words = Prompt(population.words, name="persona")
+        missing = [slot for slot in words.slots if slot not in row]
+        if missing:
+            raise PromptError(
+                f"the population's words use {{{{ {missing[0]} }}}}, and its columns are "
+                f"{', '.join(row)}"
+            )
+        return str(words.render(**{slot: row[slot] for slot in words.slots}))
+    facts = [f"{column.replace('_', ' ')} {value}" for column, value in row.items()]
+    return f"About you: {', '.join(facts)}."
+
+
+def ending_of(config: WorldConfig, slots: tuple[str, ...]) -> str:
+    """Return what is put at a prompt's end; nothing where it uses the persona by itself."""
+    population = population_of(config)
+    if population is None:
+        return ""
+    used = {"persona", "persona_words", *population.columns}
+    return "" if used.intersection(slots) else ENDING
+
+
+def persona_text(
+    text: object,
+    config: WorldConfig,
+    player: str,
+    place: str,
+) -> object:
+    """Return a text that code made, followed by the player's row in words.
+
+    Raises:
+        ConfigError: it is a filled prompt, whose parts are known and nothing can be added to.
+    """
+    population = population_of(config)
+    if population is None:
+        return text
+    if type(text) is not str:
+        raise ConfigError(
+            f"{place}: population= does not reach a prompt that code has filled; put the row into "
+            "it, as {{ persona_words }} of a template or config.population.row(name) in code"
+        )
+    return f"{text}\n\n{_in_words(population, player)}"
+
+
+def with_personas(frame: pd.DataFrame, config: WorldConfig) -> pd.DataFrame:
+    """Return decisions with the columns of their players' rows, as ``persona_NAME`` if taken."""
+    population = population_of(config)
+    if population is None or frame.empty:
+        return frame
+    import pandas as pd
+
+    rows: list[Mapping[str, object]] = [
+        population.rows.get(player, {}) for player in frame["player"]
+    ]
+    for column in population.columns:
+        name = f"persona_{column}" if column in frame else column
+        frame[name] = pd.Series([row.get(column) for row in rows], index=frame.index)
+    return frame

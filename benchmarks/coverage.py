@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from math import sqrt
 from typing import Any, Literal, NamedTuple
@@ -32,6 +32,7 @@ from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate
 from llmsim_lab.study.estimates.effects import Compared, effects
 from llmsim_lab.study.estimates.estimate import Contrast, Generality
 from llmsim_lab.study.estimates.family import adjusted, holm
+from llmsim_lab.study.estimates.groups import group_means
 from llmsim_lab.study.estimates.joint import joint_test
 from llmsim_lab.study.estimates.paired import paired_means
 from llmsim_lab.study.estimates.parts import Parts, Sample, TextSample
@@ -205,12 +206,37 @@ def runs(
     return sample_of(missing(rng, values, lost))
 
 
-def groups(rng: Rng, *, sizes: tuple[int, int], a: Draw = normal, b: Draw = normal) -> Sample:
+def groups(
+    rng: Rng,
+    *,
+    sizes: tuple[int, int],
+    a: Draw = normal,
+    b: Draw = normal,
+    effect: float = 0.0,
+) -> Sample:
     """Runs of two arms that share no seed."""
     values = np.full((2, 1, sum(sizes), 1), np.nan)
     values[0, 0, : sizes[0], 0] = a(rng, (sizes[0],))
-    values[1, 0, sizes[0] :, 0] = b(rng, (sizes[1],))
+    values[1, 0, sizes[0] :, 0] = b(rng, (sizes[1],)) + effect
     return sample_of(values)
+
+
+def share_groups(rng: Rng, *, n: int, effect: float = 0.0) -> Sample:
+    """Groups that share no seed, of 0 and 1, with shares around a half."""
+    lower = partial(share, p=0.5 - effect / 2)
+    upper = partial(share, p=0.5 + effect / 2)
+    return groups(rng, sizes=(n, n), a=lower, b=upper)
+
+
+def groups_in_2x2(rng: Rng, *, sizes: tuple[int, ...]) -> Sample:
+    """Runs of four arms that share no seed, two of which vary twice as much."""
+    values = np.full((4, 1, sum(sizes), 1), np.nan)
+    first = 0
+    for arm, size in enumerate(sizes):
+        spread = 1 + arm % 2
+        values[arm, 0, first : first + size, 0] = spread * rng.standard_normal(size)
+        first += size
+    return sample_of(values, weights=np.array([-0.5, -0.5, 0.5, 0.5]))
 
 
 def factorial(rng: Rng, *, n: int, weights: Numbers, p: float | None = None) -> Sample:
@@ -395,6 +421,23 @@ def family_of_nine(
             parts.append(paired_means(sample, LEVEL))
             is_null.append(effect == 0)
     return FamilyDraw(parts, is_null)
+
+
+def nine_of_groups(rng: Rng, *, sizes: tuple[int, int]) -> FamilyDraw:
+    """Three arms and a reference of groups that share nothing, in three outcomes without effect."""
+    reference, of_others = sizes
+    values = [
+        rng.standard_normal((size, 3)) + 0.7 * rng.standard_normal((size, 1))
+        for size in (reference, of_others, of_others, of_others)
+    ]
+    parts = []
+    for arm in values[1:]:
+        for outcome in range(3):
+            pair = np.full((2, 1, reference + of_others, 1), np.nan)
+            pair[0, 0, :reference, 0] = values[0][:, outcome]
+            pair[1, 0, reference:, 0] = arm[:, outcome]
+            parts.append(group_means(sample_of(pair), LEVEL))
+    return FamilyDraw(parts, [True] * len(parts))
 
 
 def family_errors(
@@ -607,16 +650,18 @@ class Promise:
         planned: and the study.
         contrast: what is compared.
         comparisons: of the study.
+        asked: how it is compared.
     """
 
     pilot: Sizes
     planned: Sizes
     contrast: Contrast = NEW_RUNS
     comparisons: int = 1
+    asked: Wanted = field(default_factory=Wanted)
 
     def of(self, sample: Sample) -> float | None:
         """Return what is promised; None where nothing tells."""
-        parts = estimate_numbers(self.contrast, sample, Wanted())
+        parts = estimate_numbers(self.contrast, sample, self.asked)
         return detectable(
             [Compared(contrast=self.contrast, outcome="y", parts=parts)],
             pilot_sizes=self.pilot,
@@ -672,7 +717,7 @@ def promised(
         parts = []
         for number in range(promise.comparisons):
             drawn = sample(rng, effect=size if number == 0 else 0.0, **planned)
-            parts.append(estimate_numbers(promise.contrast, drawn, Wanted()))
+            parts.append(estimate_numbers(promise.contrast, drawn, promise.asked))
         own = [one.p or 1.0 for one in parts]
         hits += adjusted(own, [one.pairs for one in parts]).p_values[0] < ALPHA
     return Counts(hits, offered)
@@ -818,6 +863,20 @@ def _cells_of_groups() -> Iterator[Cell]:
         skewed = partial(groups, sizes=sizes, a=normal, b=disasters)
         group = "groups, one arm with disasters"
         yield _cell(group, name, None, sample=skewed, asked=unpaired)
+    for sizes in ((3, 3), (3, 6), (2, 10), (3, 20), (4, 20)):
+        # As in a class: a few groups of four people in each arm, not as many in both.
+        third = partial(normal, sd=1 / 3)
+        for words, b in (
+            ("normal", normal),
+            ("spreads 1 and 3", thrice),
+            ("spreads 3 and 1", third),
+        ):
+            name = f"{sizes[0]} and {sizes[1]}, {words}"
+            sample = partial(groups, sizes=sizes, b=b)
+            yield _cell("few groups", name, sample=sample, asked=unpaired)
+    for four in ((3, 3, 3, 3), (2, 3, 4, 6)):
+        name = f"main effect of 2x2, {' and '.join(map(str, four))}, spreads 1 and 2"
+        yield _cell("few groups", name, sample=partial(groups_in_2x2, sizes=four), asked=unpaired)
     for sizes in ((10, 10), (20, 8), (50, 50)):
         for one, other in ((0.5, 0.5), (0.2, 0.5), (0.05, 0.2), (0.02, 0.02)):
             sample = partial(
@@ -970,6 +1029,15 @@ def _cells_of_families() -> Iterator[Cell]:
     shifted = partial(runs_with_effect, n=20, effect=0.5)
     count = partial(equivalent, sample=shifted, margin=0.5, asked=Wanted(typical=True))
     yield _test_cell(group, "n=20, normal, typical difference", count)
+    for sizes in ((6, 6), (8, 20)):
+        shifted = partial(groups, sizes=sizes, effect=0.5)
+        count = partial(equivalent, sample=shifted, margin=0.5, asked=Wanted(paired=False))
+        yield _test_cell(group, f"groups of {sizes[0]} and {sizes[1]}", count)
+    for sizes in ((4, 4), (8, 20)):
+        nine = partial(nine_of_groups, sizes=sizes)
+        count = partial(family_errors, nine=nine)
+        name = f"groups of {sizes[0]} and {sizes[1]}, normal"
+        yield _test_cell("family of nine, any false difference", name, count)
 
 
 def _cells_of_promises() -> Iterator[Cell]:
@@ -1001,6 +1069,22 @@ def _cells_of_promises() -> Iterator[Cell]:
             promise=Promise(pilot=run_sizes(20), planned=run_sizes(n)),
             are_shares=True,
         )
+    unpaired = Wanted(paired=False)
+    for sizes in ((6, 6), (4, 8)):
+        yield cell(
+            f"groups of {sizes[0]} and {sizes[1]}, spreads 1 and 2, then 12 and 12",
+            sample=partial(groups, b=partial(normal, sd=2)),
+            pilot={"sizes": sizes},
+            planned={"sizes": (12, 12)},
+            promise=Promise(pilot=run_sizes(6), planned=run_sizes(12), asked=unpaired),
+        )
+    yield cell(
+        "shares, groups of 6 and 6, then 20 and 20",
+        sample=share_groups,
+        pilot={"n": 6},
+        planned={"n": 20},
+        promise=Promise(pilot=run_sizes(6), planned=run_sizes(20), asked=unpaired),
+    )
     recorded = Sizes(runs=6, situations=60, samples=2, wordings=1)
     yield cell(
         "6 runs x 10 situations, the same again",

@@ -323,6 +323,14 @@ def test_groups_that_share_nothing_are_compared_by_welch() -> None:
     assert effect.note.startswith("1 of 16 units left out")
 
 
+def test_few_groups_beside_many_have_fewer_degrees_of_freedom() -> None:
+    equal = effects(make_runs({"a": DRUG_1[:3], "b": DRUG_2[:3]}), paired=False)[0]
+    assert equal.df == pytest.approx(stats.ttest_ind(DRUG_1[:3], DRUG_2[:3], equal_var=False).df)
+    few = effects(make_runs({"a": DRUG_1[:3], "b": [*DRUG_2, *DRUG_2]}), paired=False)[0]
+    assert few.df == pytest.approx(2 * (1 + 3 / 20))
+    assert few.method == "Welch's t over 3 and 20 runs, at most 2.3 df"
+
+
 def test_shares_of_two_groups_have_the_exact_test_and_bounds() -> None:
     [effect] = effects(make_runs({"a": [0.0] * 6, "b": [1.0] * 6}), paired=False)
     assert effect.p == pytest.approx(stats.fisher_exact([[6, 0], [0, 6]]).pvalue)

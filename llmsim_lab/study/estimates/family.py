@@ -34,15 +34,19 @@ def adjusted(p_values: Sequence[float], pairs: Sequence[Numbers | None]) -> Adju
     if count < 2:
         return Adjusted(list(p_values), "")
     columns = [column for column in pairs if column is not None]
-    if len(columns) == count and min(_known_count(column) for column in columns) >= ENOUGH_RUNS:
+    are_all_pairs = len(columns) == count
+    fewest = min((_known_count(column) for column in columns), default=0)
+    if are_all_pairs and fewest >= ENOUGH_RUNS:
         family = romano_wolf(np.column_stack(columns)).tolist()
         flips = len(sign_flips(len(columns[0])))
         method = f"Romano-Wolf over {count}, {flips:,} sign flips"
     else:
+        # Flips exchange the arms of a pair; groups, situations and wordings have no pairs.
         family = holm(p_values)
         method = f"Holm over {count}"
-    # Sign flips may find less than Student's t does.
-    return Adjusted([max(two) for two in zip(family, p_values, strict=True)], method)
+    # Sign flips may find less than Student's t does, and no adjustment makes a p-value smaller.
+    larger = [max(two) for two in zip(family, p_values, strict=True)]
+    return Adjusted(larger, method)
 
 
 def _known_count(column: Numbers) -> int:
@@ -58,19 +62,27 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     p = np.array(p_values)
     order = np.argsort(p)
-    steps = p[order] * np.arange(len(p), 0, -1)
-    p[order] = np.maximum.accumulate(np.minimum(1.0, steps))
-    return [float(one) for one in p]
+    # The smallest is multiplied by all, the next by one less: those before it are rejected then.
+    hypotheses_left = np.arange(len(p), 0, -1)
+    steps = np.minimum(1.0, p[order] * hypotheses_left)
+    # A hypothesis is rejected only after all with a smaller p-value are.
+    p[order] = np.maximum.accumulate(steps)
+    return p.tolist()
 
 
 def sign_flips(n: int) -> Numbers:
     """Return sign flips of n pairs, the first of them none: all that differ, or random ones."""
     if n <= ALL_FLIPS:
         # A flip and its opposite give the same |t|, so the last sign never changes.
-        bits = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1
+        numbers = np.arange(2 ** (n - 1))[:, None]
+        bits = numbers >> np.arange(n) & 1
         return np.asarray(1.0 - 2.0 * bits)
-    drawn = np.random.default_rng(n).choice((1.0, -1.0), (RANDOM_FLIPS + 1, n))
-    return np.vstack([np.ones(n), drawn[1:]])
+    # From n alone, so that the same table gives the same p-value on every machine.
+    rng = np.random.default_rng(n)
+    drawn = rng.choice((1.0, -1.0), (RANDOM_FLIPS + 1, n))
+    # What was observed is one of the flips: else p could be 0.
+    drawn[0] = 1.0
+    return np.asarray(drawn)
 
 
 def sign_flip_p(differences: Numbers) -> float:
@@ -93,11 +105,14 @@ def romano_wolf(differences: Numbers) -> Numbers:
         differences: pairs of runs x hypotheses; NaN where a run failed.
     """
     t = flipped_t(differences)
-    order = np.argsort(-t[:, 0], kind="stable")
-    # For each flip, the largest from this hypothesis on.
-    largest = np.maximum.accumulate(t[order[::-1]], axis=0)[::-1]
+    observed = t[:, 0]
+    order = np.argsort(-observed, kind="stable")
+    # For each flip, the largest from this hypothesis on: those before it are rejected by then.
+    from_the_last = np.maximum.accumulate(t[order[::-1]], axis=0)
+    largest = from_the_last[::-1]
     # As large but for rounding counts as large: sums in another order differ in their last bits.
-    steps = (largest >= t[order, :1] * (1 - ROUNDING)).mean(axis=1)
+    limit = observed[order, None] * (1 - ROUNDING)
+    steps = (largest >= limit).mean(axis=1)
     p_values = np.empty(len(t))
     p_values[order] = np.maximum.accumulate(steps)
     return p_values
@@ -105,12 +120,17 @@ def romano_wolf(differences: Numbers) -> Numbers:
 
 def flipped_t(differences: Numbers) -> Numbers:
     """Return |t| of each column (the rows) under each sign flip; the first flip is none."""
+    # A pair that is missing adds 0 to each sum, and is not counted in n.
     filled = np.nan_to_num(differences)
     n = (~np.isnan(differences)).sum(axis=0)[:, None]
     squares = (filled**2).sum(axis=0)[:, None]
     # The sum of squares is the same for all flips, so t follows from the sum alone.
+    sums = (sign_flips(len(filled)) @ filled).T
     # Contiguous, since otherwise the rest takes ten times as long.
-    sums = np.abs(np.ascontiguousarray((sign_flips(len(filled)) @ filled).T))
+    sizes = np.abs(np.ascontiguousarray(sums))
+    # The share of the sum of squares that is the mean's, as a root: t grows with it.
+    most = np.sqrt(np.where(squares > 0, n * squares, 1.0))
     # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
-    share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
-    return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
+    share = np.minimum(sizes / most, 1 - 1e-12)
+    df = np.maximum(n - 1, 0)
+    return np.asarray(share * np.sqrt(df / (1 - share**2)))

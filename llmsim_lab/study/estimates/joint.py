@@ -40,17 +40,22 @@ def joint_test(differences: Numbers, level: float) -> JointTest:
         level: of the intervals that are to leave out 0.
     """
     signs = sign_flips(len(differences))
-    counts = np.maximum((~np.isnan(differences)).sum(axis=0), 1)
+    known_counts = (~np.isnan(differences)).sum(axis=0)
+    counts = np.maximum(known_counts, 1)
+    # A row for each flip, of which the first is what was found.
     estimates = signs @ np.nan_to_num(differences) / counts
     medians = np.median(estimates, axis=1)
-    as_far = np.abs(medians) >= abs(medians[0]) * (1 - ROUNDING)
+    limit = abs(medians[0]) * (1 - ROUNDING)
+    is_as_far = np.abs(medians) >= limit
     is_same_sign = np.sign(estimates) == np.sign(medians)[:, None]
+    # Where the median is 0 too, their signs are alike and say nothing.
     is_same_sign &= estimates != 0
     limits = special.stdtrit(np.maximum(counts - 1, 1), (1 + level) / 2)
     leaves_out_zero = limits < flipped_t(differences).T
+    # One run has no interval.
     leaves_out_zero &= counts > 1
     return JointTest(
-        p=float(as_far.mean()),
+        p=float(is_as_far.mean()),
         same_sign=float(is_same_sign.mean()),
         holds=float((is_same_sign & leaves_out_zero).mean()),
         flips=len(signs),

@@ -18,7 +18,9 @@ def known(values: Numbers) -> Numbers:
 def mean_of_known(values: Numbers, axis: int) -> Numbers:
     """Return the mean of what is not NaN; NaN where there is nothing."""
     count = (~np.isnan(values)).sum(axis=axis)
-    return np.asarray(np.nansum(values, axis=axis) / np.where(count, count, np.nan))
+    # Not nanmean, which warns where there is nothing.
+    divisor = np.where(count, count, np.nan)
+    return np.asarray(np.nansum(values, axis=axis) / divisor)
 
 
 def by_run(of_units: Numbers, run_of: NDArray[np.intp]) -> Numbers:
@@ -29,24 +31,33 @@ def by_run(of_units: Numbers, run_of: NDArray[np.intp]) -> Numbers:
         run_of: the number of each unit's run.
     """
     numbers, first = np.unique(run_of, return_index=True)
+    # In the order in which they come, since unique sorts: each seed stays at its place.
     in_order = numbers[np.argsort(first)]
     if len(in_order) == of_units.shape[-1]:
+        # Each run is one unit, as seeds are.
         return of_units
-    means = [mean_of_known(of_units[..., run_of == number], -1) for number in in_order]
+    means = []
+    for number in in_order:
+        of_run = of_units[..., run_of == number]
+        means.append(mean_of_known(of_run, -1))
     return np.stack(means, axis=-1)
 
 
 def without_rounding(differences: Numbers, values: Numbers) -> Numbers:
     """Return differences, those that are rounding of the values as exactly 0."""
     size = np.abs(known(values)).max(initial=0.0)
-    return np.where(np.abs(differences) <= 1e-12 * size, 0.0, differences)
+    # Such as 0.1 + 0.2 minus 0.3: an interval around it would be found in the last bit.
+    is_rounding = np.abs(differences) <= 1e-12 * size
+    return np.where(is_rounding, 0.0, differences)
 
 
 def is_two_valued(values: Numbers) -> bool:
     """Return True if no value lies between the smallest and the largest."""
     in_order = np.sort(known(values))
-    steps = np.diff(in_order) > ROUNDING * np.abs(in_order).max(initial=0.0)
-    return int(steps.sum()) < 2
+    size = np.abs(in_order).max(initial=0.0)
+    # One step up means two values.
+    is_step = np.diff(in_order) > ROUNDING * size
+    return int(is_step.sum()) < 2
 
 
 def is_share(values: Numbers) -> bool:
@@ -60,9 +71,11 @@ def skewness(values: Numbers) -> float:
     Source: Joanes and Gill (1998), "Comparing measures of sample skewness and kurtosis", The
     Statistician 47.
     """
+    # Not scipy.stats.skew, whose module takes a second to import.
     n = len(values)
     spread = values.std()
     if n < 3 or not spread:
         return 0.0
-    biased = float((((values - values.mean()) / spread) ** 3).mean())
+    scaled = (values - values.mean()) / spread
+    biased = float((scaled**3).mean())
     return biased * float(np.sqrt(n * (n - 1))) / (n - 2)

@@ -32,7 +32,10 @@ def weighted_mean(strata: Sequence[Stratum]) -> float | None:
     if not strata or not all(len(stratum.values) for stratum in strata):
         return None
     total = float(sum(stratum.weight * stratum.values.mean() for stratum in strata))
-    return 0.0 if abs(total) <= 1e-12 * _scale(strata) else total
+    # Weights such as 1 / 3 leave rounding where arms are equal, and "+0.00" would have a sign.
+    if abs(total) <= 1e-12 * _scale(strata):
+        return 0.0
+    return total
 
 
 def _scale(strata: Sequence[Stratum]) -> float:
@@ -54,12 +57,22 @@ def spread_of(blocks: Sequence[Sequence[Stratum]]) -> Spread:
         sizes = np.array([len(stratum.values) for stratum in block])
         if sizes.min(initial=2) < 2 or not len(sizes):
             return Spread(math.nan, 0.0)
-        parts = np.array([s.weight**2 * s.values.var(ddof=1) / len(s.values) for s in block])
+        parts = np.array([_variance_of_mean(stratum) for stratum in block])
         squares = (parts**2 / (sizes - 1)).sum()
-        own_df = parts.sum() ** 2 / squares if squares else sizes.min() - 1
-        df = min(df, float(own_df))
+        if squares:
+            block_df = parts.sum() ** 2 / squares
+        else:
+            # Where nothing varies Satterthwaite's is 0 / 0.
+            block_df = sizes.min() - 1
+        df = min(df, float(block_df))
         variance += float(parts.sum())
     return Spread(variance, df)
+
+
+def _variance_of_mean(stratum: Stratum) -> float:
+    """Return the variance of a group's weighted mean."""
+    of_values = stratum.values.var(ddof=1)
+    return float(stratum.weight**2 * of_values / len(stratum.values))
 
 
 def has_no_spread(spread: Spread, strata: Sequence[Stratum]) -> bool:
@@ -76,19 +89,22 @@ class Student(NamedTuple):
 
     def interval(self, level: float) -> Interval:
         """Return centre ± quantile · error."""
-        reach = float(special.stdtrit(self.df, (1 + level) / 2)) * self.error
+        quantile = float(special.stdtrit(self.df, (1 + level) / 2))
+        reach = quantile * self.error
         return Interval(self.centre - reach, self.centre + reach)
 
     def p(self) -> float:
         """Return the two-sided p-value of no difference."""
-        return float(2 * special.stdtr(self.df, -abs(self.centre) / self.error))
+        t = abs(self.centre) / self.error
+        return float(2 * special.stdtr(self.df, -t))
 
     def p_beyond(self, margin: float) -> float:
         """Return the larger p of two one-sided tests: the difference is ``margin`` or more.
 
         Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15.
         """
-        return float(special.stdtr(self.df, (abs(self.centre) - margin) / self.error))
+        t = (abs(self.centre) - margin) / self.error
+        return float(special.stdtr(self.df, t))
 
     def known_df(self) -> float | None:
         """Return the degrees of freedom; None for a normal distribution."""
@@ -98,7 +114,9 @@ class Student(NamedTuple):
 def student(centre: float, spreads: Sequence[Spread]) -> Student:
     """Return Student's t of an estimate with several sources of chance; the fewest df count."""
     error = math.sqrt(sum(spread.variance for spread in spreads))
-    return Student(centre, error, min(spread.df for spread in spreads))
+    # Satterthwaite's over all sources would be more; see spread_of.
+    fewest_df = min(spread.df for spread in spreads)
+    return Student(centre, error, fewest_df)
 
 
 def with_student(
@@ -124,6 +142,7 @@ def with_student(
     if value is None:
         return replace(parts, method="none", notes=(*parts.notes, NO_VALUES))
     parts = replace(parts, value=value)
+    # The nearest reason alone: that values are coarse says nothing where all of them are equal.
     refusal = few
     if not few and all(has_no_spread(spread, strata) for spread in spreads):
         refusal = ALL_EQUAL if value else ALL_ZERO
@@ -159,17 +178,21 @@ def smallest_detectable(
     reach = float(special.stdtrit(df, 1 - alpha / 2))
     if len(spreads) == 1:
         # At this power next to nothing, 1e-6 and less, is on the far side.
-        return error * float(special.nctdtrinc(df, 1 - power, reach))
+        noncentrality = float(special.nctdtrinc(df, 1 - power, reach))
+        return error * noncentrality
+    # No closed form: each draw says how large an effect its test would have missed.
     rng = np.random.default_rng(0)
     draws = 40_000
     variance = np.zeros(draws)
     for spread in spreads:
-        variance += spread.variance * rng.chisquare(spread.df, draws) / spread.df
+        scaled = rng.chisquare(spread.df, draws) / spread.df
+        variance += spread.variance * scaled
     missed_by = reach * np.sqrt(variance) + error * rng.standard_normal(draws)
     return float(np.quantile(missed_by, power))
 
 
 def at_upper_limit(spread: Spread) -> Spread:
     """Return a pilot's spread at its 80 % upper limit; its own is too small half of the time."""
+    # chdtri takes the probability above: .8 of pilots have a variance above this share of the true.
     factor = spread.df / float(special.chdtri(spread.df, 0.8))
     return Spread(spread.variance * factor, spread.df)

@@ -67,7 +67,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     steps = np.minimum(1.0, p[order] * hypotheses_left)
     # A hypothesis is rejected only after all with a smaller p-value are.
     p[order] = np.maximum.accumulate(steps)
-    return p.tolist()
+    return [float(adjusted_p) for adjusted_p in p]
 
 
 def sign_flips(n: int) -> Numbers:

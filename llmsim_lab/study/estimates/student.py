@@ -59,11 +59,8 @@ def spread_of(blocks: Sequence[Sequence[Stratum]]) -> Spread:
             return Spread(math.nan, 0.0)
         parts = np.array([_variance_of_mean(stratum) for stratum in block])
         squares = (parts**2 / (sizes - 1)).sum()
-        if squares:
-            block_df = parts.sum() ** 2 / squares
-        else:
-            # Where nothing varies Satterthwaite's is 0 / 0.
-            block_df = sizes.min() - 1
+        # Where nothing varies Satterthwaite's is 0 / 0.
+        block_df = parts.sum() ** 2 / squares if squares else sizes.min() - 1
         df = min(df, float(block_df))
         variance += float(parts.sum())
     return Spread(variance, df)

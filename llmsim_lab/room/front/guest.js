@@ -89,26 +89,34 @@ function Clock({ left }) {
 
 function Join({ store, about }) {
   const { ui } = store, linked = new URLSearchParams(location.search).get("id");
-  const secret = location.hash.slice(1);
-  const type = (name) => ({ target }) => store.show({ [name]: target.value });
-  const field = (name, props) => h("label", { class: "field", key: name }, h("span", null,
-    say(name)), h("input", { type: "text", required: true, autocomplete: "off", value: ui[name],
-    oninput: type(name), ...props }));
+  const secret = location.hash.slice(1); // what a QR code has; the code is for those who type
+  const onsubmit = (event) => {
+    event.preventDefault();
+    join(store, { secret, linked });
+  };
+  let who = h(JoinField, { key: "name", store, name: "name", maxlength: 40 });
+  if (about.labels) who = h(JoinField, { key: "label", store, name: "label" });
+  if (about.labels && linked) who = h("p", null, say("joins_as", { label: linked }));
   return h("div", { class: "join" },
     h("h1", null, about.title || say("join_title")),
     about.welcome && h(Prose, { text: about.welcome }),
-    h("form", { class: "card", "aria-label": say("join_title"),
-      onsubmit: (event) => { event.preventDefault(); join(store, { secret, linked }); } },
-    about.labels ? (linked ? h("p", null, say("joins_as", { label: linked })) : field("label"))
-      : field("name", { maxlength: 40 }),
-    !secret && field("code", { maxlength: 12, autocapitalize: "characters", class: "code",
-      spellcheck: "false" }),
-    about.welcome && h("label", { class: "tick" }, h("input", { type: "checkbox", required: true,
-      onchange: ({ target }) => store.show({ agreed: target.checked }) }), say("agree")),
-    store.fault && h("p", { class: "fault", role: "alert" }, store.fault),
-    h("button", { class: "primary", type: "submit", "aria-disabled": Boolean(ui.joining) },
-      say("join"))));
+    h("form", { class: "card", "aria-label": say("join_title"), onsubmit },
+      who,
+      !secret && h(JoinField, { key: "code", store, name: "code", class: "code", maxlength: 12,
+        autocapitalize: "characters", spellcheck: "false" }),
+      about.welcome && h("label", { class: "tick" },
+        h("input", { type: "checkbox", required: true,
+          onchange: ({ target }) => store.show({ agreed: target.checked }) }),
+        say("agree")),
+      store.fault && h("p", { class: "fault", role: "alert" }, store.fault),
+      h("button", { class: "primary", type: "submit", "aria-disabled": Boolean(ui.joining) },
+        say("join"))));
 }
+
+const JoinField = ({ store, name, ...props }) => h("div", { class: "field" },
+  h("label", null, h("span", null, say(name)), h("input", {
+    type: "text", required: true, autocomplete: "off", value: store.ui[name],
+    oninput: ({ target }) => store.show({ [name]: target.value }), ...props })));
 
 async function join(store, { secret, linked }) {
   const { name = "", code = "", agreed = false, joining } = store.ui;
@@ -151,6 +159,8 @@ function Question({ store, view }) {
   const { ask: { id, text, fields } } = view, typed = typedFor(store, view);
   keepTyped(store);
   const { fault, faults } = store.wrong?.id === id ? store.wrong : view.ask;
+  const atFields = fields.some(({ place }) => faults?.[place.join(".")]); // they say what is wrong
+  const message = atFields ? say("look_again") : fault;
   return [
     h(Result, { key: "result", store, view }),
     h(Prose, { key: "text", text }),
@@ -160,7 +170,7 @@ function Question({ store, view }) {
       words: { reasons: say("reasons"), yes: say("yes"), no: say("no") },
       submit: store.sending === id ? say("sending") : say("answer"),
       send: (values) => send(store, { do: "answer", id, values }) },
-    fault && h("p", { class: "fault", role: "alert" }, fault)),
+    message && h("p", { class: "fault", role: "alert" }, message)),
   ];
 }
 

@@ -103,7 +103,7 @@ function Field({ id, name, help, schema, value, typed, type, fault, asks, words 
   const control = controlOf({ name, part, value, text, type, asks, words, id, props });
   const kind = ["field", text !== was && "changed", control.kind].filter(Boolean).join(" ");
   const drawn = control.kind === "options"
-    ? h("fieldset", { class: "options", ...props }, h("legend", null, name), control.drawn)
+    ? h("fieldset", { class: "answers", ...props }, h("legend", null, name), control.drawn)
     : h("label", null, h("span", null, name, control.beside), control.drawn);
   return h("div", { class: kind }, drawn,
     fault && h("small", { class: "fault-at", id: `${id}-fault` }, fault),
@@ -164,6 +164,7 @@ function sliderOf({ name, choices, says, text, type, props }) {
 function FieldHelp({ id, help }) {
   const end = help.length > LONG_HELP ? help.search(/[.;] /) + 1 : 0;
   if (end === 0) return h("small", { id }, help);
-  return h("details", { class: "help", id }, h("summary", null, help.slice(0, end)),
+  const start = help.slice(0, end).replace(/;$/, "");
+  return h("details", { class: "help", id }, h("summary", null, start),
     h("small", null, help.slice(end + 1)));
 }

@@ -210,9 +210,9 @@ function Lobby({ view: { here, seats } }) {
 }
 
 function Wait({ store, view }) {
-  const { seats = [], since } = view.waiting ?? {};
-  const words = seats.length > MOST_NAMES ? say("waits", { n: seats.length })
-    : seats.length > 0 && say("waits_for", { names: seats.join(", ") });
+  const { count = 0, seats, since } = view.waiting ?? {};
+  const words = count > MOST_NAMES ? say("waits", { n: count })
+    : count > 0 && say("waits_for", { names: seats.join(", ") });
   return [
     h("p", { key: "words", class: "waits" },
       h("span", { role: "status" }, store.answered && say("sent"), " ", words),

@@ -24,7 +24,20 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
-_MODULES = ("text", "dom", "reading", "fold", "chart", "calls", "compare", "form", "view")
+_MODULES = (
+    "text",
+    "dom",
+    "reading",
+    "fold",
+    "chart",
+    "calls",
+    "network",
+    "state",
+    "turn",
+    "compare",
+    "form",
+    "view",
+)
 _VIEWS = ("seat", "chat", "forest", "curve", "study", "prompts", "host")
 """In the order in which they are joined: each uses those before it. A further view, which calls
 ``addView``, comes before ``host``, and its style into ``_STYLES``."""

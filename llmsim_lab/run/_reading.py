@@ -18,6 +18,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import is_reasonable
 from llmsim_lab._util.text import clip, whole
@@ -159,6 +161,8 @@ class Reading:
         self._hidden: dict[int, frozenset[str]] = {}
         """Fields of each run's state that are not shown."""
         self._columns: dict[int, dict[str, None]] = {}
+        self._defaults_of: dict[type, str] = {}
+        """The defaults of parameters by the class of their configuration, JSON."""
         self._values: dict[int, int] = {}
         """How many values a run's turns have in all."""
         self._narrowed: set[int] = set()
@@ -319,6 +323,7 @@ class Reading:
             "planned": source.last_planned,
             "prediction": plain(source.prediction()),
             "plays": plays,
+            "defaults": self.keep_text(self._defaults(source)),
             "notes": notes,
             "manifest": self.keep_text(json.dumps(self._manifest(info), indent=1)),
         }
@@ -326,6 +331,22 @@ class Reading:
             shown |= facts
             # A copy of the columns: the list grows, and what was sent stays as it was.
             self._append({"run": {**shown, "columns": [*shown["columns"]]}})
+
+    def _defaults(self, source: Any) -> str:
+        """Return the defaults of a run's parameters as JSON; nothing where its class is unknown."""
+        config = getattr(source, "config", None)
+        if not isinstance(config, BaseModel):
+            return ""
+        cls = type(config)
+        if cls not in self._defaults_of:
+            defaults: Record = {}
+            for name, field in cls.model_fields.items():
+                if not field.is_required():
+                    value = field.get_default(call_default_factory=True)
+                    is_model = isinstance(value, BaseModel)
+                    defaults[name] = value.model_dump(mode="json") if is_model else value
+            self._defaults_of[cls] = dumps(plain(defaults))
+        return self._defaults_of[cls]
 
     def _manifest(self, info: RunInfo) -> Any:
         """Return a manifest as it is shown: thousands of runs may share a text of megabytes."""
@@ -446,6 +467,7 @@ class Reading:
                         "columns": [*shown["columns"]],
                         "series": shown["series"],
                         "charts": shown["charts"],
+                        "dicts": shown["dicts"],
                     }
                 }
             )
@@ -455,6 +477,8 @@ class Reading:
         shown = self.runs[run]
         shown["series"] = [_series(item) for item in series_of(source)]
         shown["charts"] = [_series(item) for item in self._charted[run].charts()]
+        shown["dicts"] = self._charted[run].dicts()
+        shown["limited"] = bool(getattr(type(source), "charts", ()))
 
     # --- calls -------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ _LEAST_POINTS = 2.0
 """The least span of an axis in percent, percentage points: less would make noise look like news."""
 _LEAST_SHARE = 0.1
 """The least span of any other axis, as a share of its largest value."""
+_UNITS = {"bp": "bp", "pct": "%", "percent": "%", "eur": "€", "usd": "$", "gbp": "£", "s": "s"}
+"""Units by how a name ends; ``front/text.js`` has the same."""
 _MOST_CHARACTERS = 20_000
 """Of a field that is shown as a table or a network."""
 
@@ -98,9 +100,15 @@ class ChartedColumns:
         predicted = self._run.prediction()
         return sorted(by_column.values(), key=lambda item: item.column not in predicted)
 
+    def dicts(self) -> list[str]:
+        """Return the dicts of numbers that the state has, such as ``belief.*``."""
+        return [pattern for pattern in dict.fromkeys(self._patterns.values()) if "*" in pattern]
+
     def missing(self) -> str:
         """Return a sentence on names in ``charts`` that no turn has had; empty if it has all."""
-        columns = {*self._patterns, *self._patterns.values()}
+        # Of the fields some have no numbers, and are drawn as a network.
+        fields = field_series(getattr(self._run, "state_type", None))
+        columns = {*self._patterns, *self._patterns.values(), *fields}
         names = [_as_series(item).column for item in _named_charts(self._run)]
         missing = [name for name in names if not {name, f"{name}.*"} & columns]
         if not missing or len(self._run.turns) < 2:
@@ -119,7 +127,7 @@ class ChartedColumns:
         return Series(
             column=column,
             label=item.label or field.label or _label(column),
-            unit=item.unit or field.unit,
+            unit=item.unit or field.unit or _UNITS.get(_unit_suffix(column)[1:], ""),
             short=item.short or field.short,
             low=field.low if item.low is None else item.low,
             high=field.high if item.high is None else item.high,
@@ -168,7 +176,14 @@ def _as_series(item: Series | str) -> Series:
 
 def _label(column: str) -> str:
     """Return a column's name in words: ``belief`` of ``belief.*``, ``cash`` of ``firms.*.cash``."""
-    return column.rpartition("*.")[2].removesuffix(".*").replace("_", " ")
+    name = column.rpartition("*.")[2].removesuffix(".*")
+    return name.removesuffix(_unit_suffix(name)).replace("_", " ")
+
+
+def _unit_suffix(name: str) -> str:
+    """Return what a name ends in where that is a unit: ``_bp`` of ``applied_bp``."""
+    start, _, end = name.rpartition("_")
+    return f"_{end}" if start and end in _UNITS else ""
 
 
 def _patterns_in(state: object) -> dict[str, str]:
@@ -205,7 +220,8 @@ def field_series(state_type: object) -> dict[str, Series]:
         item = Series(column=name, label=field.title or "")
         for part in (*_metadata_of_values(field.annotation), *field.metadata):
             item = _with_metadata(item, part)
-        by_name[name] = replace(item, column=name, label=item.label or _label(name))
+        unit = item.unit or _UNITS.get(_unit_suffix(name)[1:], "")
+        by_name[name] = replace(item, column=name, label=item.label or _label(name), unit=unit)
     return by_name
 
 
@@ -292,7 +308,7 @@ def axis_of(values: Sequence[float], chart: Series) -> tuple[float, float]:
 def tables_in(state: object, hidden: frozenset[str]) -> dict[str, str]:
     """Return the fields of a state that are lists, or dicts of texts and lists: JSON, a line each.
 
-    A line is an item of a list, or ``[key, value]``, so that what stays the same from turn to turn
+    A line is an item of a list, or ``{key: value}``, so that what stays the same from turn to turn
     is kept once. What else a state holds is in its columns, or not shown.
     """
     tables: dict[str, str] = {}
@@ -304,7 +320,7 @@ def tables_in(state: object, hidden: frozenset[str]) -> dict[str, str]:
             continue
         if isinstance(value, Mapping):
             if all(isinstance(item, str) or _is_list_of_texts(item) for item in value.values()):
-                lines = [dumps([key, item]) for key, item in value.items()]
+                lines = [dumps({key: item}) for key, item in value.items()]
         elif _is_list_of_texts(value) or _is_list_of_pairs(value):
             lines = [dumps(item) for item in value]
         if lines and sum(map(len, lines)) <= _MOST_CHARACTERS:

@@ -76,7 +76,7 @@ test("only the raw reply is folded away from a search, and a search that fails s
   assert.match(text(), /No call matches these filters/);
 });
 
-test("calls of all runs can be listed, and compared with the one before and with other runs", () => {
+test("calls of all runs can be listed, and compared with the one before and other runs", () => {
   const scopes = ({ find }) => find((it) => it.attributes["aria-label"] === "Which calls")
     .childNodes.map((it) => it.textContent);
   assert.deepEqual(scopes(openCalls(CALLS)), ["This run", "This turn"]);

@@ -75,7 +75,8 @@ test("a pointer over a chart shows a turn, a click opens it, dragging zooms to a
 
 test("as many charts as are shown at once need no button for more", () => {
   const columns = Array.from({ length: 6 }, (_, n) => `v${n}`);
-  const { texts, text } = makeWindow([run(1, { columns }), turn(1, 0, columns.map(() => 1))]);
+  const { texts, text } = makeWindow([run(1, { columns }),
+    ...[0, 1].map((n) => turn(1, n, columns.map(() => n)))]);
   assert.equal(texts("panel").length, 6);
   assert.doesNotMatch(text(), /more chart/);
 });

@@ -25,7 +25,8 @@ function makePair() {
 test("two runs show what defines them and the decisions that differ", () => {
   const { texts, button, store } = makeWindow(makePair(), { at: { view: "compare", run: 2 } });
   assert.match(texts("compare-facts")[0], /^whatRun 1Run 2.*boats.*3.*4$/);
-  assert.match(texts("compare-apart")[0], /^turnplayerRun 1Run 22Ann playercatch 5.*catch 7/);
+  assert.match(texts("compare-apart")[0],
+    /^turnplayerRun 1Run 22Anncatch 5 · sold 5catch 7 · sold 7/);
   button("compare").fire("click");
   assert.deepEqual([store.at.of, store.at.a, store.at.b], ["calls", 2, 3]);
 });
@@ -34,7 +35,8 @@ test("decisions that are told alike differ in their reasons", () => {
   const records = makePair();
   records[5].turn.decisions[0] = { ...records[4].turn.decisions[0], reasoning: 1, calls: [3] };
   const { texts } = makeWindow(records, { at: { view: "compare", run: 2 } });
-  assert.match(texts("compare-apart")[0], /Why not\.Since it rained\./);
+  assert.match(texts("compare-apart")[0],
+    /Why not\.Since it rained\./);
 });
 
 test("two calls show the lines that differ, and long passages of equal ones folded", () => {

@@ -150,13 +150,18 @@ test("forks that differ only in their seed are one row, and others are not", () 
   assert.deepEqual(reading.tree()[2].changes, ["shock 4"]);
 });
 
-test("what can be charted: the named series, then other columns with numbers", () => {
+test("charts are those with something to draw, a dict's with a line for each of its keys", () => {
   const reading = makeReading([
-    { run: { id: 1, columns: ["turn", "a", "b", "c", "calls"],
-      series: [{ column: "b" }, { column: "x" }] } },
-    turn(1, 0, [0, 1, 2, "text", 3]),
+    { run: { id: 1, columns: ["price", "belief.Ann", "belief.Bob", "ban"], charts: [
+      { column: "x", label: "x" }, { column: "belief.*", label: "belief" },
+      { column: "ban", label: "ban" }] } },
+    turn(1, 0, [1, 0.5, null, true]),
   ]);
-  assert.deepEqual(reading.charted(at(reading, 1)).map((it) => it.column), ["b", "a"]);
+  const [belief, ban, ...rest] = reading.charted(at(reading, 1));
+  assert.deepEqual(reading.linesOf(at(reading, 1), belief), [
+    { name: "Ann", column: "belief.Ann" }, { name: "Bob", column: "belief.Bob" }]);
+  assert.deepEqual([belief.yesNo, ban.yesNo, rest], [false, true, []]);
+  assert.deepEqual(reading.points(at(reading, 1), "ban"), [[0, 1]]); // yes is 1
 });
 
 test("ticks are round and within the range", () => {

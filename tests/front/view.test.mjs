@@ -82,7 +82,7 @@ test("a rule's answer is shown where its turn is told in brief and at length", (
   const records = [...FISHING, turn(1, 2, [90], { decisions: [made] })];
   for (const view of ["overview", "turn"]) {
     const { texts } = makeWindow(records, { at: { view } });
-    assert.match(texts("decisions")[0], /^Ayrno modelcatch 7/);
+    assert.match(texts("decisions")[0], /^Ayrcatch 7/); // a status only where it is not ok
     assert.match(texts("answer")[0], /^catch 7/);
     assert.equal(texts("became")[0], "f 6sold 3"); // of many answers, those for which is no room
   }
@@ -90,7 +90,8 @@ test("a rule's answer is shown where its turn is told in brief and at length", (
 
 test("all charts can be had, and how many there are is said", () => {
   const columns = Array.from({ length: 100 }, (_, n) => `v${n}`);
-  const { find, texts, text } = makeWindow([run(1, { columns }), turn(1, 0, columns.map(() => 1))]);
+  const { find, texts, text } = makeWindow([run(1, { columns }), turn(1, 0, columns.map(() => 1)),
+    turn(1, 1, columns.map(() => 2))]);
   const more = () => find((it) => it.localName === "button" && /more chart/.test(it.textContent));
   assert.equal(texts("panel").length, 6);
   for (const [words, shown] of [["94 more charts", 60], ["40 more charts", 100]]) {

@@ -15,9 +15,15 @@ globalThis.ResizeObserver = class {
 globalThis.requestAnimationFrame = () => 1;
 
 /** A run's record, of which the tests name only what they are about. */
-export const run = (id, more) => ({ run: {
-  id, name: "Fishing", verb: more?.parent ? "fork" : "run", parent: null, fork: null,
-  changes: [], notes: [], columns: [], series: [], prediction: {}, ...more } });
+export function run(id, more) {
+  const { series = [], columns = [] } = more ?? {};
+  const named = series.map((item) => item.column);
+  const other = columns.filter((name) => !named.includes(name) && name !== "period");
+  const charts = [...series, ...other.map((column) => ({ column, label: column, unit: "" }))];
+  return { run: {
+    id, name: "Fishing", verb: more?.parent ? "fork" : "run", parent: null, fork: null,
+    changes: [], notes: [], columns, series, charts, dicts: [], prediction: {}, ...more } };
+}
 
 export const turn = (id, n, row, more) => ({ turn: {
   run: id, n, row, words: [], done: [], decisions: [], calls: [], ...more } });

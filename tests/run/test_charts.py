@@ -101,13 +101,13 @@ def test_a_chart_of_a_name_that_no_turn_has_is_told_beside_the_run() -> None:
 def test_a_hidden_field_is_in_no_chart_table_or_row() -> None:
     record = shown(Rumour())
     assert not [name for name in record["columns"] if "secret" in name]
-    assert tables_in(Town(), frozenset({"friends"})) == {"said": '["Ann","hello"]'}
+    assert tables_in(Town(), frozenset({"friends"})) == {"said": '{"Ann":"hello"}'}
 
 
 def test_texts_and_ties_of_players_are_shown_a_line_each() -> None:
     assert tables_in(Town(), frozenset()) == {
-        "friends": '["Ann",["Bob"]]\n["Bob",[]]',
-        "said": '["Ann","hello"]',
+        "friends": '{"Ann":["Bob"]}\n{"Bob":[]}',
+        "said": '{"Ann":"hello"}',
     }
     assert tables_in({"edges": [["a", "b"]], "numbers": [1]}, frozenset()) == {"edges": '["a","b"]'}
     assert tables_in({"log": ["x" * 9999] * 3}, frozenset()) == {}

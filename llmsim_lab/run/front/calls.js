@@ -13,6 +13,8 @@ const LONG = 20000; // characters of a text that are shown at once: a browser la
 
 export const soft = (...words) => h("p", { class: "soft" }, words);
 
+export const note = (text) => h("p", { class: "note" }, text);
+
 /** One of `options`, pairs of a value and its words; `pick` is given the value as a text. */
 export const Choice = ({ label, value, options, pick }) => h("select", {
   "aria-label": label, value: String(value ?? ""), onchange: (event) => pick(event.target.value),
@@ -70,8 +72,9 @@ function Hit({ text }) {
 
 const statusWords = (status) => ({ "": "no decision", lost: "made again" }[status ?? ""] ?? status);
 
-/** How a call or a decision ended: a word, with a form and a colour of its own. */
+/** How a call or a decision ended, where that is not ok: a word, with a form of its own. */
 export function Status({ word, quiet }) {
+  if (word === "ok") return null;
   const text = statusWords(word), dot = { role: "img", "aria-label": text, title: text };
   return h("span", { class: `status ${word || "lost"}`, ...(quiet && dot) }, !quiet && text);
 }

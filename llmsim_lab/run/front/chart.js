@@ -4,11 +4,18 @@
 import { h } from "./dom.js";
 import { unfold } from "./fold.js";
 import { groupBy } from "./reading.js";
-import { clip, facts, figure, flatten, inWords, isNumber, plural } from "./text.js";
+import {
+  clip, facts, figure, flatten, inWords, isNumber, plural, sayValue,
+} from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 340, GAP = 28; // of a chart, between charts
 const FEW_CHARTS = 6, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
+const NAME_HEIGHT = 12, NAME_LETTERS = 11, NAME_LETTER = 6; // of a line's name at its end, pixels
+// The same three as in run/charts.py.
+const WHOLE_SHARE_FROM = 0.2; // values from 0 to 1 that reach this are on the whole axis of a share
+const LEAST_POINTS = 2; // the least span of an axis in percent
+const LEAST_SHARE = 0.1; // of any other axis, as a share of its largest value
 
 /** How a run is drawn: one of six colours, then the same ones dashed. */
 export const look = (run) => `k${run.look % 6} dash${Math.floor(run.look / 6) % 4}`;
@@ -29,11 +36,18 @@ export function limited(store, id, all, most, word) {
 
 /** What a run is called in a list: where it left its parent and what it changed, or its name. */
 export function runLabel(reading, run, changes = reading.changes(run)) {
-  const words = changes.join("; ");
+  const words = changes.map(promptWords).join("; ");
   const origin = run.fork == null ? run.verb : `${run.verb} at ${run.fork}`;
   if (!reading.runs.has(run.parent)) return facts(run.name, words);
   if (!words) return `${origin} of run ${run.parent}`;
   return run.fork == null ? words : facts(origin, words);
+}
+
+/** Of a changed prompt only what is new in it: "prompt offer: “You are greedy”". */
+function promptWords(words) {
+  const [, name, edits] = /^(prompt [^:]+): (.*)/s.exec(words) ?? [];
+  const added = [...(edits ?? "").matchAll(/\{\+(.*?)(?:\+\}|$)/gs)].map(([, text]) => text.trim());
+  return added.length > 0 ? `${name}: “${added.join(" … ")}”` : words;
 }
 
 /** "Turn 4 · 1980Q3". */
@@ -78,15 +92,27 @@ export const pathOf = (points, x, y) => points.map(([n, value], at) => {
   return value == null ? "" : `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
 }).join("");
 
-/** The smallest and largest value with some room; as many as there are, so not as arguments. */
-function rangeOf(values) {
-  const first = values[0] ?? 0;
-  const low = values.reduce((a, b) => Math.min(a, b), first);
-  const high = values.reduce((a, b) => Math.max(a, b), first);
+/** Where a chart's axis begins and ends; `axis_of` in run/charts.py is the same.
+ * Yes and no, shares and close bounds have their whole axis; elsewhere a least span keeps noise
+ * from looking like news. There may be too many values for arguments of Math.min. */
+export function axisOf(values, { low: least, high: most, unit = "", yesNo, span } = {}) {
+  if (!values.length || yesNo) return [0, 1];
+  const low = values.reduce((a, b) => Math.min(a, b), values[0]);
+  const high = values.reduce((a, b) => Math.max(a, b), values[0]);
+  const isBounded = isNumber(least) && isNumber(most) && least <= low && high <= most;
+  if (isBounded && most - least <= Math.max(1, 2 * (high - low))) return [least, most];
+  const isWhole = values.every(Number.isInteger);
+  const isShare = !unit && !isWhole && low >= 0 && high >= WHOLE_SHARE_FROM && high <= 1;
+  if (isShare && span == null) return [0, 1];
   const size = Math.max(Math.abs(low), Math.abs(high));
-  const differ = high - low > 1e-9 * size; // by more than rounding
-  const pad = differ ? (high - low) * 0.08 : size * 0.1 || 1;
-  return [low - pad, high + pad];
+  const shortest = span ?? (unit.startsWith("%") ? LEAST_POINTS : LEAST_SHARE * size || 1);
+  const differs = high - low > 1e-9 * size; // by more than rounding
+  let room = Math.max(0.08 * (high - low), (shortest - (high - low)) / 2);
+  if (!differs && !room) room = size * 0.1 || 1;
+  let [start, end] = [low - room, high + room];
+  if (start < 0 && low >= 0 && span == null) start = 0; // never negative: no axis below zero
+  if (end > 0 && high <= 0 && high > start && span == null) end = 0;
+  return [start, end];
 }
 
 const upright = (kind, at, x) => h("line", {
@@ -94,38 +120,48 @@ const upright = (kind, at, x) => h("line", {
 });
 
 /** Where values are in a chart, level lines, and the grid behind. */
-function scaleOf(values, wide, left = LEFT) {
-  const [low, high] = rangeOf(values);
+function scaleOf(values, wide, { left = LEFT, right = RIGHT, ...item } = {}) {
+  const [low, high] = axisOf(values, item);
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const level = (kind, value) => h("line", {
-    class: kind, x1: left, x2: wide - RIGHT, y1: y(value), y2: y(value),
+    class: kind, x1: left, x2: wide - right, y1: y(value), y2: y(value),
   });
-  const grid = ticks(low, high, 5, values.every(Number.isInteger)).map((value) => (
+  const wordsOf = (value) => {
+    if (item.yesNo) return value ? "yes" : "no";
+    const text = Math.abs(value) >= 1e6 ? value.toPrecision(2) : `${value}`;
+    return text.replaceAll("-", "−");
+  };
+  const isWhole = item.yesNo || values.every(Number.isInteger);
+  const grid = ticks(low, high, 5, isWhole).map((value) => (
     h("g", { key: value },
       level(value === 0 ? "grid zero" : "grid", value),
-      h("text", { x: left - 7, y: y(value) + 3.5, "text-anchor": "end" },
-        (Math.abs(value) >= 1e6 ? value.toPrecision(2) : `${value}`).replaceAll("-", "−")))));
+      h("text", { x: left - 7, y: y(value) + 3.5, "text-anchor": "end" }, wordsOf(value)))));
   return { low, high, y, level, grid };
 }
 
-const axisText = (n, words, x, wide) => h("text", {
-  key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
-  "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
-}, words);
+function axisText(n, words, x, { wide, right = RIGHT }) {
+  const end = wide - right;
+  let anchor = "middle";
+  if (x(n) > end - 24) anchor = "end";
+  else if (x(n) < LEFT + 20) anchor = "start";
+  return h("text", { key: `turn ${n}`, x: x(n), y: HEIGHT - 6, "text-anchor": anchor }, words);
+}
 
 /** A chart of values over places from one to another, turns unless they have names. */
 export function Plot({
-  title, note, label = title, wide, left = LEFT, below = 0, values, span, names, draw,
+  title, note, label = title, wide, left = LEFT, below = 0, values, span, names, draw, least = 0,
 }) {
-  const { y, grid } = scaleOf(values.filter(isNumber), wide, left);
+  const { y, grid } = scaleOf(values.filter(isNumber), wide, { left, span: least });
   const [from, to] = span;
   const room = Math.max(2, Math.floor((wide - LEFT) / 44));
   const x = (n) => left + ((n - from) / (to - from || 1)) * (wide - left - RIGHT);
+  const places = names ?? ticks(from, to, room, true).map((n) => [n, `${n}`]);
   return h("figure", { class: "panel plot" },
     h("figcaption", null, h("b", { title }, title), h("span", { class: "unit soft" }, note)),
-    h("svg", { width: wide, height: HEIGHT + below, role: "img", "aria-label": label }, grid,
-      draw(x, y, HEIGHT), (names ?? ticks(from, to, room, true).map((n) => [n, `${n}`]))
-        .map(([n, words]) => axisText(n, words, x, wide))));
+    h("svg", { width: wide, height: HEIGHT + below, role: "img", "aria-label": label },
+      grid,
+      draw(x, y, HEIGHT),
+      places.map(([n, words]) => axisText(n, words, x, { wide }))));
 }
 
 /** Charts beside each other, as many as fit; `draw` is given the width of one. */
@@ -136,25 +172,39 @@ export function Panels({ store, label, count }, [draw, end]) {
   const wide = Math.floor((width - GAP * (across - 1)) / across);
   const sizes = store.keep("sizes", [], () => new ResizeObserver(([{ target }]) => (
     target.clientWidth && store.show({ width: target.clientWidth }))));
-  return h("section", { class: "charts", "aria-label": label,
-    ref: (el) => sizes.observe(el), gone: (el) => sizes.unobserve(el) },
-    h("div", { class: "panels", style: `--across: ${across}` }, width > 0 && draw(wide)), end);
+  return h("section", {
+    class: "charts", "aria-label": label,
+    ref: (el) => sizes.observe(el),
+    gone: (el) => sizes.unobserve(el),
+  },
+  h("div", { class: "panels", style: `--across: ${across}` }, width > 0 && draw(wide)), end);
 }
 
-/** Charts of a run and its relatives, or of given runs, the last of them drawn strong. */
-export function Charts({ store, runs, run = runs.at(-1), turn, items }) {
+/** Charts of a run and its relatives, or of given runs, the last of them drawn strong.
+ * `beside` are further panels, drawn after the charts by functions of a width. */
+export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [] }) {
   const { reading, ui } = store;
   const all = items ?? reading.charted(run);
   const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
   const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES);
   const [from, to] = spanOf(store, lines);
-  const panels = (wide) => shown.map((item) => h(Panel, {
-    key: item.column, item, store, reading, run, turn, lines, whole: Boolean(runs), wide, from, to,
-    inside: (n) => n != null && n >= from && n <= to,
-    x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT),
-  }));
-  return h(Panels, { store, label: "Charts", count: shown.length }, panels,
+  const panels = (wide) => [
+    ...shown.map((item) => {
+      const isMany = item.column.includes("*");
+      const names = isMany ? reading.linesOf(run, item).map((line) => line.name.length) : [];
+      const right = isMany && !runs
+        ? 12 + NAME_LETTER * Math.min(NAME_LETTERS, Math.max(0, ...names)) : RIGHT;
+      return h(isMany ? LinesPanel : Panel, {
+        key: item.column, item, store, reading, run, turn, lines, whole: Boolean(runs),
+        wide, right, from, to,
+        inside: (n) => n != null && n >= from && n <= to,
+        x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - right),
+      });
+    }),
+    ...beside.map((draw) => draw(wide)),
+  ];
+  return h(Panels, { store, label: "Charts", count: shown.length + beside.length }, panels,
     h("div", { class: "row end" },
       ui.zoom && plain("Show all turns", () => store.show({ zoom: null })), more));
 }
@@ -167,35 +217,85 @@ function spanOf({ reading, ui }, runs) {
   return [Math.max(from, first), Math.min(to, last)];
 }
 
-function Panel(view) {
-  const { store, reading, item, run, turn, lines, wide, from, to, inside, x } = view;
-  const { over, drag } = store.ui;
-  const n = inside(over?.n) ? over.n : Math.min(turn ?? to, to);
-  const drawn = store.keep(`chart ${item.column}`,
-    [reading.size, run, lines.map((it) => it.id).join(), wide, from, to], () => drawPanel(view));
-  const value = reading.valueAt(run, item.column, n);
-  const others = lines.length > 4 ? [] : lines.filter((it) => it !== run);
-  return h("figure", { class: "panel" },
-    h("figcaption", null, h("b", { title: item.label }, item.label),
-      h("span", { class: "unit soft" }, item.unit),
-      h("span", { class: "now" }, others.map((it) => h("i", { key: it.id, class: look(it) },
-        figure(reading.valueAt(it, item.column, n)))),
-      h("strong", { class: look(run) }, figure(value)))),
-    h("svg", {
-      width: wide, height: HEIGHT, role: "img", "aria-label": drawn.label, ...pointing(view),
-    },
-    drawn.still,
-    inside(turn) && upright("here", turn, x),
-    over && upright("over", n, x),
-    drag && h("rect", {
-      key: "drag", class: "drag", y: 2, height: HEIGHT - BOTTOM - 2, x: x(Math.min(...drag)),
-      width: Math.abs(x(drag[1]) - x(drag[0])) }),
-    isNumber(value) && inside(n) && h("circle", {
-      key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(value), r: 4 })),
-    over?.column === item.column && !drag && h(Tip, { ...view, n }));
+/** The turn that a panel tells of: the one that is pointed at, else the one that is shown. */
+function turnOf({ store, turn, to, inside }) {
+  const { over } = store.ui;
+  return inside(over?.n) ? over.n : Math.min(turn ?? to, to);
 }
 
-/** What of a chart does not change while one points at it. */
+/** A chart of one column: a line for each run. */
+function Panel(view) {
+  const { store, reading, item, run, turn, lines, wide, from, to, inside, x } = view;
+  const { over } = store.ui;
+  const n = turnOf(view);
+  const drawn = store.keep(`chart ${item.column}`,
+    [reading.size, run, turnsOf(lines), wide, from, to], () => drawPanel(view));
+  const value = reading.valueAt(run, item.column, n);
+  const others = lines.length > 4 ? [] : lines.filter((line) => line !== run);
+  const place = reading.points(run, item.column).find(([at]) => at === n)?.[1];
+  return h("figure", { class: "panel" },
+    h(Caption, { item }, others.map((line) => h("i", { key: line.id, class: look(line) },
+      sayValue(reading.valueAt(line, item.column, n)))),
+    h("strong", { class: look(run) }, sayValue(value))),
+    h(Drawing, { view, drawn, n },
+      isNumber(place) && inside(n) && h("circle", {
+        key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(place), r: 4 })),
+    over?.column === item.column && !store.ui.drag && h(Tip, { ...view, n, turn }));
+}
+
+/** A chart of a dict of numbers: a line for each key, named at its end; of several runs means. */
+function LinesPanel(view) {
+  const { store, reading, item, run, lines, whole, wide, from, to } = view;
+  const { over } = store.ui;
+  const n = turnOf(view);
+  const drawn = store.keep(`chart ${item.column}`,
+    [reading.size, run, turnsOf(lines), wide, from, to], () => drawLines(view));
+  const runs = whole ? lines : [run];
+  const lit = over?.column === item.column && drawn.nearest(over.n, over.value);
+  return h("figure", { class: "panel" },
+    h(Caption, { item }, runs.map((line) => [
+      !whole && h("small", null, item.yesNo ? "yes" : "mean"),
+      h(line === run ? "strong" : "i", { key: line.id, class: whole ? look(line) : null },
+        sumUp(reading, line, item, n))])),
+    h(Drawing, { view, drawn, n },
+      lit && h("path", { key: "lit", class: "curve main lit", d: drawn.pathOf(lit) })),
+    lit && !store.ui.drag && h(LinesTip, { ...view, n, lit }));
+}
+
+/** The mean of a chart's lines in a turn; of truth values how many are true. */
+function sumUp(reading, run, item, n) {
+  const values = reading.linesOf(run, item)
+    .map(({ column }) => reading.valueAt(run, column, n))
+    .filter((value) => value != null);
+  const sum = values.reduce((all, value) => all + Number(value), 0);
+  if (item.yesNo) return `${sum} of ${values.length}`;
+  return values.length ? figure(sum / values.length) : "";
+}
+
+const turnsOf = (lines) => lines.map((line) => line.id).join();
+
+const Caption = ({ item }, now) => h("figcaption", null,
+  h("b", { title: item.label }, item.label),
+  h("span", { class: "unit soft" }, item.unit),
+  h("span", { class: "now" }, now));
+
+/** A chart's drawing, and what moves over it. */
+function Drawing({ view, drawn, n }, marks) {
+  const { store, turn, wide, inside, x } = view;
+  const { over, drag } = store.ui;
+  return h("svg", {
+    width: wide, height: HEIGHT, role: "img", "aria-label": drawn.label, ...pointing(view, drawn),
+  },
+  drawn.still,
+  inside(turn) && upright("here", turn, x),
+  over && upright("over", n, x),
+  drag && h("rect", {
+    key: "drag", class: "drag", y: 2, height: HEIGHT - BOTTOM - 2, x: x(Math.min(...drag)),
+    width: Math.abs(x(drag[1]) - x(drag[0])) }),
+  marks);
+}
+
+/** What of a chart of runs does not change while one points at it. */
 function drawPanel(view) {
   const { item, run, lines, wide, x, inside } = view;
   const strongLast = [...lines].sort((a, b) => (a === run) - (b === run));
@@ -203,13 +303,12 @@ function drawPanel(view) {
   for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
   const predicted = run.prediction?.[item.column];
   const drawn = curves.flatMap((curve) => curve.points.map(([, value]) => value));
-  const { low, high, y, level, grid } = scaleOf([...drawn, predicted].filter(isNumber), wide);
+  const scale = scaleOf([...drawn, predicted].filter(isNumber), wide, item);
+  const { low, high, y, level } = scale;
   const bounds = [item.low, item.high].filter((value) => (
     isNumber(value) && value > low && value < high));
-  const forks = [...new Set(lines.map((line) => line.fork).filter(inside))];
-  const still = h("g", null, grid, turnAxis(view),
+  const still = h("g", null, ground(view, scale),
     bounds.map((value) => level("bound", value)),
-    forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, x)),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
     isNumber(predicted) && [level("told", predicted), h("text", {
       class: "told", x: wide - RIGHT, y: y(predicted) - 4, "text-anchor": "end",
@@ -217,7 +316,132 @@ function drawPanel(view) {
     interventionsIn(view).map((n) => h("path", {
       class: "outside", d: `M${x(n) - 4} ${HEIGHT - BOTTOM}h8l-4-7z`,
     })));
-  return { y, still, label: panelInWords(view) };
+  return { ...scale, still, label: panelInWords(view) };
+}
+
+/** The grid, the turns, and where runs were forked. */
+function ground(view, { grid }) {
+  const { lines, x, inside } = view;
+  const forks = [...new Set(lines.map((line) => line.fork).filter(inside))];
+  return [grid, turnAxis(view),
+    forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, x))];
+}
+
+/** Truth values by key: a row each, filled in the turns in which it is true. */
+function drawRows(view) {
+  const { reading, item, run, wide, right, from, to, inside } = view;
+  const rows = reading.linesOf(run, item).map(({ name, column }) => (
+    { name, run, points: reading.points(run, column).filter(([n]) => inside(n)) }));
+  const high = (HEIGHT - TOP - BOTTOM) / rows.length;
+  const across = (wide - LEFT - right) / (to - from + 1);
+  const start = (n) => LEFT + (n - from) * across;
+  const isNamed = high >= NAME_HEIGHT - 3;
+  const still = h("g", null, turnAxis({ ...view, x: (n) => start(n) + across / 2 }),
+    rows.map(({ name, points }, index) => h("g", { key: name },
+      points.filter(([, value]) => value != null).map(([n, value]) => h("rect", {
+        key: n, class: value ? "yes" : "no", x: start(n) + 0.5, width: Math.max(1, across - 1),
+        y: TOP + index * high + 0.5, height: Math.max(1, high - 1) })),
+      isNamed && h("text", {
+        class: "name", x: wide - right + 6, y: TOP + (index + 0.5) * high + 3.5,
+      }, clip(name, NAME_LETTERS)))));
+  const nearest = (n, value) => rows[Math.floor((1 - value) * rows.length)];
+  return { low: 0, high: 1, still, nearest, pathOf: () => "",
+    label: `${item.label}: ${plural(rows.length, "row")}` };
+}
+
+/** The same of a chart with a line for each key. */
+function drawLines(view) {
+  if (view.item.yesNo && !view.whole) return drawRows(view);
+  const { reading, item, run, lines, whole, wide, right, x, inside } = view;
+  const runs = whole ? lines : [run];
+  const curves = runs.flatMap((line) => reading.linesOf(line, item).map(({ name, column }) => ({
+    name, run: line, points: reading.points(line, column).filter(([n]) => inside(n)),
+  }))).filter(({ points }) => points.some(([, value]) => value != null));
+  const values = curves.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
+  const scale = scaleOf(values, wide, { ...item, right });
+  const { y } = scale;
+  const path = ({ points }) => pathOf(points, x, y);
+  const ends = whole ? [] : namesAtEnds(curves, y);
+  markLines(curves, ends, whole);
+  const means = whole ? runs.map((line) => meanCurve(line, curves)) : [];
+  const still = h("g", null, ground(view, scale),
+    curves.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
+    means.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
+    ends.map(({ curve, at }) => h("text", {
+      key: `name ${curve.name}`, class: `name ${curve.colour ?? ""}`, x: wide - right + 6, y: at,
+    }, clip(curve.name, NAME_LETTERS))));
+  const nearest = (n, value) => nearestCurve(curves, n, value);
+  const count = plural(reading.linesOf(run, item).length, "line");
+  return { ...scale, still, nearest, pathOf: path, label: `${item.label}: ${count}` };
+}
+
+/** Few lines have a colour each; of many, the highest and the lowest, and the rest are grey. */
+function markLines(curves, ends, whole) {
+  const outermost = ends.length > 1 ? [ends[0].curve, ends.at(-1).curve] : [];
+  curves.forEach((curve, index) => {
+    if (whole) {
+      curve.kind = `curve faint ${look(curve.run)}`;
+      return;
+    }
+    if (curves.length <= MANY_LINES) curve.colour = `k${index % 6}`;
+    else if (outermost.includes(curve)) curve.colour = `k${outermost.indexOf(curve)}`;
+    curve.kind = curve.colour ? `curve solid ${curve.colour}` : "curve dim";
+  });
+}
+
+/** A run's mean over the keys that a turn has. */
+function meanCurve(run, curves) {
+  const byTurn = new Map();
+  for (const curve of curves) {
+    if (curve.run !== run) continue;
+    for (const [n, value] of curve.points) {
+      if (!byTurn.has(n)) byTurn.set(n, []);
+      if (value != null) byTurn.get(n).push(value);
+    }
+  }
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const points = [...byTurn].sort(([a], [b]) => a - b).map(([n, values]) => (
+    [n, values.length ? mean(values) : null]));
+  return { kind: `curve main ${look(run)}`, points };
+}
+
+/** The lines that can be named at their ends, from the top down, and at which height each. */
+export function namesAtEnds(curves, y) {
+  const last = Math.max(...curves.map(({ points }) => points.at(-1)?.[0] ?? 0));
+  const ends = curves.flatMap((curve) => {
+    const [n, value] = curve.points.at(-1) ?? [];
+    return n === last && value != null ? [{ curve, at: y(value) + 3.5 }] : [];
+  }).sort((a, b) => a.at - b.at);
+  if (ends.length <= MANY_LINES) return spread(ends);
+  const placed = [];
+  const order = ends.flatMap((_, index) => [ends[index], ends[ends.length - 1 - index]]);
+  for (const end of order.slice(0, ends.length)) { // from both sides to the middle
+    if (placed.every((other) => Math.abs(other.at - end.at) >= NAME_HEIGHT)) placed.push(end);
+  }
+  return placed.sort((a, b) => a.at - b.at);
+}
+
+/** Move names apart, within the chart. */
+function spread(ends) {
+  const lowest = HEIGHT - BOTTOM + 3;
+  ends.forEach((end, index) => {
+    if (index > 0) end.at = Math.max(end.at, ends[index - 1].at + NAME_HEIGHT);
+  });
+  for (let index = ends.length - 1; index >= 0; index -= 1) {
+    const below = index === ends.length - 1 ? lowest : ends[index + 1].at - NAME_HEIGHT;
+    ends[index].at = Math.min(ends[index].at, below);
+  }
+  return ends;
+}
+
+function nearestCurve(curves, n, value) {
+  let nearest = null, least = Infinity;
+  for (const curve of curves) {
+    const here = curve.points.find(([at]) => at === n)?.[1];
+    const distance = here == null ? Infinity : Math.abs(here - value);
+    if (distance < least) [nearest, least] = [curve, distance];
+  }
+  return nearest;
 }
 
 /** The turns that are shown in which something was set from outside. */
@@ -230,7 +454,8 @@ function panelInWords({ reading, item, run, inside }) {
   const known = reading.points(run, item.column)
     .filter(([n, value]) => inside(n) && value != null);
   if (!known.length) return `${item.label}: no values`;
-  const words = ([n, value]) => `${figure(value)} in turn ${n}`;
+  const inPanel = (value) => (item.yesNo ? sayValue(Boolean(value)) : figure(value));
+  const words = ([n, value]) => `${inPanel(value)} in turn ${n}`;
   return `${item.label}: from ${words(known[0])} to ${words(known.at(-1))}`;
 }
 
@@ -247,32 +472,39 @@ function curvesOf({ reading, item: { column }, run, lines, whole }, it) {
   return [{ kind, points: reading[branches ? "ownPoints" : "points"](it, column) }];
 }
 
-function turnAxis({ reading, run, lines, wide, from, to, x }) {
+function turnAxis({ reading, run, lines, wide, right, from, to, x }) {
   const hasPeriods = reading.columns(run).has("period");
   const nameOfTurn = (n) => {
     if (!hasPeriods) return n;
     const periods = [run, ...lines].map((line) => reading.valueAt(line, "period", n));
     return periods.find(Boolean) ?? n;
   };
-  const most = Math.max(2, Math.floor((wide - LEFT) / (hasPeriods ? 72 : 44)));
+  const most = Math.max(2, Math.floor((wide - LEFT - right) / (hasPeriods ? 72 : 44)));
   return ticks(from, to, most, true).map((n) => (
-    axisText(n, clip(figure(nameOfTurn(n)), 12), x, wide)));
+    axisText(n, clip(figure(nameOfTurn(n)), 12), x, { wide, right })));
 }
 
 /** What a pointer does over a chart: a click opens a turn, dragging zooms to a range. */
-function pointing({ store, item: { column }, run, from, to, wide }) {
+function pointing({ store, item: { column }, run, from, to, wide, right }, { low, high }) {
   const { ui } = store;
+  const isMany = column.includes("*"); // there a line is pointed at, not a turn alone
   const turnAt = ({ currentTarget, clientX }) => {
     const px = clientX - currentTarget.getBoundingClientRect().left - LEFT;
-    const n = from + (px / (wide - LEFT - RIGHT)) * (to - from);
+    const n = from + (px / (wide - LEFT - right)) * (to - from);
     return Math.round(Math.min(Math.max(n, from), to));
+  };
+  const valueAt = ({ currentTarget, clientY }) => {
+    const px = clientY - currentTarget.getBoundingClientRect().top - TOP;
+    return high - (px / (HEIGHT - TOP - BOTTOM)) * (high - low);
   };
   return {
     onpointerdown: (event) => { ui.press = { x: event.clientX, n: turnAt(event) }; },
     onpointermove: (event) => {
-      const n = turnAt(event), pressed = ui.press && event.buttons === 1;
-      if (pressed && Math.abs(event.clientX - ui.press.x) > DRAG_PX) ui.drag = [ui.press.n, n];
-      if (ui.over?.n !== n || ui.over.column !== column) store.show({ over: { n, column } });
+      const n = turnAt(event);
+      const isPressed = ui.press && event.buttons === 1;
+      if (isPressed && Math.abs(event.clientX - ui.press.x) > DRAG_PX) ui.drag = [ui.press.n, n];
+      const isNew = ui.over?.n !== n || ui.over.column !== column;
+      if (isNew || isMany) store.show({ over: { n, column, value: valueAt(event) } });
     },
     onpointerup: (event) => {
       const { drag, press } = ui;
@@ -284,23 +516,46 @@ function pointing({ store, item: { column }, run, from, to, wide }) {
   };
 }
 
+/** A box beside the turn that is pointed at. */
+function TipBox({ x, n, wide }, content) {
+  const isRight = x(n) > wide / 2;
+  const style = isRight ? `right: ${wide - x(n) + 12}px` : `left: ${x(n) + 12}px`;
+  return h("div", { class: "tip", style }, content);
+}
+
 function Tip({ reading, item, run, lines, n, x, wide }) {
   const turn = reading.turn(run, n);
-  const many = lines.length > MANY_LINES;
+  const isMany = lines.length > MANY_LINES;
   const values = [run, ...lines.filter((line) => line !== run)]
     .map((line) => [line, reading.valueAt(line, item.column, n)])
     .filter(([, value]) => value != null);
   const numbers = values.map(([, value]) => value);
   const ends = [Math.min(...numbers), Math.max(...numbers)].map(figure);
-  const style = x(n) > wide / 2 ? `right: ${wide - x(n) + 12}px` : `left: ${x(n) + 12}px`;
-  return h("div", { class: "tip", style },
+  return h(TipBox, { x, n, wide },
     h("b", null, turnName(reading, run, n)),
-    values.slice(0, many ? 1 : TIP_LINES).map(([it, value]) => h("div", { key: it.id },
-      h(Swatch, { run: it }), h("span", null, runLabel(reading, it)), h("b", null, figure(value)))),
-    many && h("div", null, h("span", null, `${values.length} runs`),
+    values.slice(0, isMany ? 1 : TIP_LINES).map(([line, value]) => h("div", { key: line.id },
+      h(Swatch, { run: line }), h("span", null, runLabel(reading, line)),
+      h("b", null, sayValue(value)))),
+    isMany && h("div", null, h("span", null, `${values.length} runs`),
       h("b", null, ends.join(" to "))),
     turn?.done?.map((words) => h("p", null, clip(words, 120))),
     turn && playersOf(turn).slice(0, TIP_LINES).map(([made]) => (
       h("div", { key: made.player, class: "made" }, h("span", null, nameOf(made)),
         h("small", null, clip(answerIn(reading, made), 60))))));
+}
+
+/** The line that is pointed at, and those next to it by value. */
+function LinesTip({ reading, item, run, whole, n, lit, x, wide }) {
+  const values = reading.linesOf(lit.run, item)
+    .map(({ name, column }) => [name, reading.valueAt(lit.run, column, n)])
+    .filter(([, value]) => value != null)
+    .sort(([, a], [, b]) => b - a);
+  const place = values.findIndex(([name]) => name === lit.name);
+  const first = Math.max(0, Math.min(place - 2, values.length - TIP_LINES));
+  return h(TipBox, { x, n, wide },
+    h("b", null, turnName(reading, run, n), whole && ` · run ${lit.run.id}`),
+    values.slice(first, first + TIP_LINES).map(([name, value]) => h("div", { key: name },
+      h("span", null, name === lit.name ? h("b", null, name) : name),
+      h(name === lit.name ? "b" : "span", { class: "end" }, sayValue(value)))),
+    values.length > TIP_LINES && h("div", null, h("small", null, `of ${values.length}`)));
 }

@@ -75,52 +75,93 @@ function Templates({ store, runs, names }) {
     ]));
 }
 
-/** Decisions of the same place (turn, player, component) that two runs took differently. */
+/** Decisions of the same player in the same turn that two runs took differently, a row each. */
 function DecisionsApart({ store, runs, names }) {
-  const { reading } = store, sides = runs.map((run) => decisionsByPlace(reading, run));
+  const { reading } = store;
   const last = Math.min(...runs.map((run) => reading.last(run)));
-  const apart = pathsApart(sides).map((place) => {
-    const pair = sides.map((side) => side.get(place));
-    return { pair, n: parseInt(place, 10), words: wordsApart(reading, pair) };
-  }).filter(({ n, words }) => n <= last && words[0] !== words[1]).sort((a, b) => a.n - b.n);
+  const sides = runs.map((run) => decisionsByPlace(reading, run, last));
+  const apart = [...new Set(sides.flatMap((side) => [...side.keys()]))]
+    .map((place) => apartAt(reading, sides.map((side) => side.get(place))))
+    .filter(({ words }) => words[0] !== words[1])
+    .sort((one, other) => one.n - other.n);
   const [count, more] = limited(store, "apart", apart.length, MOST_APART, "more decision");
-  const row = ({ pair, n, words }, index) => {
-    const { player, component } = pair[1] ?? pair[0];
-    const [a, b] = pair.map((decision) => decision?.calls.at(-1));
-    const go = () => store.go({ view: "compare", of: "calls", a, b });
-    return [index, String(n), [player || component, player && h("small", null, ` ${component}`)],
-      ...words.map((text) => clip(text, 300)),
-      a != null && b != null && a !== b && plain("compare", go)];
-  };
-  const title = runs.every((run) => reading.last(run) === last) ? "Decisions that differ"
-    : `Decisions that differ, up to turn ${last}`;
+  const rows = apart.slice(0, count).map((item, index) => {
+    const [a, b] = item.calls;
+    const toCalls = () => store.go({ view: "compare", of: "calls", a, b });
+    const isNewTurn = item.n !== apart[index - 1]?.n;
+    return [index, isNewTurn && String(item.n), item.player,
+      ...item.words.map((text) => clip(text, 300)),
+      a != null && b != null && a !== b && plain("compare", toCalls)];
+  });
+  const isWhole = runs.every((run) => reading.last(run) === last);
+  const title = isWhole ? "Decisions that differ" : `Decisions that differ, up to turn ${last}`;
   return h(CompareSection, { title },
     apart.length === 0 ? soft("None.") : h(Table, {
-      kind: "compare-apart", heads: ["turn", "player", ...names, ""], named: 1,
-      rows: apart.slice(0, count).map(row) }),
+      kind: "compare-apart", heads: ["turn", "player", ...names, ""], named: 1, rows }),
     more);
 }
 
-/** A run's decisions; a place begins with its turn's number. */
-function decisionsByPlace(reading, run) {
+/** A run's decisions by turn and player; one that no player made is by its component. */
+function decisionsByPlace(reading, run, last) {
   const places = new Map();
   for (const [n, { decisions }] of reading.turns(run)) {
-    for (const decision of decisions) {
-      let place = `${n} ${JSON.stringify([decision.player, decision.component])}`;
-      while (places.has(place)) place += "+";
-      places.set(place, decision);
+    if (n > last) continue;
+    for (const made of decisions) {
+      const player = made.player || made.component;
+      const place = JSON.stringify([n, player]);
+      if (!places.has(place)) places.set(place, { n, player, decisions: [] });
+      places.get(place).decisions.push(made);
     }
   }
   return places;
 }
 
-/** How two decisions differ in words: what was answered, what became of it, or the reasons. */
-function wordsApart(reading, pair) {
-  const whys = pair.map((decision) => (decision ? reading.text(decision.reasoning) : "—"));
-  const sides = pair.map((it) => flatten({ ...it?.answer, ...it?.became, ...it?.answer }));
-  const paths = pathsApart(sides), words = sides.map((fields) => (
-    inWords(paths.map((path) => [path, fields.get(path) ?? ""]))));
-  return words[0] === words[1] ? whys : words.map((text, side) => text || whys[side]);
+/** What two runs have of a player in a turn, where it differs: in words, and two calls. */
+function apartAt(reading, pair) {
+  const { n, player } = pair[0] ?? pair[1];
+  const sides = pair.map((place) => place?.decisions ?? []);
+  const leaves = sides.map((decisions) => leavesOf(decisions));
+  const own = new Set(sides.flatMap(([first]) => [...leavesOf(first ? [first] : []).keys()]));
+  const paths = withoutEchoes(pathsApart(leaves), leaves, own);
+  const reasons = reasonsApart(reading, sides);
+  const words = leaves.map((side, index) => (
+    inWords(paths.map((path) => [path, side.get(path) ?? ""])) || reasons[index]));
+  const place = firstApart(reading, sides);
+  const calls = sides.map((decisions) => decisions[place]?.calls.at(-1));
+  return { n, player, words: paths.length > 0 ? words : reasons, calls };
+}
+
+/** All that was answered and became of it, by path; of a path that several name, the first. */
+function leavesOf(decisions) {
+  const leaves = new Map();
+  for (const made of decisions) {
+    for (const [path, value] of flatten({ ...made.answer, ...made.became, ...made.answer })) {
+      if (path && !leaves.has(path)) leaves.set(path, value);
+    }
+  }
+  return leaves;
+}
+
+/** Paths without those by which a later part of the world repeats, under another name, what is
+ * the player's own. */
+function withoutEchoes(paths, sides, own) {
+  const valuesAt = (path) => JSON.stringify(sides.map((side) => side.get(path) ?? null));
+  const ownValues = new Set(paths.filter((path) => own.has(path)).map(valuesAt));
+  return paths.filter((path) => own.has(path) || !ownValues.has(valuesAt(path)));
+}
+
+/** The place of the first decision that two runs answered, or gave reasons for, differently. */
+function firstApart(reading, [one, other]) {
+  const words = (made) => made && JSON.stringify([
+    made.answer, made.became, reading.text(made.reasoning)]);
+  const place = one.findIndex((made, index) => words(made) !== words(other[index]));
+  return Math.max(0, place);
+}
+
+function reasonsApart(reading, sides) {
+  const place = firstApart(reading, sides);
+  return sides.map((decisions) => (
+    decisions[place] ? reading.text(decisions[place].reasoning) : "—"));
 }
 
 function CallPair({ store, kinds }) {

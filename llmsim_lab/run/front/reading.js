@@ -48,7 +48,7 @@ export class Reading {
     this.ofRuns.clear();
     const known = this.runs.get(run.id) ?? {
       name: "", model: "", parent: null, fork: null, changes: [], notes: [], columns: [],
-      series: [], own: new Map(), look: this.runs.size,
+      series: [], charts: [], dicts: [], own: new Map(), look: this.runs.size,
     };
     Object.assign(known, run);
     known.place = new Map(known.columns.map((name, index) => [name, index]));
@@ -97,11 +97,12 @@ export class Reading {
   /** A column's value in a turn; each run has its own order of columns. */
   value(turn, column) { return turn?.row[this.runs.get(turn.run).place.get(column)] ?? null; }
 
-  /** A column as points [turn, number or null]. */
+  /** A column as points [turn, number or null]; yes and no are 1 and 0. */
   points(run, column) {
     return this.keep(`points ${run.id} ${column}`, () => [...this.turns(run)].map(([n, turn]) => {
       const value = this.value(turn, column);
-      return [n, typeof value === "number" ? value : null];
+      const isDrawn = typeof value === "number" || typeof value === "boolean";
+      return [n, isDrawn ? Number(value) : null];
     }));
   }
 
@@ -119,19 +120,46 @@ export class Reading {
       .flatMap((id) => this.runs.get(id).columns)));
   }
 
-  /** What can be charted: the named series, then the other columns with numbers. */
+  /** The charts of a run that have something to draw, in the order that Python gave them. */
   charted(run) {
     return this.keep(`charted ${run.id}`, () => {
-      const some = (column) => this.points(run, column).some(([, value]) => value != null);
-      const rest = this.otherColumns(run).map((column) => ({ column, label: column, unit: "" }));
-      return [...run.series, ...rest].filter((it) => some(it.column));
+      const hasPoints = (column) => this.points(run, column).some(([, value]) => value != null);
+      const charts = run.charts.filter((item) => (
+        this.linesOf(run, item).some((line) => hasPoints(line.column))));
+      return charts.map((item) => ({ ...item, yesNo: this.isYesNo(run, item) }));
     });
+  }
+
+  /** The lines of a chart: `belief.*` has one for each key of a dict. */
+  linesOf(run, { column, label }) {
+    if (!column.includes("*")) return [{ name: label, column }];
+    return this.keep(`lines ${run.id} ${column}`, () => {
+      const [start, end] = splitAtStar(column);
+      const matches = [...this.columns(run)].filter((name) => (
+        name.startsWith(start) && name.endsWith(end) && name.length > start.length + end.length));
+      return matches.map((name) => (
+        { name: name.slice(start.length, name.length - end.length), column: name }));
+    });
+  }
+
+  /** Whether a chart is of truth values. */
+  isYesNo(run, item) {
+    const turns = [...this.turns(run).values()];
+    return this.linesOf(run, item).some(({ column }) => (
+      turns.some((turn) => typeof this.value(turn, column) === "boolean")));
   }
 
   /** Columns of a turn that are the world's own: not of calls, and not charted by name. */
   otherColumns(run) {
-    const known = new Set([...run.series.map((it) => it.column), ...COUNTS]);
+    const known = new Set([...run.series.map((item) => item.column), ...COUNTS]);
     return [...this.columns(run)].filter((column) => !known.has(column));
+  }
+
+  /** A turn's lists, and its dicts of texts and lists, by field: items, or `{key: value}` each. */
+  tables(turn) {
+    return this.keep(`tables ${turn.run} ${turn.n}`, () => new Map(
+      Object.entries(turn.tables ?? {}).map(([name, number]) => (
+        [name, this.text(number).split("\n").map((line) => JSON.parse(line))]))));
   }
 
   /** The calls of a run, or of one of its turns, those of its ancestors included. */
@@ -179,16 +207,26 @@ export class Reading {
 
   unseeded(run) { return this.changes(run).filter((words) => !SEED.test(words)); }
 
-  /** What a run changed, in words; of one without a parent, what other such runs have otherwise. */
+  /** What a run changed, in words; of one without a parent, where it is not as its class has it
+   * and other such runs are otherwise. */
   changes(run) {
     if (run.changes.length > 0 || this.runs.has(run.parent)) return run.changes;
-    return this.keep("roots", () => {
-      const roots = this.children().get(null), configs = roots.map((it) => (
-        flatten({ ...JSON.parse(this.text(it.manifest) || "{}").config, name: "" })));
-      const paths = pathsApart(configs);
-      return new Map(roots.map(({ id }, at) => [id, paths.filter((path) => configs[at].has(path))
-        .map((path) => `${path.replaceAll(" · ", " ")} ${configs[at].get(path)}`)]));
-    }, this.ofRuns).get(run.id);
+    return this.keep("roots", () => this.changesOfRoots(), this.ofRuns).get(run.id);
+  }
+
+  changesOfRoots() {
+    const roots = this.children().get(null);
+    const configs = roots.map((root) => (
+      flatten({ ...JSON.parse(this.text(root.manifest) || "{}").config, name: "" })));
+    const paths = pathsApart(configs);
+    return new Map(roots.map((root, at) => {
+      const defaults = flatten(JSON.parse(this.text(root.defaults) || "{}"));
+      const changed = paths.filter((path) => (
+        configs[at].has(path) && configs[at].get(path) !== defaults.get(path)));
+      const words = changed.map((path) => (
+        `${path.replaceAll(" · ", " ")} ${configs[at].get(path)}`));
+      return [root.id, words.filter((text) => text !== root.name)];
+    }));
   }
 
   /** Runs to chart with one: all, if they are few; else its line and its siblings. */
@@ -202,6 +240,12 @@ export class Reading {
     });
   }
 }
+
+/** What stands before and after the star in the name of a chart of many lines. */
+const splitAtStar = (column) => {
+  const place = column.indexOf("*");
+  return [column.slice(0, place), column.slice(place + 1)];
+};
 
 /** The names whose values are not the same in all of some maps. */
 export const pathsApart = (maps) => [...new Set(maps.flatMap((it) => [...it.keys()]))]

@@ -24,6 +24,8 @@ const [WHOLE, DECIMAL] = [0, 2].map((digits) => new Intl.NumberFormat("en-US", {
 }));
 const inThousands = (value, kind = WHOLE) => kind.format(value).replace("-", "−");
 
+export const titled = (text) => text[0].toUpperCase() + text.slice(1);
+
 export const isNumber = (value) => typeof value === "number";
 
 /** A number with two decimals, or with three digits where it is small. */
@@ -54,6 +56,22 @@ export function figure(value) {
   return JSON.stringify(value);
 }
 
+/** A value in a cell or beside its name: yes and no in words. */
+export function sayValue(value) {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return figure(value);
+}
+
+// By how a name ends; run/charts.py has the same.
+const UNITS = { bp: "bp", pct: "%", percent: "%", eur: "€", usd: "$", gbp: "£", s: "s" };
+
+/** A field's name in words, and the unit that it ends in: "applied" and "bp" of `applied_bp`. */
+export function labelled(name) {
+  const words = name.split("_");
+  const unit = words.length > 1 ? UNITS[words.at(-1)] : undefined;
+  return { label: (unit ? words.slice(0, -1) : words).join(" "), unit: unit ?? "" };
+}
+
 const LONG_NUMBER = /(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?(?!\.?\w)/g;
 
 /** A turn in words, its long numbers as figures. */
@@ -63,14 +81,18 @@ export const storyOf = (texts) => texts.filter(Boolean)
 /** Facts in a line, without those that are missing. */
 export const facts = (...all) => all.flat().filter(Boolean).join(" · ");
 
-/** Fields by their paths, in words: "is not valid", "new rate 5.25"; an action for itself. */
+/** Fields by their paths, in words: "is not valid", "applied 25 bp"; an action for itself. */
 export const inWords = (leaves) => facts(leaves.map(([path, value]) => {
-  const name = path.replaceAll("_", " ").split(" · ").slice(-2).join(" · ");
-  if (value === "true") return name;
-  if (value === "false") return name.replace(/^(is |has )?/, "$1not ");
+  const name = path.split(" · ").slice(-2).join(" · ");
+  const words = name.replaceAll("_", " ");
+  if (value === "true") return words;
+  if (value === "false") return words.replace(/^(is |has )?/, "$1not ");
   if (value === "null" || value === "") return "";
-  const alone = path === "action" || (leaves.length === 1 && typeof value === "string");
-  return alone ? value : `${name} ${figure(value)}`;
+  const isAlone = path === "action" || (leaves.length === 1 && typeof value === "string");
+  if (isAlone) return value;
+  const { label, unit } = labelled(name);
+  if (unit && isNumber(value)) return `${label} ${figure(value)} ${unit}`;
+  return `${words} ${figure(value)}`;
 }));
 
 /** By how much a number changed, with its sign; nothing where it did not. */

@@ -1,16 +1,18 @@
 // What is shown of a reading: head, controls, the overview and a turn.
 
 import {
-  Box, CallDetail, Calls, callsKey, Choice, Passage, Segments, soft, Status, Table,
+  Box, Calls, callsKey, note, Passage, Segments, soft, Status,
 } from "./calls.js";
 import {
-  Charts, limited, look, nameOf, openTurn, plain, playersOf, runLabel, Swatch, toTurn, turnName,
+  Charts, limited, look, plain, runLabel, Swatch, toTurn, turnName,
 } from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
 import { changedIn, Form, textOf } from "./form.js";
-import { change, clip, facts, figure, plural, storyOf } from "./text.js";
+import { Start } from "./state.js";
+import { clip, facts, figure, plural, titled } from "./text.js";
+import { Decisions, networkPanels, Turn } from "./turn.js";
 
 const VIEWS = {
   overview: { draw: Overview, ofRun: true }, turn: { draw: Turn, ofRun: true },
@@ -18,17 +20,11 @@ const VIEWS = {
 };
 const TYPED_IN = "input:not([type=range]), form input, textarea, select";
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
-const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44;
-const FEW_WAITING = 3, FEW_ANSWERS = 6, LONG_TELLING = 300, MOST_TURNS = 100000;
+const FEW_WAITING = 3, LONG_TELLING = 300, MOST_TURNS = 100000;
 const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z",
   Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z" };
 
-const words = (name) => name.replaceAll("_", " ");
-const titled = (word) => word[0].toUpperCase() + word.slice(1);
-const note = (text) => h("p", { class: "note" }, text);
 const small = (text) => h("small", null, text);
-const yesOrNo = (value) => (value ? "yes" : "no");
-const sayValue = (value) => (typeof value === "boolean" ? yesOrNo(value) : figure(value));
 const play = ({ commands }, run, turns) => commands({ do: "play", run, turns });
 const canPlay = ({ commands, panels }, run) => (
   commands && run && panels.includes("transport") && run.plays !== false);
@@ -311,13 +307,20 @@ const WOULD_DO = "What would do: for a server that remembers every prompt of thi
 
 function Overview({ store, run, n, turn }) {
   const { panels, live, reading } = store;
-  const bad = run.outcome && run.outcome !== "done" && !live.busy;
+  const isBad = run.outcome && run.outcome !== "done" && !live.busy;
+  const isStart = reading.relatives(run).every((line) => (
+    reading.last(line) === reading.first(line)));
+  const beside = networkPanels({ store, run, n });
   return [
     !panels.includes("head") && reading.runs.size > 1 && h(Runs, { store, run }),
-    bad && note(`This run did not finish: ${run.outcome}`),
+    isBad && note(`This run did not finish: ${run.outcome}`),
     run.notes.map(note),
-    h("div", { class: "overview" }, h(Charts, { store, run, turn: n }),
-      panels.includes("turn") && turn && h(Decisions, { store, run, n, turn, brief: true })),
+    isStart && turn && h(Start, { store, run, n, turn },
+      beside.length > 0 && h(Charts, { store, run, turn: n, items: [], beside })),
+    h("div", { class: "overview" },
+      !isStart && h(Charts, { store, run, turn: n, beside }),
+      panels.includes("turn") && turn?.decisions.length > 0
+        && h(Decisions, { store, run, n, turn, brief: true })),
     run.read && [h("p", { class: "fine" }, run.read), h("p", { class: "fine" }, WOULD_DO)],
     run.manifest != null && h(Definition, { store, run }),
   ];
@@ -333,127 +336,4 @@ function Definition({ store, run }) {
     Object.entries(prompts).map(([place, { text }]) => (
       fold(`Prompt template: ${place}`, place, () => passage(place, textOf(text))))),
   ]));
-}
-
-function Turn({ store, run, n, turn }) {
-  if (!turn) return soft("No turn has been played yet.");
-  const { reading, at, ui } = store, calls = reading.callsOf(run, n);
-  const call = chosenCall(turn, calls, reading.calls.get(at.call));
-  const told = store.keep("story", [turn], () => (
-    storyOf(turn.words.map((number) => reading.text(number)))));
-  const story = (text, index) => h(Passage, { key: index, store, most: LONG_TELLING,
-    id: `story ${run.id} ${n} ${index}`, text: titled(text) });
-  return [
-    turn.done.map(note),
-    h("div", { class: "both" },
-      h("section", { "aria-label": "State" }, h(State, { store, run, n, turn }),
-        told.length > 0 && [h("h3", null, "What happened"),
-          h("div", { class: "story" }, told.map(story))]),
-      turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
-    call && h("section", { class: "turn-call", "aria-label": "Prompt and reply",
-      ref: (el) => { ui.callPlace = el; } },
-    calls.length > 1 && h("div", { class: "row" }, h("h3", null, "Prompt and reply of"),
-      h(Choice, { label: "Call", value: call.k, pick: (value) => store.go({ call: Number(value) }),
-        options: calls.map((it) => [it.k, clip(facts(
-          it.player, it.component, it.replicate && `sample ${it.replicate}`), 60)]) })),
-    h(CallDetail, { store, call })),
-  ];
-}
-
-/** The call that was asked for, if it is of this turn; else the like of it, or the first. */
-function chosenCall(turn, calls, named) {
-  const ours = named && turn.decisions.some((made) => made.calls?.includes(named.k));
-  const alike = (it) => it.player === named?.player && it.component === named?.component;
-  return ours || calls.includes(named) ? named : calls.find(alike) ?? calls[0];
-}
-
-/** The state's values with their changes; what has no label, and long texts, are folded. */
-function State({ store, run, n, turn }) {
-  const { reading } = store, before = reading.turn(run, n - 1);
-  const fact = ({ column, label = words(column), unit = "" }) => ({
-    column, label, unit, now: reading.value(turn, column), was: reading.value(before, column),
-  });
-  const named = run.series.map(fact);
-  const other = reading.otherColumns(run).map((column) => fact({ column }));
-  const isLong = (it) => typeof it.now === "string" && it.now.length > SHORT_VALUE;
-  const rows = [...named, ...other.filter((it) => !isLong(it))]
-    .filter((it) => it.now != null && it.now !== "")
-    .map(({ column, label, unit, was, now }) => [column, [clip(label, 80), small(` ${unit}`)],
-      h("span", { class: typeof now }, sayValue(now)), change(was, now)]);
-  const texts = other.filter(isLong), most = rows.length <= FEW_FACTS ? rows.length
-    : Math.min(named.length || FEW_FACTS, FEW_FACTS);
-  const table = (from, to) => h(Table,
-    { kind: "facts", heads: ["State", "value", "change"], rows: rows.slice(from, to) });
-  return [
-    table(0, most),
-    rows.length > most && h(Fold, { store, id: "facts", title: `${rows.length - most} more` },
-      () => table(most)),
-    texts.length > 0 && h(Fold, { store, id: "texts", title: plural(texts.length, "text") },
-      () => texts.map((it) => [h("h3", null, it.label),
-        h(Passage, { store, id: `state ${run.id} ${n} ${it.column}`, text: it.now })])),
-  ];
-}
-
-/** The decisions of a turn by player; in brief, beside the charts, only each player's own. */
-function Decisions({ store, run, n, turn, brief }) {
-  const players = playersOf(turn);
-  const [count, more] = brief
-    ? limited(store, "brief", players.length, FEW_BRIEF, "more player")
-    : limited(store, "players", players.length, FEW_PLAYERS, "more player");
-  const decision = (made, index, its) => h(Decision, {
-    key: index, store, made, own: its[0], id: `${run.id} ${n} ${made.player} ${index}` });
-  return h("section", { "aria-label": "Decisions", class: brief && "brief" },
-    h("h3", null, n === 0 ? "At the start" : brief ? `Decisions of turn ${n}` : "Decisions",
-      brief && plain("All of the turn", () => openTurn(store, run, n))),
-    brief && turn.done.map(note),
-    !players.length && soft("No decisions."),
-    h("ul", { class: "decisions" }, players.slice(0, count).map((its) => (
-      h("li", { key: its[0].player }, its.slice(0, brief ? 1 : its.length).map(decision))))),
-    more);
-}
-
-/** What a player decided, or, after it, what else a part of the world made of that. */
-function Decision({ store, made, own, id }) {
-  const call = made.calls?.at(-1);
-  const first = made === own;
-  const reasoning = store.reading.text(made.reasoning);
-  const shownBefore = first ? {} : { ...own.answer, ...own.became };
-  const news = (fields) => Object.entries(fields ?? {}).filter(([name, value]) => (
-    value != null && JSON.stringify(value) !== JSON.stringify(shownBefore[name])));
-  const answer = news(made.answer);
-  const became = news(made.became);
-  const short = answer.filter((field) => isShort(field));
-  const long = answer.filter((field) => !isShort(field));
-  const alone = (name) => name === "action" || answer.length === 1;
-  const passage = (name, text) => h(Passage, { store, id: `${id} ${name}`, text });
-  const outcome = [...short.slice(FEW_ANSWERS), ...became];
-  const rule = made.status === "ok" && call == null;
-  return h("div", { class: first ? null : "then" },
-    h("div", { class: "row" },
-      first ? h("b", null, nameOf(made)) : h("span", null, made.component),
-      h(Status, { word: rule ? "no model" : made.status }),
-      call != null && made.confidence != null
-        && h("span", { class: "sure" }, pair(["confidence", made.confidence])),
-      h("span", { class: "row answer" }, short.slice(0, FEW_ANSWERS).map(pair)),
-      call != null && plain("prompt", () => showCall(store, call),
-        { "aria-label": `Prompt of ${nameOf(made)}, ${made.component}` })),
-    long.map(([name, value]) => (typeof value === "string"
-      ? h("div", { key: name, class: "said" }, !alone(name) && small(words(name)),
-        passage(name, value))
-      : h(Fold, { key: name, store, id: `${id} ${name}`, title: words(name) }, () => (
-        passage(name, JSON.stringify(value, null, 1)))))),
-    reasoning && !answer.some(([, value]) => value === reasoning)
-      && h("div", { class: "why fine" }, passage("why", reasoning)),
-    outcome.length > 0 && h("p", { class: "row fine became" }, outcome.map(pair)));
-}
-
-const isShort = ([name, value]) => name !== "action"
-  && figure(value).length <= (typeof value === "string" ? 24 : SHORT_VALUE);
-const pair = ([name, value]) => h("span", { key: name }, small(words(name)), " ",
-  h("b", null, clip(sayValue(value), 200)));
-
-function showCall(store, call) {
-  store.go({ call, view: "turn" });
-  store.draw();
-  store.ui.callPlace?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 }

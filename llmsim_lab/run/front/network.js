@@ -1,0 +1,146 @@
+// A network in the state: players and their ties, each at the same place in every turn.
+
+import { h } from "./dom.js";
+import { clip, plural, sayValue } from "./text.js";
+
+const TALL = 306, WIDEST = 620, EDGE = 26; // of the drawing; room around the outermost places
+const MOST_PLACED = 120; // players that ties pull together; more stand on a circle
+const PULLS = 160, NAMED = 40;
+
+/** The networks in a run's state by field: dicts of lists of their own keys, or lists of pairs. */
+export function networksOf(reading, run) {
+  return reading.keep(`networks ${run.id}`, () => {
+    const networks = new Map();
+    for (const turn of reading.turns(run).values()) {
+      for (const [name, lines] of reading.tables(turn)) {
+        const ties = tiesIn(lines);
+        if (!ties) continue;
+        if (!networks.has(name)) networks.set(name, new Map());
+        networks.get(name).set(turn.n, ties);
+      }
+    }
+    const hasTies = (byTurn) => [...byTurn.values()].some(({ pairs }) => pairs.length > 0);
+    return new Map([...networks].filter(([, byTurn]) => hasTies(byTurn)));
+  });
+}
+
+/** Who is tied to whom: `{names, pairs}`, each pair once; null for what is no network. */
+export function tiesIn(lines) {
+  const isList = lines.every((line) => Array.isArray(line) && line.length === 2);
+  const entries = lines.flatMap((line) => (typeof line === "object" ? Object.entries(line) : []));
+  const isDict = !lines.some(Array.isArray) && entries.length === lines.length
+    && entries.every(([, tied]) => Array.isArray(tied));
+  if (!isList && !isDict) return null;
+  const pairs = isList ? lines : entries.flatMap(([name, tied]) => (
+    tied.map((other) => [name, other])));
+  const names = new Set(isList ? lines.flat() : entries.map(([name]) => name));
+  if (pairs.some((pair) => !names.has(pair[1]))) return null;
+  const byKey = new Map(pairs.map((pair) => [keyOf(pair), pair]));
+  return { names: [...names], pairs: [...byKey.values()] };
+}
+
+/** Where each player stands, from 0 to 1 both ways: the same for the same names and ties.
+ * Fruchterman and Reingold (1991): all push each other away, ties pull, ever more gently. */
+export function placesOf(names, pairs) {
+  const places = new Map(names.map((name, index) => {
+    const angle = (2 * Math.PI * index) / names.length;
+    return [name, [Math.cos(angle), Math.sin(angle)]];
+  }));
+  if (names.length <= MOST_PLACED) pullTogether(places, pairs);
+  for (const axis of [0, 1]) {
+    const all = [...places.values()].map((place) => place[axis]);
+    const low = Math.min(...all);
+    const span = Math.max(...all) - low || 1;
+    for (const place of places.values()) place[axis] = (place[axis] - low) / span;
+  }
+  return places;
+}
+
+function pullTogether(places, pairs) {
+  const all = [...places.values()];
+  const apart = Math.sqrt(4 / all.length); // the distance that players would like
+  for (let step = 0; step < PULLS; step += 1) {
+    const moves = new Map(all.map((place) => [place, [0, 0]]));
+    const push = (one, other, force) => {
+      const across = one[0] - other[0] || 1e-3;
+      const down = one[1] - other[1] || 1e-3;
+      const distance = Math.hypot(across, down);
+      const size = force(distance) / distance;
+      for (const [place, sign] of [[one, 1], [other, -1]]) {
+        moves.get(place)[0] += sign * across * size;
+        moves.get(place)[1] += sign * down * size;
+      }
+    };
+    all.forEach((one, index) => {
+      for (const other of all.slice(index + 1)) push(one, other, (d) => apart ** 2 / d);
+    });
+    for (const [a, b] of pairs) {
+      if (a !== b) push(places.get(a), places.get(b), (d) => -(d ** 2) / apart);
+    }
+    const farthest = 0.1 * (1 - step / PULLS);
+    for (const place of all) {
+      const [across, down] = moves.get(place);
+      const share = Math.min(1, farthest / (Math.hypot(across, down) || 1));
+      place[0] += across * share;
+      place[1] += down * share;
+    }
+  }
+}
+
+/** The network of a turn; who came first to a tie in it is drawn strong, numbers as shades. */
+export function Network({ store, run, name, label, turn, wide: room }) {
+  const { reading } = store;
+  const wide = Math.min(room, WIDEST);
+  const byTurn = networksOf(reading, run).get(name);
+  const places = reading.keep(`places ${run.id} ${name}`, () => {
+    const all = [...byTurn.values()];
+    const names = new Set(all.flatMap((ties) => ties.names));
+    return placesOf([...names], all.flatMap((ties) => ties.pairs));
+  });
+  const { names, pairs } = byTurn.get(turn) ?? { names: [], pairs: [] };
+  const before = new Set((byTurn.get(turn - 1)?.pairs ?? pairs).map(keyOf));
+  const shade = shadeOf(reading, run, names, turn);
+  const x = (player) => EDGE + places.get(player)[0] * (wide - 2 * EDGE);
+  const y = (player) => EDGE / 2 + places.get(player)[1] * (TALL - 2 * EDGE);
+  const counts = new Map();
+  for (const player of pairs.flat()) counts.set(player, (counts.get(player) ?? 0) + 1);
+  const isNamed = names.length <= NAMED;
+  const about = (player) => [player, shade && `${shade.label} ${sayValue(shade.of(player))}`,
+    plural(counts.get(player) ?? 0, "tie")].filter(Boolean).join(" · ");
+  return h("figure", { class: "panel network" },
+    h("figcaption", null,
+      h("b", null, label),
+      h("span", { class: "unit soft" }, shade && `darker: more ${shade.label}`),
+      h("span", { class: "now" },
+        h("small", null, `${plural(names.length, "player")} · ${plural(pairs.length, "tie")}`))),
+    h("svg", { width: wide, height: TALL, role: "img",
+      "aria-label": `${label}: ${plural(names.length, "player")}, ${plural(pairs.length, "tie")}` },
+    pairs.map((pair) => h("line", {
+      key: keyOf(pair), class: before.has(keyOf(pair)) ? "tie" : "tie new",
+      x1: x(pair[0]), y1: y(pair[0]), x2: x(pair[1]), y2: y(pair[1]) })),
+    names.map((player) => h("g", { key: player, class: "player" },
+      h("title", null, about(player)),
+      h("circle", { cx: x(player), cy: y(player), r: isNamed ? 7 : 4,
+        "fill-opacity": shade ? shade.share(player) : 0.5 }),
+      isNamed && h("text", {
+        x: x(player), y: y(player) + 19, "text-anchor": "middle" }, clip(player, 12))))));
+}
+
+const keyOf = (pair) => JSON.stringify([...pair].sort());
+
+/** The first chart with a number for each player, as shades from its least to its most. */
+function shadeOf(reading, run, names, turn) {
+  for (const item of reading.charted(run).filter(({ column }) => column.includes("*"))) {
+    const columns = new Map(reading.linesOf(run, item).map((line) => [line.name, line.column]));
+    if (!names.length || !names.every((name) => columns.has(name))) continue;
+    const all = [...columns.values()].flatMap((column) => (
+      reading.points(run, column).map(([, value]) => value)))
+      .filter((value) => value != null);
+    const low = Math.min(...all);
+    const span = Math.max(...all) - low || 1;
+    const of = (name) => reading.valueAt(run, columns.get(name), turn);
+    const share = (name) => 0.08 + 0.92 * ((Number(of(name) ?? low) - low) / span);
+    return { label: item.label, of, share };
+  }
+  return null;
+}

@@ -327,10 +327,16 @@ class Reading:
             "notes": notes,
             "manifest": self.keep_text(json.dumps(self._manifest(info), indent=1)),
         }
-        if any(shown.get(name) != value for name, value in facts.items()):
-            shown |= facts
+        changed = {name: value for name, value in facts.items() if shown.get(name) != value}
+        if not changed:
+            return
+        is_new = "id" not in shown
+        shown |= facts
+        if is_new:
             # A copy of the columns: the list grows, and what was sent stays as it was.
             self._append({"run": {**shown, "columns": [*shown["columns"]]}})
+        else:
+            self._append({"run": {"id": info.id, **changed}})
 
     def _defaults(self, source: Any) -> str:
         """Return the defaults of a run's parameters as JSON; nothing where its class is unknown."""

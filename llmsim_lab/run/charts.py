@@ -67,7 +67,11 @@ class ChartedColumns:
         new = [name for name in own_numbers(row) if name not in self._patterns]
         if new:
             patterns = _patterns_in(turn.state)
-            self._patterns |= {name: patterns.get(name, name) for name in new}
+            for name in new:
+                # A class that names its columns itself may have them as "Taiwan.trust_level".
+                rest = name.partition(".")[2]
+                otherwise = f"*.{rest}" if rest else name
+                self._patterns[name] = patterns.get(name, otherwise)
         return bool(new)
 
     def series(self) -> list[Series]:
@@ -150,9 +154,9 @@ def charted_columns(run: Charted) -> ChartedColumns:
 
 def lines_of_chart(chart: Series, columns: Iterable[str]) -> dict[str, str]:
     """Return the columns that a chart draws, by the names of their lines."""
-    if "*" not in chart.column:
+    start, star, end = chart.column.partition("*")
+    if not star:
         return {chart.label: chart.column}
-    start, end = chart.column.split("*", 1)
     inner = slice(len(start), -len(end) or None)
     return {
         name[inner]: name

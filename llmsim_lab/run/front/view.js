@@ -22,7 +22,8 @@ const TYPED_IN = "input:not([type=range]), form input, textarea, select";
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
 const FEW_WAITING = 3, LONG_TELLING = 300, MOST_TURNS = 100000;
 const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z",
-  Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z" };
+  Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z",
+  Fork: "M3 1h2v7.2L10 5V2l5 4.5-5 4V7.4L5 10.6V15H3z" };
 
 const small = (text) => h("small", null, text);
 const play = ({ commands }, run, turns) => commands({ do: "play", run, turns });
@@ -185,31 +186,48 @@ function TreeRow({ store, run: it, runs, changes, seed, depth, shown }) {
 }
 
 /** A button that can be used or not; one that is disabled would lose the focus. */
-export const Button = ({ store: { gone }, off, act, kind }, words) => h("button", {
-  class: kind, "aria-disabled": Boolean(gone || off), onclick: () => gone || off || act() }, words);
+export const Button = ({ store: { gone }, off, act, kind, title }, words) => h("button", {
+  class: kind, title, "aria-disabled": Boolean(gone || off),
+  onclick: () => gone || off || act() }, words);
+
+const Icon = ({ name, kind = "icon" }) => h("svg",
+  { class: kind, viewBox: "0 0 16 16", "aria-hidden": "true" }, h("path", { d: ICONS[name] }));
+
+/** Words that are read out, and shown where there is room for them. */
+const Word = (_, words) => h("span", { class: "word" }, words);
 
 function Transport({ store, run, n, ...turns }) {
-  const { commands, live, form, ui, gone } = store, busy = Boolean(live.busy);
-  const fixed = gone || run.plays === false;
-  const button = (name, off, act, kind) => h(Button, { store, off, act, kind },
-    h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
-      h("path", { d: ICONS[name] })), name);
-  const count = ({ target: field }) => (
-    ui.turns = field.value = Math.min(Math.max(1, Math.round(field.value) || 1), MOST_TURNS));
-  const toggle = () => (form ? store.set({ form: null })
-    : commands({ do: "form", run: run.id, turn: n }));
+  const { commands, live, form, ui, gone } = store;
+  const isBusy = Boolean(live.busy);
+  const isFixed = gone || run.plays === false;
+  const button = (name, off, act, kind) => h(Button, { store, off, act, kind, title: name },
+    h(Icon, { name }), h(Word, null, name));
+  const count = ({ target: field }) => {
+    const wanted = Math.round(field.value) || 1;
+    ui.turns = Math.min(Math.max(1, wanted), MOST_TURNS);
+    field.value = ui.turns;
+  };
+  const toggle = () => {
+    if (isBusy || isFixed) return;
+    if (form) store.set({ form: null });
+    else commands({ do: "form", run: run.id, turn: n });
+  };
   return h("div", { class: "row mid bar" },
     h("div", { class: "row mid buttons" },
-      button("Step", busy || fixed, () => play(store, run.id, 1), "primary"),
-      busy ? button("Pause", false, () => commands({ do: "pause" }))
-        : button("Play", fixed, () => play(store, run.id, ui.turns)),
-      h("label", { class: "turns soft" }, h("input", {
-        type: "number", min: 1, max: MOST_TURNS, value: ui.turns, onchange: count,
-        "aria-label": "Turns to play" }), " turns"),
-      button("Stop", !busy, () => commands({ do: "stop" }))),
+      button("Step", isBusy || isFixed, () => play(store, run.id, 1), "primary"),
+      isBusy ? button("Pause", false, () => commands({ do: "pause" }))
+        : button("Play", isFixed, () => play(store, run.id, ui.turns)),
+      h("label", { class: "turns soft" },
+        h("input", {
+          type: "number", min: 1, max: MOST_TURNS, value: ui.turns, onchange: count,
+          "aria-label": "Turns to play" }),
+        h(Word, null, " turns")),
+      button("Stop", !isBusy, () => commands({ do: "stop" }))),
     h(Slider, { store, run, n, ...turns }),
-    h("button", { "aria-disabled": Boolean(busy || fixed), "aria-expanded": Boolean(form),
-      onclick: () => busy || fixed || toggle() }, "Fork or change …"));
+    h("button", {
+      "aria-disabled": Boolean(isBusy || isFixed), "aria-expanded": Boolean(form),
+      title: "Fork or change …", onclick: toggle,
+    }, h(Icon, { name: "Fork", kind: "icon fork-icon" }), h(Word, null, "Fork or change …")));
 }
 
 const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" }, first,

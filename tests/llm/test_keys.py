@@ -141,7 +141,7 @@ async def test_a_secret_is_not_in_what_a_failed_call_leaves(
     caplog.set_level(logging.DEBUG)
     async with serving(answer) as at:
         backend = BACKENDS[kind](at)
-        config = LLMConfig(model="m", first_piece_s=30 if answer else 0.3, retry_wait_s=0)
+        config = LLMConfig(model="m", first_piece_s=30 if answer else 0.1, retry_wait_s=0)
         client = LLMClient(config, backend=backend)
         with pytest.raises(LLMFailureException) as caught:
             await client.call_with_retry(prompt="And?", response_model=PolicyDecision)

@@ -1,6 +1,7 @@
 """A server that is slow is not one that is dead: each line of what a real one did, played again.
 
-The real one's seconds are as long as ``SECOND`` here. Its numbers: a prompt of 879 tokens, 9 tokens
+The real one's seconds are as long as ``SECOND`` here; what waits for a second or more
+is among the tests that take long. Its numbers: a prompt of 879 tokens, 9 tokens
 read and 2 written a second, 14 s to load a model, the client's ``timeout_s`` of 60.
 """
 
@@ -84,6 +85,7 @@ def test_the_eight_lines_of_the_readme_run_on_it(
     assert Path("rates.png").stat().st_size > 10_000
 
 
+@pytest.mark.process
 async def test_a_prompt_that_is_read_for_longer_than_a_silence_is_answered(
     server: FakeOllama,
 ) -> None:
@@ -91,6 +93,7 @@ async def test_a_prompt_that_is_read_for_longer_than_a_silence_is_answered(
     assert server.runner.tokens_read == TOKENS
 
 
+@pytest.mark.process
 async def test_a_request_that_waits_in_the_servers_queue_is_not_late(server: FakeOllama) -> None:
     prompts = [f"{number}. {PROMPT}" for number in range(3)]
     settings = {"first_piece_s": 180 * SECOND, "max_concurrency": 3}
@@ -99,6 +102,7 @@ async def test_a_request_that_waits_in_the_servers_queue_is_not_late(server: Fak
     assert [faults(call) for _, call in answers] == [[None]] * 3
 
 
+@pytest.mark.process
 async def test_another_clients_window_reloads_the_model_each_way(server: FakeOllama) -> None:
     calls = [await called(server, "Hi", num_ctx=1024 * size) for size in (1, 2, 1)]
     assert ([*map(faults, calls)], server.runner.loads) == ([[None]] * 3, 3)
@@ -157,6 +161,7 @@ async def test_a_cancelled_request_ends_on_the_server_and_what_was_read_stays_in
 # What is said meanwhile, and in the end
 
 
+@pytest.mark.process
 async def test_progress_says_that_the_model_loads_and_how_much_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -177,6 +182,7 @@ async def test_progress_says_that_the_model_loads_and_how_much_is_read(
     assert seen == {"", "loading", f"loading or {reads}", reads}
 
 
+@pytest.mark.process
 async def test_the_error_of_a_wait_that_was_too_long_names_the_setting_and_the_cause(
     server: FakeOllama,
 ) -> None:

@@ -145,7 +145,6 @@ def test_the_report_sets_what_was_not_registered_apart(tmp_path: Path) -> None:
     path, page = tmp_path / "plan.json", tmp_path / "out.html"
     study_of(outcome="level").register(path)
     study = played(study_of(outcome=["level", "shares.Ann"]))
-    assert "was not registered" in study.report(page).read_text("utf-8")
     study.register(path)
     words = " ".join(re.sub("<[^>]*>", " ", study.report(page).read_text("utf-8")).split())
     registered, came_after = words.split("not registered: each arm minus factor=1")

@@ -202,7 +202,7 @@ def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
         return sum(type(it) is Water for it in gc.get_objects())
 
     before = alive()  # what tests before this one have left
-    study = played(study_of(tape=path, seeds=10), parallel=2)
+    study = played(study_of(tape=path, seeds=4), parallel=2)
     study.effects()
     assert alive() <= before + 3  # those on trial
 

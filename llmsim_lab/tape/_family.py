@@ -126,6 +126,7 @@ class Family:
         places = index.runs[run]
         lines_read, facts = self._facts.get(run, (0, {}))
         with reading_run(self.journal, run):
+            # A run that is played gets further lines; what was read of the others stays.
             if lines_read != len(places):
                 facts = self._read(run, places)
                 self._facts[run] = (len(places), facts)
@@ -149,6 +150,7 @@ class Family:
             if "manifest" in line:
                 small = None
                 weight = weight_of(raw)
+                # Manifests are long: beyond this they are read again when they are asked for.
                 if self._held + weight <= MAX_KEPT:
                     self._held += weight
                     small = line["manifest"]
@@ -175,6 +177,7 @@ class Family:
                 unread.append(info)
                 if info.parent is None or info.fork_turn is None:
                     break
+                # Parents come first: a line that says otherwise may lead in a circle.
                 if info.parent >= info.id:
                     raise TapeError(
                         f"run {info.id} on the tape {self.journal.path} is damaged: "
@@ -185,6 +188,7 @@ class Family:
             for info in unread:
                 self._parts[info.id] = error
             raise
+        # Without recursion: a chain of forks may be longer than Python's stack.
         for info in reversed(unread):
             self._parts[info.id] = self._new_part(info)
         part = self._parts[run]

@@ -133,6 +133,7 @@ def digest_in(raw: bytes) -> bytes:
 
 def _sum_in(raw: bytes) -> int | None:
     """Return the check sum that a line ends with."""
+    # Only at the end: a prompt may quote a line of a tape.
     match = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
     return None if match is None else int(match[1], 16)
 
@@ -153,6 +154,7 @@ def _excess(raw: bytes) -> str:
 
 def text_digest(value: bytes) -> bytes:
     """Return what names a text on a tape, hexadecimal."""
+    # 64 bits: that two of a million texts share a digest has a chance of 3 in 100 million.
     return blake2b(value, digest_size=8).hexdigest().encode()
 
 
@@ -225,6 +227,7 @@ class Index:
         """
         start = self.end
         place = (start, len(raw))
+        # Known of what this process writes; else by a pattern, which is faster than parsing JSON.
         fact = fact or fact_in(raw)
         if fact is None:
             fault = self._take_shared(raw, place, written_sum)
@@ -268,6 +271,7 @@ class Index:
                 kind,
                 check_sum,
             )
+        # Of a faulty line too: the next one follows from what stands there.
         self.sums[run] = check_sum or 0
         if kind == b"call":
             # Numbers rise, so that none names two calls, and a line that was moved shows.
@@ -332,6 +336,7 @@ class Index:
             return "it was changed"
         if not digest:
             return None
+        # A changed text with a recomputed sum still has its old name, by which calls find it.
         if text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != digest:
             return "it was changed"
         if self.texts.setdefault(digest, place) != place:
@@ -363,6 +368,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
                 if not make:
                     raise _no_tape(path)
                 _make(place)
+            # Also where another object has it open: this one checks that the file can be read.
             journal = Journal(place)
         except OSError as error:
             raise TapeError(
@@ -430,6 +436,7 @@ def _make(path: Path) -> None:
         with filelock.FileLock(f"{path}.lock", timeout=10), path.open("ab", buffering=0) as file:
             if os.fstat(file.fileno()).st_size:
                 return
+            # A short write: half a first line would make a file that nothing opens.
             if file.write(head) != len(head):
                 file.truncate(0)
                 raise OSError("the disk is full")
@@ -564,6 +571,7 @@ class Journal:
 
     def _open_file(self) -> BinaryIO:
         # At once, also where a fifo stands in its place by now, which would wait for a writer.
+        # Binary on Windows, which else ends a file at a Ctrl-Z.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         return os.fdopen(os.open(self.path, flags), "rb")
 
@@ -632,6 +640,7 @@ class Journal:
         with self.lock, self._reading() as file:
             is_first = self.index.end == 0
             was_unsure = self._unsure
+            # Before anything is taken in: what is another's must not get into the index.
             if self.writers and not is_first:
                 self._check_own(file)
             index = Index() if was_unsure else self.index
@@ -823,6 +832,7 @@ class Journal:
 
     def _end(self) -> None:
         self._close()
+        # By force: it counts acquisitions, and an interrupted ``_begin`` may leave one too many.
         self._guard.release(force=True)
 
     def _release(self, writer: object) -> None:
@@ -861,6 +871,7 @@ class Journal:
         with self._reading() as file, _beside(self.path, ".cut", file) as beside:
             file.seek(start)
             shutil.copyfileobj(file, beside)
+        # After the copy beside it is written: a kill in between keeps the bytes twice, not never.
         os.ftruncate(self._fd, start)
         cut = f"its last {size - start:,} bytes were no whole line; they are in {beside.name}"
         log_event(
@@ -876,6 +887,7 @@ class Journal:
     def read_anew(self) -> None:
         """Read the file from its beginning."""
         self.index = Index()
+        # Who keeps places, as a Tape's family does, sees by it that they are void.
         self.generation += 1
         self._forget_texts()
         self.derived.clear()
@@ -910,6 +922,7 @@ class Journal:
                 raise TapeError(
                     f"run {run}, turn {turn}, call {number} are more than a tape can number"
                 )
+            # A call without a turn says so, since a run has both kinds.
             is_call = kind == "call"
             place = b""
             if turn is not None:
@@ -1021,6 +1034,7 @@ class Journal:
         try:
             with aside.open("xb") as file:
                 file.writelines(self._lines_of(runs, up_to))
+                # On the disk first: after a power cut one of the two files is whole.
                 file.flush()
                 os.fsync(file.fileno())
             aside.chmod(self.path.stat().st_mode | 0o200)  # a private tape's copy is private
@@ -1040,6 +1054,7 @@ class Journal:
         index = self.index
         texts = dict(index.texts)
         sums: dict[int, int] = {}
+        # A repaired tape has to begin well; it is another file anyway.
         is_head_faulty = index.first_fault is not None and index.first_fault.line == 1
         yield _new_head() if is_head_faulty else index.head
         for number, raw in self.lines():

@@ -36,6 +36,7 @@ def explain_miss(
         key=lambda one: _likeness(one.request, request),
         default=None,
     )
+    # Without any call there is nothing to compare: the run was broken off, or asked nothing here.
     if nearest is None:
         return (
             f"run {run} has no recorded call for {_place_of(request)}: "
@@ -72,6 +73,7 @@ def _likeness(old: ChatRequest, new: ChatRequest) -> _Likeness:
         None,
         old.prompt.split(),
         new.prompt.split(),
+        # Else frequent words, which are most of a prompt, would not count from 200 words on.
         autojunk=False,
     )
     return _Likeness(

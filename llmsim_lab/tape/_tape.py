@@ -66,6 +66,7 @@ class Tape(AbstractContextManager["Tape"]):
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.journal = journal_at(self.path, make=not self.read_only)
+        # Empty: runs are read when they are asked for, since a study opens a thousand tapes.
         self._known = Family(self.journal, self.journal.generation)
 
     def close(self) -> None:
@@ -95,6 +96,7 @@ class Tape(AbstractContextManager["Tape"]):
     def _begun(self) -> list[int]:
         """Return the runs that have a turn; one whose process was killed before has nothing."""
         self.journal.refresh()
+        # Only a kill between two lines leaves a run without its first turn.
         return sorted(self.journal.index.runs.keys() & self.journal.index.turns.keys())
 
     def run(self, run: int | None = None) -> RunInfo:
@@ -198,11 +200,13 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         by_turn = index.calls.get(whole_number("run", run), {})
         numbers: Sequence[int]
+        # Calls of turns come mixed: players of one turn may wait for each other.
         if turn is None:
             numbers = sorted(chain(*by_turn.values()))
         else:
             numbers = by_turn.get(whole_number("turn", turn), ())
         if not forgotten:
+            # Made again, so what came of them led to no turn.
             numbers = [number for number in numbers if number not in index.forgotten]
         return list(self._calls(numbers))
 
@@ -313,6 +317,7 @@ class Tape(AbstractContextManager["Tape"]):
         parts = {"a": a, "b": b, "difference": b - a}
         columns = []
         for name in a:
+            # By variable, then by run: what is compared stands side by side.
             columns += [(name, part) for part in parts]
         both = pd.concat(
             parts,
@@ -337,6 +342,7 @@ class Tape(AbstractContextManager["Tape"]):
             run: the run.
             allowance: what this may cost, of several runs together; enough for one if not given.
         """
+        # A limit of what is compared, since a tape may come from anywhere.
         allowance = allowance or self.allowance()
         info = self.run(run)
         try:
@@ -412,6 +418,7 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: the tape was opened for reading only; when it is entered: another process
                 writes, or the file cannot be written to.
         """
+        # Opened anew it would be read-only again, so the advice is another one.
         if self.read_only and self.journal.is_packed:
             raise TapeError(
                 f"the tape {self.path} is open for reading only; gunzip it to record on it"
@@ -448,6 +455,7 @@ class Tape(AbstractContextManager["Tape"]):
         journal = self.journal
         first_turn, first_body = first
         with self.writing(), journal.lock:  # other threads may begin runs too
+            # Not how many there are: numbers of pruned runs leave gaps.
             run = max(journal.index.runs, default=0) + 1
             body = run_body(
                 manifest,
@@ -498,6 +506,7 @@ class Tape(AbstractContextManager["Tape"]):
                 family.add(run)
                 run = self.run(run).parent
         damaged = family & self.damaged.keys()
+        # A copy of a damaged run would look whole, since its sums are computed anew.
         if damaged:
             raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
         self.journal.rewrite(family, Path(path), up_to=up_to)
@@ -524,6 +533,7 @@ class Tape(AbstractContextManager["Tape"]):
         with self.journal.lock, self.writing():  # else a thread may write a line meanwhile
             self.journal.rewrite({info.id for info in infos} - pruned)
         for run in pruned:
+            # A simulation of this process may still hold the run that was removed.
             recorder = self.journal.recorders.pop(run, None)
             if recorder is not None:
                 recorder.close()  # its number may be another run's next

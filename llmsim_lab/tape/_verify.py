@@ -79,6 +79,7 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
     try:
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         tape.journal.refresh()
+        # Of a damaged file there may be a finding a line.
         findings.extend(islice(_findings(tape), _MAX_FINDINGS))  # keeps those before an error
     except TapeError as error:
         if not findings:

@@ -89,6 +89,7 @@ class Allowance:
     """
 
     def __init__(self, size: int) -> None:
+        # At least 64 MiB, so that small tapes are told in full.
         self._left = 2**26 + 8 * size
 
     def take(self, cost: int) -> None:
@@ -135,6 +136,7 @@ def changes_of(
 
 def _state(before: Record | None, after: Record | None) -> list[str]:
     """Return how a fork's first state differs from its parent's, where no intervention set it."""
+    # What an intervention set is told as an intervention.
     if before is None or after is None or before["interventions"] != after["interventions"]:
         return []
     fields = differences(

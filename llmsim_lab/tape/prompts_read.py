@@ -22,7 +22,7 @@ _PERSON = "human"
 _SENT_ALL_THE_SAME = ("timeout", "cancelled")
 """Without a reply, other requests did not come to a model."""
 _MOST_TOKENS = 2**53
-"""What is said to be more, or fewer than none, somebody has written into the tape."""
+"""A count above it, or below 0, was not made by a server."""
 
 
 class Anew(NamedTuple):
@@ -84,8 +84,10 @@ class PromptsRead:
             return None
         if reply is None and attempt.reason not in _SENT_ALL_THE_SAME:
             return None
+        # By the contents alone: what a chat's form adds between them is the same for all.
         text = tuple([message.content for message in request.messages])
         kind = request.site.component if request.site else ""
+        # By model: what one holds does not help another.
         held = self._models.setdefault(request.model, _Held())
         size = sum(map(len, text)) + len(text) - 1
         after_latest = size - shared_start(text, held.latest)

@@ -329,6 +329,7 @@ class _AtTurn:
         """Return the request with the turn that is being played."""
         site = request.site
         turn = self._turn
+        # A world's own call, by ``run.client``: it belongs to the turn all the same.
         if site is None:
             return replace(request, site=CallSite(component="call", turn=turn))
         if site.turn == turn:
@@ -390,6 +391,7 @@ class LiveRecorder(_AtTurn):
 
     def _held(self) -> AbstractContextManager[object]:
         """Return what makes lines possible: the journal's lock and no more while a run plays."""
+        # Taking the file's lock for each line would take longer than writing it.
         if self._journal.writers and not self.gone:
             return self._journal.lock
         return self.writing()
@@ -403,6 +405,7 @@ class LiveRecorder(_AtTurn):
         """
         if self._is_under_way:  # the last one was not committed: it is played once more
             self.restart_turn()
+        # Before the check, so that a turn that was refused is read again from the tape.
         self._is_under_way = True
         self._check_is_next(turn)
 
@@ -443,6 +446,7 @@ class LiveRecorder(_AtTurn):
                 )
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
+            # The number is the file's, so it is known only now.
             attempt.number = journal.append(
                 self.run,
                 "call",
@@ -481,6 +485,7 @@ class LiveRecorder(_AtTurn):
         if nth:
             line["nth"] = nth
         try:
+            # Checked before anything is written: a value that JSON lacks must not break the tape.
             body = checked_json({**line, **outcome})
         except ValueError as error:
             raise TapeError(f"what {kind} gave cannot be kept: {error}") from error
@@ -524,6 +529,7 @@ class LiveRecorder(_AtTurn):
         if not forgotten:
             return
         for place in forgotten:
+            # Their counts stay: a call that is made again is the same sample of the same question.
             del attempts[place]
         body = members(calls=sorted(forgotten.values()))
         self._journal.append(
@@ -585,6 +591,7 @@ class LiveRecorder(_AtTurn):
     def end(self, outcome: str | None) -> None:
         """Record how the run ended; None if it continues, by this process."""
         if outcome is None:
+            # The process, so that an error can name who writes to the tape.
             kind = "set"
             body = members(process=os.getpid())
         else:
@@ -652,6 +659,7 @@ class ReplayRecorder(_AtTurn):
         request = self._at_turn(request)
         place = self._known.place_of(parts_of(request).identity, first)
         recorded = self._known.attempts.get(place)
+        # The nearest recorded request is looked for only now: it takes long.
         if recorded is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
         return Entry(request, recorded)

@@ -115,7 +115,7 @@ class ChatRequest:
     Attributes:
         model: the model's name as the backend knows it.
         messages: the conversation, oldest first.
-        schema: the JSON schema the reply is held to, or None for free text.
+        schema: the reply schema, as JSON schema, or None for free text.
         tools: function declarations, ``{"type": "function", "function": {...}}`` each.
         options: sampling options by Ollama's names: ``temperature``, ``seed`` (absent when none is
             set), ``num_ctx``, ``num_predict`` and whatever the user added.
@@ -639,7 +639,7 @@ def reply_schema(
     rationale: Rationale = "before",
     maker: type[GenerateJsonSchema] = SchemaMaker,
 ) -> dict[str, Any]:
-    """Return the JSON schema that a language model's reply is held to.
+    """Return the reply schema that a language model is sent.
 
     It is the pydantic model's own schema without the titles that pydantic makes and defaults, with
     every field required (or those that an object names as ``x-required``) and no other allowed.

@@ -25,6 +25,7 @@ def as_backend(backend: object) -> ChatBackend:
             "which returns a ChatReply; a class is called first, as in OllamaBackend('NAME')"
         )
     adapted = backend
+    # The contract asks for ``chat`` alone, so a user's backend need not be derived from it.
     if not isinstance(adapted, ChatBackend):
         adapted = _Adapted(backend)
     # Now, since a wrong one would show only when a choice is asked for.
@@ -41,6 +42,7 @@ class _Adapted(ChatBackend):
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        # Read once, here: the rest of the package asks no object what it can do.
         self.streams = getattr(inner, "streams", False)
         self.max_top_logprobs = getattr(inner, "max_top_logprobs", 0)
         self.is_model = getattr(inner, "is_model", True)

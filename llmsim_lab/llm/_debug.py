@@ -40,6 +40,7 @@ def log_request(request: ChatRequest, queued_s: float) -> None:
         model=request.model,
         messages=len(request.messages),
         chars=len(request.prompt),
+        # logfmt leaves out what is None: 0 s in the queue is the rule.
         queued_s=round(queued_s, 3) or None,
         last=last,
     )
@@ -65,6 +66,7 @@ def log_outcome(attempt: Attempt) -> None:
         )
     if attempt.reason is not None:
         event = "LLM_FAULT"
+        # The model answered, and not as asked: of a failure there is no reply.
         if attempt.reason == "invalid_response" and reply is not None:
             event = "LLM_COMPLAINT"
         _log(

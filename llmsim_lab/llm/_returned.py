@@ -71,6 +71,7 @@ def returned_fault(fault: BackendError, who: str) -> BackendError:
         who: the backend's class.
     """
     reason: FailureReason = "server_error"
+    # A backend of a user's own may make up reasons, which no tape and no message knows.
     if fault.reason in get_args(FailureReason):
         reason = fault.reason
     status_code = fault.status_code
@@ -79,6 +80,7 @@ def returned_fault(fault: BackendError, who: str) -> BackendError:
     wait_s = fault.retry_after_s
     if not (isinstance(wait_s, int | float) and 0 <= wait_s <= _MOST_SECONDS):
         wait_s = None
+    # A reply that was cut comes with its fault, and is kept on the tape.
     reply = fault.reply
     if reply is not None:
         reply = returned_reply(reply, who)
@@ -218,6 +220,7 @@ def _not_huge(name: str, value: object) -> None:
 
 def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
     """Return the calls of tools that a reply asks for."""
+    # Almost all replies: asked first.
     if calls is None or calls == ():
         return ()
     if not isinstance(calls, list | tuple) or not all(isinstance(call, ToolCall) for call in calls):

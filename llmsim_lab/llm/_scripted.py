@@ -27,6 +27,7 @@ def reply_of(answer: object) -> ChatReply:
     if isinstance(answer, BaseModel):
         return ChatReply(text=answer.model_dump_json())
     if isinstance(answer, Mapping):
+        # As a model writes it, letters as they are: lengths in characters hold for the text.
         return ChatReply(text=json.dumps(dict(answer), ensure_ascii=False))
     if isinstance(answer, str):
         return ChatReply(text=answer)
@@ -69,6 +70,7 @@ class ScriptedBackend(ChatBackend):
         self._delay_s = delay_s
         self._name = name
         is_one_reply = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
+        # A text is a sequence too, and would be spelt out letter by letter.
         self._script: Iterator[Any]
         if is_one_reply or callable(replies):
             self._script = repeat(replies)

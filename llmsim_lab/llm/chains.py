@@ -11,6 +11,7 @@ from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
 
 FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
 """Failures of one call that need not stop a turn; any other means that no model is there."""
+# The gate and ``doctor`` stop at these: each further question would wait out its retries.
 LASTING: tuple[FailureReason, ...] = ("connection_error", "rate_limited", "model_not_found")
 """Failures after which the next question would fail as well."""
 
@@ -57,5 +58,6 @@ def chain_of(
         confidence=decision.confidence,
         status=status,
         call=call,
+        # Of a call the record has it; twice it would double what a run keeps.
         prompt_text=str(prompt) if call is None else "",
     )

@@ -81,6 +81,7 @@ class LLMClient:
         *,
         chosen: str = "",
     ) -> None:
+        # Not ``config or ...``: an empty dict would pass for no settings.
         config = LLMConfig() if config is None else config
         if not isinstance(config, LLMConfig):
             raise ConfigError(
@@ -94,6 +95,7 @@ class LLMClient:
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
         self.chosen = chosen
+        # ``backend`` stays the user's own object: it is what they hand in and look at.
         self._adapted = as_backend(backend)
         # Not at import, which does nothing else; who asks a model has a client.
         log_as_asked()
@@ -140,6 +142,7 @@ class LLMClient:
 
         Both keep to one number of requests in flight, unless the number itself is set otherwise.
         """
+        # Of this class, not of a derived one, whose arguments are not known here.
         other = LLMClient(config, self.backend, chosen=self.chosen)
         limits = other.limits
         # Two clients, each with a number of its own, would send one server twice as many.
@@ -167,7 +170,7 @@ class LLMClient:
             prompt: a text, or a ``RenderedPrompt``, whose parts go out as system and user message.
             response_model: what the reply must be.
             choices: for some fields of the response model, the only values allowed here; they
-                go into the schema the model is held to, and are not checked again.
+                go into the reply schema, and are not checked again.
             limits: likewise the lowest and highest value of some fields.
             check: returns what is wrong with the content of a well-formed reply, or None; a
                 complaint makes the reply invalid.
@@ -179,6 +182,7 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
+        # Apart, so that a prompt can be looked at without asking anyone.
         request = self.request_of(
             prompt,
             response_model,
@@ -200,6 +204,7 @@ class LLMClient:
                 rationale=rationale,
             )
 
+        # One record for all attempts, so that a repaired reply says what was wrong at first.
         decision, call = await self._sent(
             request,
             read,
@@ -226,7 +231,7 @@ class LLMClient:
         Args:
             messages: oldest first.
             tools: function declarations, as ``ChatRequest.tools`` has them.
-            schema: the JSON schema the reply is held to, if any.
+            schema: the reply schema, if any.
             options: sampling options instead of the configured ones, by Ollama's names.
             check: returns what is wrong with a reply, or None; a complaint makes it invalid.
             site: where the call is made.
@@ -251,6 +256,7 @@ class LLMClient:
         )
 
         def read(reply: ChatReply) -> ChatReply:
+            # A complaint is an invalid reply: it is sent back once, and recorded.
             complaint = check(reply) if check is not None else None
             if complaint:
                 raise InvalidReply(complaint)
@@ -319,6 +325,7 @@ class LLMClient:
 
     def _options_with(self, options: JSONMapping | None) -> JSONMapping:
         """Return sampling options that go before the configured ones."""
+        # The configured ones as they are, one object: a tape writes it once.
         if not options:
             return self._options
         with_others: JSONMapping = _fixed("options", {**self._options, **options})
@@ -389,6 +396,7 @@ class LLMClient:
         """
         backend_name = type(self.backend).__name__
         longest_s: float | None = self.config.timeout_s
+        # The embedded model, which begins by loading.
         if self._adapted.client_limits is not None:
             longest_s = None  # such a backend may have gigabytes to read first
         try:
@@ -396,11 +404,13 @@ class LLMClient:
                 info: object = self._adapted.model_info()
                 if inspect.isawaitable(info):  # a backend of one's own may have a plain method
                     info = await info
+            # A backend need not say; the tape then has the name that was asked for.
             if info is None:
                 return ModelInfo(name=self.config.model, backend=backend_name)
             return returned_info(info, backend_name)
         except Exception as error:
             fault = fault_of(error, self.config.timeout_s)
+            # A bug of the backend's, not a fault of the model: it keeps its class and traceback.
             if fault is None:
                 raise
             raise LLMFailureException(
@@ -492,6 +502,7 @@ class LLMClient:
         self, messages: Sequence[Message], schema: JSONMapping | None
     ) -> tuple[Message, ...]:
         """Return the messages, with the form of the reply where the first attempt tells it."""
+        # Most servers enforce the schema; to tell it costs tokens in each request.
         if schema is None or not self._config.tell_form:
             return tuple(messages)
         return with_instruction(messages, told_form(schema))
@@ -589,7 +600,7 @@ def _schema_of(
     rationale: Rationale,
     allowed: bytes,
 ) -> JSONMapping:
-    """Return the schema a model is held to; shared by all its requests, not to be changed.
+    """Return the reply schema of a class; shared by all its requests, not to be changed.
 
     Args:
         response_model: what its reply must be.

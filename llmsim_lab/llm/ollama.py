@@ -88,6 +88,7 @@ class OllamaBackend(ChatBackend):
         )
         self._model = None if model in _UNNAMED else model
         self._version = ""
+        # Asked for once a model: it does not change while the server runs.
         self._trained: dict[str, int | None] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -151,6 +152,7 @@ class OllamaBackend(ChatBackend):
         Raises:
             BackendError: nothing listens at the server's address any more.
         """
+        # A look at what is loaded costs the server nothing, and is answered while a model loads.
         content = await self.server.glance("/api/ps")
         model = self._model if request.model in _UNNAMED else request.model
         if content is None or model is None:
@@ -174,6 +176,7 @@ class OllamaBackend(ChatBackend):
         async with _official(self.server) as client:
             models = (await client.list()).models
         for model in models:
+            # "llama3.2" is "llama3.2:latest" in its list.
             if full_name(model.model or "") == full_name(name):
                 digest = printable(model.digest or "") or None
                 return ModelInfo(
@@ -194,6 +197,7 @@ class OllamaBackend(ChatBackend):
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
             listing = await client.list()
+            # The one pulled last is the one that was wanted last.
             models = sorted(listing.models, key=_pulled_at, reverse=True)
             names = [printable(model.model or "") for model in models]
             processes = await client.ps()
@@ -236,6 +240,7 @@ class OllamaBackend(ChatBackend):
     async def _trained_length(self, model: str) -> int | None:
         """Return the longest context a model was trained for, tokens, where the server tells."""
         if model not in self._trained:
+            # An answer that is there must not fail for what is only a check of it.
             with suppress(BackendError):
                 async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
                     shown = await client.show(model)
@@ -307,6 +312,7 @@ def _body_of(model: str, request: ChatRequest) -> dict[str, object]:
         # clients' requests.
         "truncate": False,
         "options": dict(request.options),
+        # Left out where None: a model that cannot think refuses either value.
         "think": request.think,
         "format": request.schema,
         "keep_alive": request.keep_alive,

@@ -310,7 +310,7 @@ def _turned_down(
         body: the request.
         error: how the server answered.
         without: what it is known not to take.
-        schema: what the reply is to be held to.
+        schema: the reply schema.
     """
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()

@@ -25,6 +25,7 @@ class Budgeted:
             BudgetReached: the budget is spent.
         """
         log = context.scope.log
+        # Most runs have no budget; a coroutine less for each call.
         if log is None or log.purse is None:
             return self._below.send(context)
         return self._counted(context, log.purse)

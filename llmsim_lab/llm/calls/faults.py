@@ -226,7 +226,7 @@ def text_limits_of(
 
     Args:
         response_model: what the reply is read as.
-        schema: what the model that answers is held to.
+        schema: the reply schema.
     """
     limits = []
     names = aliases_of(response_model)

@@ -31,4 +31,5 @@ def pipeline(
     budgeted = Budgeted(queued)
     recorded = Recorded(budgeted)
     stood_in = StoodIn(recorded, backend)
+    # On top, so that a second attempt is recorded, paid for and queued as the first was.
     return Retried(stood_in, advised)

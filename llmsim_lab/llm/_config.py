@@ -34,8 +34,8 @@ class LLMConfig(Settings):
             reproduces a run.
         num_ctx: context window asked of the server, tokens; prompt and reply must fit.
         max_tokens: longest reply, tokens.
-        max_text_chars: longest text in a structured reply, characters; part of the schema the model
-            is held to. A field's own limit counts where it is smaller, as that of ``reasoning``
+        max_text_chars: longest text in a structured reply, characters; part of the reply
+            schema. A field's own limit counts where it is smaller, as that of ``reasoning``
             (300) is. None leaves it to them.
         timeout_s: longest silence of a server while it works for us, seconds: nothing of any reply
             has come. Its queue does not count, nor does how long a reply takes.

@@ -36,7 +36,8 @@ from llmsim_lab._util.text import clip, error_text, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._picture import Picture, charted, lines_of, runs_in
+from llmsim_lab.lab._charted_runs import charted, lines_of, runs_in
+from llmsim_lab.lab._picture import Picture
 from llmsim_lab.lab._saved_view import SavedView
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.llm.client import run_client
@@ -938,9 +939,11 @@ class Lab(AnyWidget):
             run = self.runs[number]
             if isinstance(run, Run):
                 by_name[_static.run_words(self.reading, number)] = run
+        if not any(len(run.turns) > 1 for run in by_name.values()):
+            return None  # a single turn has values, and no line
         with suppress(ConfigError):
             lines = lines_of(by_name)
-            return Picture(lines=lines, series=charted(lines))
+            return Picture(lines=lines, charts=charted(lines))
         return None
 
     def _drawn_runs(self) -> list[int]:
@@ -1075,7 +1078,7 @@ class RateChart(Lab):
     ) -> None:
         self._given = runs
         self._title = title
-        self._series = charted(lines_of(*runs), columns)
+        self._charts = charted(lines_of(*runs), columns)
         super().__init__(runs)  # type: ignore[arg-type]
         self.reading.title = title
 
@@ -1100,7 +1103,7 @@ class RateChart(Lab):
     def _picture(self) -> Picture:
         return Picture(
             lines=lines_of(*self._given),
-            series=self._series,
+            charts=self._charts,
             title=self._title,
         )
 

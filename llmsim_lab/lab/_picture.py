@@ -1,8 +1,9 @@
-"""Runs as a matplotlib figure: one column large, others in small panels below.
+"""Runs as a matplotlib figure: one chart large, others in small panels below.
 
 It is what a saved notebook keeps of a window, and what goes into a paper. A fork is drawn below its
 parent, so that the turns that both have are the parent's; what was done from outside and what
-theory predicts are there as thin lines.
+theory predicts are there as thin lines. A dict of numbers, such as each player's coins, is one
+chart with a line for each key.
 """
 
 from __future__ import annotations
@@ -11,159 +12,31 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
-from pathlib import Path
+from itertools import pairwise
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS, visible
 from llmsim_lab._util.text import clip, number, printable
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Run
-from llmsim_lab.run._reading import RecordedRun
-from llmsim_lab.run._turn import Series, own_numbers, turn_row
-from llmsim_lab.run.charts import series_of
-from llmsim_lab.run.recorded import run_on_tape
-from llmsim_lab.simulation.parameters import SERIES
-from llmsim_lab.tape import Tape
+from llmsim_lab.lab._charted_runs import Line, Points, is_number
+from llmsim_lab.run._turn import Series
+from llmsim_lab.run.charts import axis_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PANELS = 4
 _GREY = "#666666"
-_LARGEST = 1e300
-"""What an axis has room for: the difference of two larger numbers may be infinite."""
+_PALE = "#bbbbbb"
 _MOST_WORDED = 8
 _MOST_NAMED = 20
+_MOST_COLOURED = 6
+"""Of a dict's lines: of more only the highest and the lowest have a colour."""
+_NAME_HEIGHT = 11
+"""Of a line's name at its end, points."""
 _TURN = re.compile(r"(^|; )turn \d+: ")
 _MOST_TICKS = 12
-
-Points = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A run as a chart needs it.
-
-    Attributes:
-        name: in the legend.
-        rows: as in its ``to_frame()``, one a turn.
-        series: what the run itself says can be charted.
-        prediction: what theory says of it, by column.
-    """
-
-    name: str
-    rows: Sequence[Any]
-    series: Sequence[Series] = ()
-    prediction: Mapping[str, float] = field(default_factory=dict)
-
-    def points(self, column: str) -> tuple[list[float], list[float]]:
-        """Return a column as turns and values."""
-        rows = [row for row in self.rows if is_number(row.get(column))]
-        return [float(row["turn"]) for row in rows], [float(row[column]) for row in rows]
-
-
-def is_number(value: object) -> bool:
-    """Return True if a value can be drawn on an axis; a truth value cannot."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    return abs(float(value)) <= _LARGEST
-
-
-def lines_of(*runs: object) -> list[Line]:
-    """Return what is to be drawn.
-
-    Args:
-        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
-            from names to any of them.
-
-    Raises:
-        ConfigError: there is nothing to draw.
-        TapeError: a tape cannot be read.
-    """
-    lines = [_line(name, run) for name, run in runs_in(*runs)]
-    if not lines:
-        raise ConfigError("there is no run to chart; pass simulations, tapes or frames of runs")
-    return lines
-
-
-def runs_in(*sources: object) -> Iterator[tuple[str, Any]]:
-    """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
-    import pandas as pd
-
-    for source in sources:
-        if isinstance(source, Mapping):
-            yield from _named_runs(source)
-        elif isinstance(source, str | Path | Tape):
-            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-            for info in tape.runs():
-                yield "", run_on_tape(tape, info)
-        elif isinstance(source, Run | pd.DataFrame):
-            yield "", source
-        else:
-            raise ConfigError(
-                f"{type(source).__name__} is not a run; pass a simulation, a tape, or a frame as "
-                "of to_frame()"
-            )
-
-
-def _named_runs(by_name: Mapping[Any, object]) -> Iterator[tuple[str, Any]]:
-    for name, source in by_name.items():
-        runs = [run for _, run in runs_in(source)]
-        if len(runs) > 1:
-            raise ConfigError(f"{name!r} names {len(runs)} runs; name one: load(tape, 1)")
-        for run in runs:
-            yield str(name), run
-
-
-def _line(name: str, run: Any) -> Line:
-    if not isinstance(run, Run | RecordedRun):  # a frame: what to_frame() says beside the rows
-        return Line(name=name or "run", rows=run.to_dict("records"))
-    if not name:
-        name = run.name if run.run_id is None else f"{run.run_id} {run.name}"
-    prediction = run.prediction()
-    return Line(
-        name=name,
-        rows=[turn_row(turn) for turn in run.turns],
-        # What theory says something of comes before the rest.
-        series=sorted(series_of(run), key=lambda series: series.column not in prediction),
-        prediction=prediction,
-    )
-
-
-def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
-    """Return the series to draw: those named, else the first that the runs name or have.
-
-    Raises:
-        ConfigError: no run has such a column, or there is no number to draw.
-    """
-    by_column = _series_by_column(lines)
-    for name in columns or ():
-        if name not in by_column:
-            raise ConfigError(f"no run has the column {name!r}; there are {', '.join(by_column)}")
-    if not by_column:
-        raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
-    if columns:
-        return [by_column[name] for name in columns]
-    return list(by_column.values())[:MOST_PANELS]
-
-
-def _series_by_column(lines: Sequence[Line]) -> dict[str, Series]:
-    """Return what of the runs is a number: first what they name, then what is known by name."""
-    columns: dict[str, None] = {}
-    for line in lines:
-        for row in (*line.rows[:1], *line.rows[-1:]):
-            columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
-    candidates = [series for line in lines for series in line.series]
-    candidates += SERIES
-    candidates += [Series(column=name, label=name.replace("_", " ")) for name in columns]
-    by_column: dict[str, Series] = {}
-    for series in candidates:
-        if series.column in columns:
-            by_column.setdefault(series.column, series)
-    return by_column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,15 +45,15 @@ class Picture:
 
     Attributes:
         lines: the runs.
-        series: what to draw, the first one large.
-        title: above the chart; the runs' names if empty.
-        beside: other curves by their names, such as history: of each column turns and values.
+        charts: what to draw, the first one large.
+        title: above the picture; the runs' names if empty.
+        beside: other curves by their names, such as history, by column.
     """
 
     lines: Sequence[Line]
-    series: Sequence[Series]
+    charts: Sequence[Series]
     title: str = ""
-    beside: Mapping[str, Points] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, Points]] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -190,32 +63,25 @@ class Picture:
 
     def words(self) -> str:
         """Return what it shows, where there is no picture."""
-        return visible("\n".join(_words(self.lines, self.series, self.heading)))
+        return visible("\n".join(_words(self)))
 
     def figure(self) -> Figure:
         """Draw it."""
-        figure, panels = _empty_panels(len(self.series))
+        figure, panels = _empty_panels(len(self.charts))
         main = panels[0]
-        for panel, item in zip(panels, self.series, strict=True):
-            _draw_panel(
-                panel,
-                item,
-                self.lines,
-                self.beside,
-                large=panel is main,
-            )
-            drawing.plain_axes(panel, "y")
+        for panel, chart in zip(panels, self.charts, strict=True):
+            is_main = panel is main
+            if "*" in chart.column:
+                _draw_dict(panel, chart, self, large=is_main)
+            else:
+                _draw_column(panel, chart, self, large=is_main)
+            _name_panel(panel, chart, large=is_main)
+            is_wide = is_main or len(panels) == 2
+            panel.locator_params(axis="x", integer=True, nbins=9 if is_wide else 4)
         _mark_interventions(panels, self.lines)
         _name_turns(main, self.lines)
         main.set_title(drawing.drawable(self.heading, 90), loc="left")
-        if len(main.lines) > 1 or self.beside:
-            figure.legend(
-                *main.get_legend_handles_labels(),
-                loc="outside lower center",
-                ncols=3,
-                frameon=False,
-                fontsize="small",
-            )
+        _add_legend(figure, panels)
         return drawing.told(figure, self.words())
 
 
@@ -232,22 +98,56 @@ def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, [axes["main"], *(axes[name] for name in below)]
 
 
-def _draw_panel(
+def _name_panel(axes: Axes, chart: Series, *, large: bool) -> None:
+    drawing.plain_axes(axes, "y")
+    words = str(chart)
+    if large:
+        axes.set_ylabel(drawing.drawable(words, 60))
+        return
+    axes.set_title(drawing.drawable(words, 34), loc="left", fontsize="small")
+    axes.tick_params(labelsize="small")
+
+
+def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Name the runs below the charts; the first chart may be of one run's players."""
+    for panel in panels:
+        handles, names = panel.get_legend_handles_labels()
+        if len(handles) > 1:
+            figure.legend(
+                handles,
+                names,
+                loc="outside lower center",
+                ncols=3,
+                frameon=False,
+                fontsize="small",
+            )
+            return
+
+
+# --- a column of each run ------------------------------------------------------------------------
+
+
+def _draw_column(
     axes: Axes,
-    item: Series,
-    lines: Sequence[Line],
-    beside: Mapping[str, Points],
+    chart: Series,
+    picture: Picture,
     *,
     large: bool,
 ) -> None:
+    """Draw a line for each run, what stands beside them, and what theory says."""
+    values: list[float] = []
+    lines = picture.lines
     for place, line in enumerate(lines):
+        points = line.points(chart.column)
+        values += points.values
         axes.plot(
-            *line.points(item.column),
+            points.turns,
+            points.values,
             color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
             linestyle=drawing.STYLES[place // len(SERIES_COLOURS) % len(drawing.STYLES)],
             linewidth=2 if large else 1.5,
             zorder=2 + 0.9 / (1 + place),  # where runs coincide, the first is seen
-            label=drawing.drawable(line.name, 60) if place < _MOST_NAMED else "_",
+            label=_legend_name(line, place),
         )
     if len(lines) > _MOST_NAMED:
         axes.plot(
@@ -256,33 +156,179 @@ def _draw_panel(
             " ",
             label=f"and {len(lines) - _MOST_NAMED} more runs",
         )
-    for place, (name, points) in enumerate(beside.items()):
-        if item.column not in points:
+    for place, (name, curves) in enumerate(picture.beside.items()):
+        beside = curves.get(chart.column)
+        if beside is None:
             continue
+        values += beside.values
         axes.plot(
-            *points[item.column],
+            beside.turns,
+            beside.values,
             color=_GREY,
             linewidth=1,
             linestyle=drawing.STYLES[1 + place % 3],
             label=drawing.drawable(name, 60),
         )
-    predicting = [line.prediction for line in lines if item.column in line.prediction]
-    for value in {prediction[item.column] for prediction in predicting}:
+    predictions = {line.prediction.get(chart.column) for line in lines}
+    for prediction in predictions:
+        if prediction is None:
+            continue
+        values.append(prediction)
         axes.axhline(
-            value,
+            prediction,
             color=_GREY,
             linewidth=1,
             linestyle=(0, (5, 2)),
-            label=f"prediction {number(value)}",
+            label=f"prediction {number(prediction)}",
         )
-    words = str(item)
-    if large:
-        axes.set_ylabel(drawing.drawable(words, 60))
-        axes.locator_params(axis="x", integer=True, nbins=9)
-    else:
-        axes.set_title(drawing.drawable(words, 34), loc="left", fontsize="small")
-        axes.tick_params(labelsize="small")
-        axes.locator_params(axis="x", integer=True, nbins=4)
+    _set_axis(axes, chart, picture, values)
+
+
+def _legend_name(line: Line, place: int) -> str:
+    if place >= _MOST_NAMED:
+        return "_"  # which matplotlib leaves out
+    return drawing.drawable(line.name, 60)
+
+
+def _set_axis(
+    axes: Axes,
+    chart: Series,
+    picture: Picture,
+    values: Sequence[float],
+) -> None:
+    """Give a panel the axis that the window gives it; yes and no instead of 1 and 0."""
+    if _is_of_truth_values(chart, picture):
+        axes.set_ylim(-0.05, 1.05)
+        axes.set_yticks([0, 1], ["no", "yes"])
+        return
+    known = [value for value in values if not math.isnan(value)]
+    if known:
+        axes.set_ylim(*axis_of(known, chart))
+
+
+def _is_of_truth_values(chart: Series, picture: Picture) -> bool:
+    for line in picture.lines:
+        for column in line.columns_of(chart).values():
+            return isinstance(line.rows[-1].get(column, line.rows[0].get(column)), bool)
+    return False
+
+
+# --- a dict of numbers ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """A key's line in a chart of a dict, and where it ends."""
+
+    name: str
+    points: Points
+
+    @property
+    def end(self) -> float:
+        return self.points.values[-1]
+
+
+def _keys_of(line: Line, chart: Series) -> list[_Key]:
+    """Return the lines of a run in a chart of a dict."""
+    columns = line.columns_of(chart)
+    return [_Key(name=name, points=line.points(column)) for name, column in columns.items()]
+
+
+def _draw_dict(
+    axes: Axes,
+    chart: Series,
+    picture: Picture,
+    *,
+    large: bool,
+) -> None:
+    """Draw a line for each key, named at its end; of several runs each one's mean over the keys."""
+    values: list[float] = []
+    lines = picture.lines
+    for place, line in enumerate(lines):
+        keys = _keys_of(line, chart)
+        values += [value for key in keys for value in key.points.values]
+        if len(lines) == 1:
+            _draw_keys(axes, keys, large=large)
+            continue
+        colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
+        for key in keys:
+            axes.plot(
+                key.points.turns,
+                key.points.values,
+                color=colour,
+                linewidth=0.7,
+                alpha=0.4,
+            )
+        mean = _mean_of(keys)
+        axes.plot(
+            mean.turns,
+            mean.values,
+            color=colour,
+            linewidth=2,
+            label=_legend_name(line, place),
+        )
+    _set_axis(axes, chart, picture, values)
+
+
+def _draw_keys(axes: Axes, keys: Sequence[_Key], *, large: bool) -> None:
+    """Draw the lines of one run: a few in colours, of many the highest and the lowest."""
+    by_end = sorted(keys, key=lambda key: key.end)
+    coloured = keys if len(keys) <= _MOST_COLOURED else [by_end[-1], by_end[0]]
+    colours = {key.name: SERIES_COLOURS[place] for place, key in enumerate(coloured)}
+    for key in keys:
+        axes.plot(
+            key.points.turns,
+            key.points.values,
+            color=colours.get(key.name, _PALE),
+            linewidth=1.6 if key.name in colours else 0.8,
+            zorder=3 if key.name in colours else 2,
+        )
+    _name_ends(axes, coloured, colours, large=large)
+
+
+def _name_ends(
+    axes: Axes,
+    keys: Sequence[_Key],
+    colours: Mapping[str, str],
+    *,
+    large: bool,
+) -> None:
+    """Write names at the ends of lines; where several end together, one below the other."""
+    turns = [turn for key in keys for turn in key.points.turns]
+    values = [value for key in keys for value in key.points.values]
+    if not turns:
+        return
+    # About as many points as a panel is high, in the large panel and in a small one.
+    span = (max(values) - min(values)) or 1.0
+    apart = span * _NAME_HEIGHT / (150 if large else 80)
+    ends = sorted(keys, key=lambda key: -key.end)
+    heights = [key.end for key in ends]
+    for upper, lower in pairwise(range(len(heights))):
+        heights[lower] = min(heights[lower], heights[upper] - apart)
+    for key, height in zip(ends, heights, strict=True):
+        axes.annotate(
+            drawing.drawable(key.name, 14),
+            (max(turns), height),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8 if large else 7,
+            color=colours[key.name],
+            annotation_clip=False,
+        )
+
+
+def _mean_of(keys: Sequence[_Key]) -> Points:
+    """Return the mean over the keys that each turn has."""
+    by_turn: dict[float, list[float]] = {}
+    for key in keys:
+        for turn, value in zip(key.points.turns, key.points.values, strict=True):
+            by_turn.setdefault(turn, []).append(value)
+    turns = sorted(by_turn)
+    return Points(turns=turns, values=[fmean(by_turn[turn]) for turn in turns])
+
+
+# --- what was done from outside, turns, words ----------------------------------------------------
 
 
 def _interventions(lines: Sequence[Line]) -> dict[int, str]:
@@ -341,18 +387,13 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
     main.tick_params(axis="x", labelsize="small")
 
 
-def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Iterator[str]:
+def _words(picture: Picture) -> Iterator[str]:
     """Yield what the picture shows, a line each, where there is no picture."""
-    yield f"Chart: {clip(printable(title), 100)}"
+    lines = picture.lines
+    yield f"Chart: {clip(printable(picture.heading), 100)}"
     for line in lines[:_MOST_NAMED]:
-        first = line.rows[0]
-        last = line.rows[-1]
-        parts = [
-            f"{item.label} {_from_to(first.get(item.column), last[item.column])}"
-            for item in series
-            if is_number(last.get(item.column))
-        ]
-        turns = f"turns {first['turn']} to {last['turn']}"
+        parts = [words for chart in picture.charts for words in _chart_words(chart, line)]
+        turns = f"turns {line.rows[0]['turn']} to {line.rows[-1]['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:
         yield f"and {len(lines) - _MOST_NAMED} more runs"
@@ -363,7 +404,24 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
         yield f"prediction: {name} {number(value)}"
 
 
-def _from_to(first: Any, last: Any) -> str:
+def _chart_words(chart: Series, line: Line) -> list[str]:
+    """Return from where to where a run goes in a chart; of many keys their mean."""
+    columns = line.columns_of(chart)
+    if len(columns) > _MOST_COLOURED:
+        mean = _mean_of(_keys_of(line, chart)).values
+        return [f"{chart.label}, mean of {len(columns)}: {_from_to(mean[0], mean[-1])}"]
+    words = []
+    for column in columns.values():
+        last = line.rows[-1].get(column)
+        if isinstance(last, bool):
+            words.append(f"{chart.label} {'yes' if last else 'no'}")
+        elif is_number(last):
+            label = column if "*" in chart.column else chart.label
+            words.append(f"{label} {_from_to(line.rows[0].get(column), last)}")
+    return words
+
+
+def _from_to(first: Any, last: float) -> str:
     if not is_number(first) or first == last:
         return number(last)
     return f"{number(first)} → {number(last)}"

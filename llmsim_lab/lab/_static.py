@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, styled, table
 from llmsim_lab._util.text import clip, few, number, printable
-from llmsim_lab.lab._picture import is_number
+from llmsim_lab.lab._charted_runs import is_number
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._reading import Reading, spoken
 from llmsim_lab.run._turn import Turn, plain_series, with_outcomes

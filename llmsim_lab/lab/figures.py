@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._picture import Picture, Points, lines_of
+from llmsim_lab.lab._charted_runs import Points, lines_of
+from llmsim_lab.lab._picture import Picture
 from llmsim_lab.simulation.figures import demo_figure
 from llmsim_lab.simulation.parameters import SERIES
 
@@ -59,13 +60,15 @@ def rate_figure(
             raise ConfigError(
                 f"the run {line.name!r} has no interest_rate; RateChart draws runs of any world"
             )
-    beside: dict[str, Points] = {}
+    beside: dict[str, dict[str, Points]] = {}
     if history is not None:
-        turns = list(range(int(lines[0].rows[0]["turn"]), len(history)))
-        known = [name for name in _PANELS if name in history.columns]
-        beside["history (T-bill)"] = {
-            name: (turns, history[name].astype(float).tolist()[: len(turns)]) for name in known
-        }
+        turns = range(int(lines[0].rows[0]["turn"]), len(history))
+        curves: dict[str, Points] = {}
+        for name in _PANELS:
+            if name in history.columns:
+                values = history[name].astype(float).tolist()
+                curves[name] = Points(turns=turns, values=values[: len(turns)])
+        beside["history (T-bill)"] = curves
     if rule_of is not None:
         known_names("run", rule_of, [line.name for line in lines])
         line_of_rule = next(line for line in lines if line.name == rule_of)
@@ -74,7 +77,7 @@ def rate_figure(
     drawn = [series for series in SERIES if series.column in _PANELS]
     return Picture(
         lines=lines,
-        series=drawn,
+        charts=drawn,
         title=title,
         beside=beside,
     ).figure()

@@ -7,11 +7,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from builders import make_simulation, played
+from worlds import PublicGoods
 
 from llmsim_lab.economy import load_us_macro
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._picture import charted, lines_of
+from llmsim_lab.lab import RateChart
+from llmsim_lab.lab._charted_runs import Line, charted, lines_of
+from llmsim_lab.lab._picture import Picture
 from llmsim_lab.lab.figures import rate_figure
+from llmsim_lab.run import Series
 from llmsim_lab.simulation import Simulation
 
 
@@ -86,3 +90,36 @@ def test_dollars_in_a_name_are_no_formula() -> None:
 def test_what_is_counted_elsewhere_is_not_charted() -> None:
     row = dict.fromkeys(("turn", "ok", "coverage", "tokens"), 1.0)
     assert [item.label for item in charted(lines_of(pd.DataFrame([row])))] == ["coverage"]
+
+
+def test_a_dict_of_numbers_is_one_chart_with_names_at_the_ends_of_its_lines() -> None:
+    run = PublicGoods(players="random", seed=3)
+    run.run(4, progress=False)
+    coins, given = RateChart(run).figure.axes
+    assert (coins.get_ylabel(), given.get_title(loc="left")) == ("coins", "given")
+    assert [text.get_text() for text in coins.texts if text.get_text() in run.state.coins] == (
+        sorted(run.state.coins, key=lambda name: -run.state.coins[name])
+    )
+    assert RateChart(run, columns=["coins"]).static_text().count("coins.Ann 20 → ") == 1
+
+
+def test_of_many_lines_the_highest_and_the_lowest_are_named_and_several_runs_have_means() -> None:
+    rows = [{f"wealth.{n}": float(n * turn) for n in range(9)} for turn in (0, 1)]
+    chart = Series(column="wealth.*", label="wealth")
+    lines = [
+        Line(name=name, rows=[{"turn": n, **row} for n, row in enumerate(rows)], charts=[chart])
+        for name in ("one", "other")
+    ]
+    single = Picture(lines=lines[:1], charts=charted(lines))
+    assert {text.get_text() for text in single.figure().axes[0].texts} == {"8", "0"}
+    assert "wealth, mean of 9: 0 → 4" in single.words()
+    both = Picture(lines=lines, charts=charted(lines)).figure()
+    assert [text.get_text() for text in both.legends[0].texts] == ["one", "other"]
+
+
+def test_shares_and_truth_values_have_their_own_axes() -> None:
+    rows = [{"turn": n, "share": n / 4, "over": n > 1} for n in range(4)]
+    charts = [Series(column=name, label=name) for name in ("share", "over")]
+    figure = Picture(lines=[Line(name="a", rows=rows)], charts=charts).figure()
+    assert figure.axes[0].get_ylim() == (0, 1)
+    assert [tick.get_text() for tick in figure.axes[1].get_yticklabels()] == ["no", "yes"]

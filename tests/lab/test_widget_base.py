@@ -21,7 +21,9 @@ def test_a_widget_its_picture_and_its_text_are_outputs_and_of_a_closed_one_the_l
 ) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(_saved_view, "display", lambda bundle, **_: shown.append(bundle))
-    window = lab.Lab(PublicGoods(players="random"))
+    run = PublicGoods(players="random")
+    run.run(1, progress=False)
+    window = lab.Lab(run)
     assert DisplayFormatter().format(window) == ({}, {})
     live, picture, text = shown
     assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == window.model_id
@@ -33,12 +35,12 @@ def test_a_widget_its_picture_and_its_text_are_outputs_and_of_a_closed_one_the_l
     assert shown[3:] == [picture, text]
 
 
-def test_a_window_without_numbers_keeps_the_place_of_a_picture(
+def test_a_window_keeps_the_place_of_a_picture_that_comes_with_the_first_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(_saved_view, "display", lambda bundle, **_: shown.append(bundle))
-    DisplayFormatter().format(lab.TurnStepper(PublicGoods(players="random")))
+    DisplayFormatter().format(lab.Lab(PublicGoods(players="random")))
     assert shown[1] == {"text/html": ""}
 
 

@@ -1,0 +1,184 @@
+"""Runs as charts need them: their rows, what to draw of them, and what theory says.
+
+A run may be a simulation, one on a tape, or a frame as ``to_frame()`` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import Run
+from llmsim_lab.run._reading import RecordedRun
+from llmsim_lab.run._turn import Series, own_numbers, turn_row
+from llmsim_lab.run.charts import charts_of, lines_of_chart
+from llmsim_lab.run.recorded import run_on_tape
+from llmsim_lab.simulation.parameters import SERIES
+from llmsim_lab.tape import Tape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_PANELS = 4
+_LARGEST = 1e300
+"""What an axis has room for: the difference of two larger numbers may be infinite."""
+
+Row = Mapping[str, Any]
+"""A turn, by column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """A column over turns."""
+
+    turns: Sequence[float]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A run as a chart needs it.
+
+    Attributes:
+        name: in the legend.
+        rows: as in its ``to_frame()``, one a turn.
+        charts: what there is to draw of it, in order.
+        prediction: what theory says of it, by column.
+    """
+
+    name: str
+    rows: Sequence[Row]
+    charts: Sequence[Series] = ()
+    prediction: Mapping[str, float] = field(default_factory=dict)
+
+    def points(self, column: str) -> Points:
+        """Return a column as turns and values; a truth value counts as 0 or 1."""
+        rows = [row for row in self.rows if _is_drawable(row.get(column))]
+        turns = [float(row["turn"]) for row in rows]
+        return Points(turns=turns, values=[float(row[column]) for row in rows])
+
+    def columns_of(self, chart: Series) -> dict[str, str]:
+        """Return the columns with numbers that a chart draws, by the names of their lines."""
+        names: dict[str, None] = {}
+        for row in self.rows:  # players may come and go
+            names |= dict.fromkeys(row)
+        columns = lines_of_chart(chart, names)
+        return {name: column for name, column in columns.items() if self.points(column).values}
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return True if a value is a number that an axis has room for; a truth value is none."""
+    return not isinstance(value, bool) and _is_drawable(value)
+
+
+def _is_drawable(value: object) -> bool:
+    return isinstance(value, Real) and abs(float(value)) <= _LARGEST
+
+
+def lines_of(*runs: object) -> list[Line]:
+    """Return what is to be drawn.
+
+    Args:
+        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
+            from names to any of them.
+
+    Raises:
+        ConfigError: there is nothing to draw.
+        TapeError: a tape cannot be read.
+    """
+    lines = [_line(name, run) for name, run in runs_in(*runs)]
+    if not lines:
+        raise ConfigError("there is no run to chart; pass simulations, tapes or frames of runs")
+    return lines
+
+
+def runs_in(*sources: object) -> Iterator[tuple[str, Any]]:
+    """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
+    import pandas as pd
+
+    for source in sources:
+        if isinstance(source, Mapping):
+            yield from _named_runs(source)
+        elif isinstance(source, str | Path | Tape):
+            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+            for info in tape.runs():
+                yield "", run_on_tape(tape, info)
+        elif isinstance(source, Run | pd.DataFrame):
+            yield "", source
+        else:
+            raise ConfigError(
+                f"{type(source).__name__} is not a run; pass a simulation, a tape, or a frame as "
+                "of to_frame()"
+            )
+
+
+def _named_runs(by_name: Mapping[Any, object]) -> Iterator[tuple[str, Any]]:
+    for name, source in by_name.items():
+        runs = [run for _, run in runs_in(source)]
+        if len(runs) > 1:
+            raise ConfigError(f"{name!r} names {len(runs)} runs; name one: load(tape, 1)")
+        for run in runs:
+            yield str(name), run
+
+
+def _line(name: str, run: Run | RecordedRun | pd.DataFrame) -> Line:
+    if not isinstance(run, Run | RecordedRun):
+        rows: list[Any] = run.to_dict("records")
+        return Line(name=name or "run", rows=rows, charts=_charts_of_rows(rows))
+    if not name:
+        name = run.name if run.run_id is None else f"{run.run_id} {run.name}"
+    return Line(
+        name=name,
+        rows=[turn_row(turn) for turn in run.turns],
+        charts=charts_of(run),
+        prediction=run.prediction(),
+    )
+
+
+def _charts_of_rows(rows: Sequence[Row]) -> list[Series]:
+    """Return a chart for each column of numbers; a frame says no more, but some are known."""
+    columns: dict[str, None] = {}
+    for row in (*rows[:1], *rows[-1:]):
+        columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
+    known = [series for series in SERIES if series.column in columns]
+    known_names = {series.column for series in known}
+    return known + [_plain_chart(name) for name in columns if name not in known_names]
+
+
+def _plain_chart(column: str) -> Series:
+    return Series(column=column, label=column.replace("_", " "))
+
+
+def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
+    """Return the charts to draw: those named, else the first that the runs have.
+
+    Args:
+        lines: the runs.
+        columns: of their frames, or a dict's name for a line for each of its keys.
+
+    Raises:
+        ConfigError: no run has such a column, or there is no number to draw.
+    """
+    charts: dict[str, Series] = {}
+    for line in lines:
+        for chart in line.charts:
+            if chart.column not in charts and line.columns_of(chart):
+                charts[chart.column] = chart
+    if not charts:
+        raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
+    if not columns:
+        return list(charts.values())[:MOST_PANELS]
+    for line in lines:
+        for chart in _charts_of_rows(line.rows):
+            charts.setdefault(chart.column, chart)
+    chosen = []
+    for name in columns:
+        chosen_chart = charts.get(name) or charts.get(f"{name}.*")
+        if chosen_chart is None:
+            raise ConfigError(f"no run has the column {name!r}; there are {', '.join(charts)}")
+        chosen.append(chosen_chart)
+    return chosen

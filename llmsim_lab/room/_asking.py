@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from llmsim_lab._util.jsontext import JSON, JSONObject, Schema
 from llmsim_lab.llm.fields import field_fault, field_of, typed_value
 from llmsim_lab.room._faults import RoomError
-from llmsim_lab.room._seats import Guest, OpenAsk, RoomSeats
+from llmsim_lab.room._seats import PARTICIPANT, Guest, OpenAsk, RoomSeats
 from llmsim_lab.run import Run
 from llmsim_lab.types import Reply
 
@@ -87,9 +87,7 @@ class PutQuestions:
         faults = ask.question.faults(reply)
         if faults:
             raise _wrong(faults)
-        guest.answers += 1
-        # Answered last: what listens is called at once.
-        ask.person.answer(ask.question, {**reply, "participant": guest.id})
+        ask.person.answer(ask.question, {**reply, PARTICIPANT: guest.id})
 
 
 class ClosingQuestions:
@@ -132,6 +130,11 @@ class ClosingQuestions:
         if faults:
             raise _wrong(faults)
         return answers
+
+
+def warm_up() -> None:
+    """Import what judges answers: the first of a class would wait two seconds for it, else."""
+    field_fault(0, {"type": "integer", "minimum": 0})
 
 
 def told_of(run: Run, seat: str, state: object) -> Mapping[str, JSON]:

@@ -28,6 +28,8 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._people import People
 from llmsim_lab.run._turn import Columns, Turn
 
+PARTICIPANT = "participant"
+"""The field of a reply that says who gave it."""
 _MOST_GUESTS = 500
 _MOST_NAME = 40
 
@@ -52,7 +54,7 @@ class Guest(Viewer):
         trial: the number of the link of a trial; 0 of others.
         place: the seat; None of somebody who waits for one.
         is_away: something else answers until the participant is back.
-        answers: how many were given in this round.
+        answers: how many were given in this round's whole turns.
         closing: what the closing questions were answered with; None before.
     """
 
@@ -163,7 +165,7 @@ class RoomSeats:
         self._by_place: dict[RoomPlace, Guest] = {}
         self._key = ""
         self._recall()
-        self._take(source if self.round == 1 else source.renewed(self.round, self._key))
+        self._take(source.of_round(self.round, self._key))
 
     # --- the journal ------------------------------------------------------------------------------
 
@@ -404,8 +406,12 @@ class RoomSeats:
         """Hold the questions of turns that no group has begun."""
         with self.lock:
             self._check_open()
-            turns = [ask.question.turn for group in self.playing for ask in group.asks.values()]
-            latest = max([*turns, *self._turns_played()], default=0)
+            latest = max(self._turns_played(), default=0)
+            for group in self.playing:
+                for ask in group.asks.values():
+                    # One that is held already is not being asked.
+                    if ask.shown_at is not None:
+                        latest = max(latest, ask.question.turn)
             self._move("open", latest)
 
     def next_turn(self) -> None:
@@ -439,7 +445,7 @@ class RoomSeats:
             self._unlisten()
             self.round += 1
             self._clear_seats()
-            self._take(self._first.renewed(self.round, ""))
+            self._take(self._first.of_round(self.round, ""))
             self.is_shown = False
             self._move("lobby", None)
 
@@ -494,14 +500,23 @@ class RoomSeats:
     def _attach(self, group: RoomGroup, run: Run) -> None:
         group.run = run
         for turn in run.turns:
-            for answer in turn.answers:
-                guest = self._guests.get(str(answer.fields.get("participant", "")))
-                if guest is not None:
-                    guest.answers += 1
-        run.listen(lambda _: self._tell_group(group))
+            self._count(turn)
+        run.listen(lambda turn: self._turn_ended(group, turn))
         for person in dict.fromkeys(People(run).seats.values()):
             person.listen(partial(self._asked, group, person))
             self._asked(group, person)
+
+    def _turn_ended(self, group: RoomGroup, turn: Turn) -> None:
+        with self.lock:
+            self._count(turn)
+        self._tell_group(group)
+
+    def _count(self, turn: Turn) -> None:
+        """Count who answered in a turn; what a turn under way was answered may be asked again."""
+        for answer in turn.answers:
+            guest = self._guests.get(str(answer.fields.get(PARTICIPANT, "")))
+            if guest is not None:
+                guest.answers += 1
 
     def _asked(self, group: RoomGroup, person: Person) -> None:
         """Take up a person's questions, whenever one comes or goes."""

@@ -67,11 +67,11 @@ class Source(Protocol):
     async def play(self, groups: Sequence[int]) -> None:
         """Play what is left of some groups."""
 
-    def renewed(self, round_number: int, key: str) -> Source:
-        """Return the same for another round, in which others play with each other.
+    def of_round(self, number: int, key: str) -> Source:
+        """Return what is played in a round, in which others play with each other.
 
         Args:
-            round_number: 2 for the round after this one.
+            number: 1 for the round of this source itself.
             key: of a round that another process began; empty for one that begins.
         """
 
@@ -82,7 +82,6 @@ class RunSource:
     Args:
         run: the run.
         seats: those that people take; all of its people if not given.
-        key: the number of a run on the same tape that continues in its place.
 
     Raises:
         ConfigError: it has no people, or no such seat.
@@ -92,10 +91,7 @@ class RunSource:
         self,
         run: Run,
         seats: Sequence[str] | None = None,
-        key: str = "",
     ) -> None:
-        if key and str(run.run_id) != key and run.tape is not None:
-            run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
         self._run = run
         self._chosen_seats = seats
         people = People(run).seats
@@ -104,7 +100,7 @@ class RunSource:
             # Behind the seat of everybody else there are names that no run knows before it asks.
             names = tuple(seats)
             if "*" not in run.players:
-                known_names("seats", names, people)
+                known_names("seat", names, people)
         self.title = type(run).__name__
         self.plans = [GroupPlan(run.name, "", 0, names)]
 
@@ -148,13 +144,15 @@ class RunSource:
         run = self._run
         await play_turns(run, max(0, run.config.turns - run.turn_number), progress=False)
 
-    def renewed(self, round_number: int, key: str) -> RunSource:
-        """Return a new run of the same world on the same tape, with a seed of its own."""
+    def of_round(self, number: int, key: str) -> RunSource:
+        """Return a run of the same world on the same tape, with a seed of its own each round."""
         run = self._run
-        seed = run.config.seed + round_number - 1
-        config = run.config.model_copy(update={"seed": seed})
-        new = type(run)(config, llm_client=run.llm_client, tape=None if key else run.tape)
-        return RunSource(new, self._chosen_seats, key)
+        if key and key != self.key and run.tape is not None:
+            run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
+        elif number > 1:
+            config = run.config.model_copy(update={"seed": run.config.seed + number - 1})
+            run = type(run)(config, llm_client=run.llm_client, tape=run.tape)
+        return RunSource(run, self._chosen_seats)
 
 
 class StudySource:
@@ -187,7 +185,7 @@ class StudySource:
         plans = []
         for arm, unit in self._keys:
             people = names[arm]
-            taken = people if seats is None else known_names("seats", seats, people)
+            taken = people if seats is None else known_names("seat", seats, people)
             label = f"{study.unit_name} {unit}"
             if len(study.arms) > 1:
                 label = f"{arm}, {label}"
@@ -243,11 +241,13 @@ class StudySource:
         keys = [self._keys[number] for number in groups]
         await self._study.arun(only=keys, parallel=len(keys), progress=False)
 
-    def renewed(self, round_number: int, key: str) -> StudySource:
+    def of_round(self, number: int, key: str) -> StudySource:
         """Return the same design with seeds that were not played, in a folder of its own."""
+        if number == 1:
+            return self
         study = self._study
         count = len(study.units)
-        first = 1 + max(int(unit) for unit in study.units) + (round_number - 2) * count
+        first = 1 + max(int(unit) for unit in study.units) + (number - 2) * count
         seeds = [first + place for place in range(count)]
-        folder = study.tape / f"round {round_number}"
+        folder = study.tape / f"round {number}"
         return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab.room._asking import told_of
-from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
+from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
 from llmsim_lab.room._views import payoff_of
 from llmsim_lab.run._turn import Answer, Turn
 
 Row = dict[str, object]
 
-PARTICIPANT = "participant"
-"""The field of a reply that says who gave it."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import quote, urlsplit
@@ -14,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.room._asking import ClosingQuestions
+from llmsim_lab.room._asking import ClosingQuestions, warm_up
 from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._pages import Words, read_words, room_page
 from llmsim_lab.room._seats import Phase, RoomSeats
@@ -176,6 +175,7 @@ class Room:
         }
         server.names.add(urlsplit(self._base).netloc.lower())
         server.is_secure = self._base.startswith("https:")
+        warm_up()
         server.start()
         self._seats.keep_port(server.port)
         self._seats.news.call = server.call
@@ -324,11 +324,15 @@ class Room:
         seats = self._seats
         numbers = [group.number for group in seats.playing if not group.is_over]
         playing = asyncio.ensure_future(seats.source.play(numbers))
-        while not playing.done():
-            if seats.phase == "over":  # the teacher has ended it
+        try:
+            while not playing.done() and seats.phase != "over":
+                await asyncio.wait([playing], timeout=_LOOK_S)
+        finally:
+            # By the teacher, or with the cell; what was answered is on the tapes either way.
+            if not playing.done():
                 playing.cancel()
-            await asyncio.wait([playing], timeout=_LOOK_S)
-        with suppress(asyncio.CancelledError):
+                await asyncio.wait([playing])
+        if not playing.cancelled():
             error = playing.exception()
             if error is not None:
                 seats.fault = str(error)

@@ -1,0 +1,200 @@
+"""Groups: how people are dealt, held, played again, and found after the process was killed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from room_kit import NAMES, PEOPLE, Pots, open_room, playing
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.room import Room, forget_names
+from llmsim_lab.study import Study
+
+
+def study(folder: Path, turns: int = 1) -> Study:
+    return Study(
+        Pots,
+        vary={"factor": [1.2, 1.8]},
+        seeds=3,
+        turns=turns,
+        outcome="given",
+        players=PEOPLE,
+        tape=folder / "study",
+    )
+
+
+async def test_people_are_dealt_into_whole_groups_that_differ_in_their_arm(tmp_path: Path) -> None:
+    played = study(tmp_path)
+    async with open_room(played) as here, playing(here) as rounds:
+        guests = await here.guests(8)
+        here.room.start()
+        await asyncio.gather(*[guest.play() for guest in guests])
+        assert await rounds is played
+        people = here.room.people
+    assert sorted(people["arm"].value_counts()) == [4, 4]
+    assert set(people.groupby("arm")["seat"].agg(tuple).map(sorted).map(tuple)) == {NAMES}
+    assert played.counts == {"done": 2, "left": 4}
+    assert [group.decisions for group in played.groups()] == [4, 4]
+
+
+async def test_the_same_seed_deals_the_same_people_alike(tmp_path: Path) -> None:
+    dealt = []
+    for number in range(2):
+        async with open_room(study(tmp_path / str(number))) as here:
+            await here.guests(6)
+            here.room.start()
+            dealt.append(here.room.people[["participant", "run", "seat"]].to_numpy().tolist())
+    assert dealt[0] == dealt[1]
+
+
+async def test_turn_by_turn_all_groups_wait_for_the_teacher(tmp_path: Path) -> None:
+    async with open_room(study(tmp_path, turns=3)) as here, playing(here):
+        guests = await here.guests(8)
+        teacher = await here.teacher()
+        await teacher.press("start", stepwise=True)
+        for guest in guests:
+            await guest.answer()
+        for guest in guests:
+            await guest.until(lambda view: view["step"] == "held" and view["turn"] == 1)
+        view = await teacher.get()
+        assert (view["held"], view["gate"], view["waiting"]) == (True, 1, 0)
+        await teacher.press("next_turn")
+        for guest in guests[:7]:
+            await guest.answer()
+        await teacher.press("pause")  # what is asked may still be answered
+        assert (await guests[7].answer()).status_code == 200
+        for guest in guests:
+            await guest.until(lambda view: view["step"] == "held" and view["turn"] == 2)
+        await teacher.press("resume")
+        await asyncio.gather(*[guest.play() for guest in guests])
+
+
+async def test_another_round_has_new_groups_of_the_same_people(tmp_path: Path) -> None:
+    played = study(tmp_path)
+    async with open_room(played) as here:
+        guests = await here.guests(8)
+        first = None
+        for number in (1, 2):
+            async with playing(here) as rounds:
+                here.room.start()
+                await asyncio.gather(*[guest.play() for guest in guests])
+                await rounds
+            groups = here.room.people["run"].tolist()
+            assert groups != first
+            first = groups
+            if number == 1:
+                with pytest.raises(ConfigError, match="has begun already"):
+                    here.room.start()
+                here.room.another_round()
+                for guest in guests:
+                    await guest.until(lambda view: view["step"] == "lobby")
+        assert set(here.room.people["round"]) == {2}
+        second = rounds.result()
+    assert played.counts["done"] == second.counts["done"] == 2
+    assert set(played.units).isdisjoint(second.units)
+
+
+async def test_the_end_keeps_whole_turns_and_stops_the_rest(tmp_path: Path) -> None:
+    run = Pots(players=PEOPLE, turns=5, tape=tmp_path / "pot.tape")
+    async with open_room(run) as here, playing(here) as rounds:
+        guests = await here.guests(4)
+        here.room.start()
+        for guest in guests:
+            await guest.answer()
+        await guests[0].asked()
+        here.room.end()
+        for guest in guests:
+            await guest.until(lambda view: view["step"] == "done")
+        assert (await rounds).turn_number == 1
+
+
+async def test_a_room_that_was_closed_opens_again_with_its_people_in_their_seats(
+    tmp_path: Path,
+) -> None:
+    before: dict[str, object] = {}
+    async with open_room(study(tmp_path, turns=2)) as here, playing(here):
+        guests = await here.guests(8)
+        here.room.start()
+        for guest in guests:
+            await guest.answer()
+        question = await guests[0].asked()
+        await guests[1].answer()
+        before = {"link": here.room.link, "code": here.room.code, "teacher": here.room.teacher_link}
+        people = here.room.people
+        browsers = [dict(guest.client.cookies) for guest in guests]
+    async with open_room(study(tmp_path, turns=2)) as here, playing(here) as rounds:
+        after = {"link": here.room.link, "code": here.room.code, "teacher": here.room.teacher_link}
+        assert after == before
+        guests = []
+        for cookies in browsers:
+            guest = here.visitor()
+            guest.client.cookies.update(cookies)
+            guest.watch()
+            guests.append(guest)
+        asked = await guests[0].asked()
+        assert (asked["draft"], asked["text"]) == (question["draft"], question["text"])
+        assert here.room.people.drop(columns="answered").equals(people.drop(columns="answered"))
+        # What was answered in a turn that was not finished is on the tape, and is not asked again.
+        await asyncio.gather(*[guest.play() for guest in guests])
+        assert (await rounds).counts["done"] == 2
+        assert set(here.room.people["answered"]) == {2}
+
+
+async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -> None:
+    def run() -> Pots:
+        return Pots(players=PEOPLE, turns=2, tape=tmp_path / "pot.tape")
+
+    begun = run()
+    async with open_room(begun) as here, playing(here):
+        guests = await here.guests(4)
+        here.room.start()
+        for guest in guests:
+            await guest.answer()
+        for guest in guests:
+            await guest.until(lambda view: view["turn"] == 1)
+        browsers = [dict(guest.client.cookies) for guest in guests]
+    begun.close()  # as the end of its process does
+    async with open_room(run()) as here, playing(here) as rounds:
+        for cookies in browsers:
+            guest = here.visitor()
+            guest.client.cookies.update(cookies)
+            guest.watch()
+            await guest.answer()
+        ended = await rounds
+        assert (ended.run_id, ended.turn_number) == (1, 2)
+
+
+async def test_names_are_forgotten_and_data_stay(tmp_path: Path) -> None:
+    async with open_room(study(tmp_path)) as here:
+        await here.guests(3)
+        cookies = dict(here.visitors[0].client.cookies)
+    assert forget_names(tmp_path / "study") == 3
+    async with open_room(study(tmp_path)) as here:
+        assert here.room.people["name"].tolist() == ["p001", "p002", "p003"]
+        guest = here.visitor()
+        guest.client.cookies.update(cookies)
+        assert (await guest.get())["guest"] == "p001"
+    with pytest.raises(ConfigError, match="has no room"):
+        forget_names(tmp_path)
+
+
+async def test_a_room_wants_people_and_says_how_to_name_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no people in it"):
+        Room(Pots(players="rule"))
+    with pytest.raises(ConfigError, match=r"no arm of .* has people"):
+        Room(Study(Pots, seeds=2, players="rule", tape=tmp_path / "s"))
+    with pytest.raises(ConfigError, match="there is no seat 'Eve'"):
+        Room(Pots(players=PEOPLE), seats=["Eve"])
+    with pytest.raises(ConfigError, match="not open"):
+        _ = Room(Pots(players=PEOPLE)).link
+
+
+async def test_what_makes_no_sense_now_is_refused_in_words() -> None:
+    async with open_room(Pots(players=PEOPLE)) as here:
+        teacher = await here.teacher()
+        for button in ("start", "next_turn", "pause", "another_round", "fill", "dance"):
+            reply = await teacher.post("do", {"do": button, "guest": "p009"})
+            assert reply.status_code == 409, button
+            assert reply.json()["fault"].endswith("."), button

@@ -237,7 +237,7 @@ def _cells_of_shares() -> list[Cell]:
 def _cells_of_spreads() -> list[Cell]:
     cells = []
     for of in ("dictator $5", "ultimatum $5", "dictator $10"):
-        for n in (20, 30, 100):
+        for n in (30, 100):
             draw = partial(offers, of=of, n=n)
             count = partial(holds_ratio, draw=draw)
             cells.append(Cell(group="ratio of spreads", name=f"{of}, {n} runs", count=count))
@@ -249,11 +249,11 @@ def _cells_of_spreads() -> list[Cell]:
             count=partial(holds_ratio, draw=draw, truth=0.5),
         )
     )
-    draw = partial(in_groups, groups=20)
+    draw = partial(in_groups, groups=30)
     cells.append(
         Cell(
             group="ratio of spreads",
-            name="20 groups of 16 that are alike",
+            name="30 groups of 16 that are alike",
             count=partial(holds_ratio, draw=draw),
         )
     )
@@ -273,7 +273,7 @@ def _cells_of_verdicts() -> list[Cell]:
                     rule=None,
                 )
             )
-        for n in (20, 30):
+        for n in (30, 100):
             draw = partial(offers, of=of, n=n, spread=0.1)
             cells.append(
                 Cell(

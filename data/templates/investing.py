@@ -51,12 +51,6 @@ class Investing(Run[Trust]):
             limits={"amount": (0, owned)},
         )
         sent = gift.amount
-        ask.note(
-            first,
-            sent=sent / owned,
-            sends_nothing=int(sent == 0),
-            sends_all=int(sent == owned),
-        )
         back = 0
         if sent:
             answer = await ask(
@@ -68,7 +62,13 @@ class Investing(Run[Trust]):
                 tripled=3 * sent,
             )
             back = answer.amount
-            ask.note(second, returned=back / owned)
+        ask.note(
+            first,
+            sent=sent / owned,
+            sends_nothing=int(sent == 0),
+            sends_all=int(sent == owned),
+            returned=back / owned,
+        )
         return Trust(sent=sent / owned, returned=back / owned)
 
     def rule(self, question: Question) -> Amount:

@@ -11,6 +11,7 @@ from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor, model_app
 from llmsim_lab.cli._lab import new, view
 from llmsim_lab.cli._output import errors, say
+from llmsim_lab.cli._people import people
 from llmsim_lab.cli._playing import place_of
 from llmsim_lab.cli._room import room_app
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
     rich_markup_mode=None,
 )
-for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, doctor):
+for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, people, doctor):
     app.command()(command)
 app.add_typer(model_app, name="model")
 app.add_typer(_tape.app, name="tape")

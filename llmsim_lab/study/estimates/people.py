@@ -30,8 +30,8 @@ SPREAD_MARGIN = 2.0
 """The ratio of spreads that still counts as near; likewise its inverse."""
 LEAST_GROUPS = 5
 """Below, a cell has no interval."""
-LEAST_FOR_SPREAD = 20
-"""Below, the ratio of spreads has none: with ten groups it covered .90 of 95 %."""
+LEAST_FOR_SPREAD = 30
+"""Below, the ratio of spreads has none: with 10 groups it covered .90 of 95 %, with 20 .93."""
 ALPHA = 0.05
 HALVES = 500
 """Random halves of the people."""
@@ -303,7 +303,7 @@ def groups_for(figure: PublishedFigure, margin: float, *, power: float = 0.8) ->
         power: how often it is to be shown.
 
     Returns:
-        The number of runs, at least five, and twenty where spreads are compared; None where the
+        The number of runs, at least five, and thirty where spreads are compared; None where the
         people are too few for this margin, or their spread is not known.
     """
     from scipy.stats import norm  # here, since stats takes a second to import

@@ -49,7 +49,7 @@ else:
                         message = f"{name}: {removed[name]}"
                         break
             # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
-            # A world's own configuration is made of its fields, and has a name that nobody wrote.
+            # A world's own configuration is made of its fields, and has a name that no user wrote.
             raise ConfigError(f"{getattr(cls, 'shown_as', '') or cls.__name__}: {message}")
 
     class _Base(BaseModel, metaclass=_Checked):

@@ -359,7 +359,7 @@ def estimate_tokens(text: str) -> int:
     """
     size = len(text)
     if not text.isascii():
-        # A text of a tape may have half a character, which is none of UTF-8.
+        # A text of a tape may have half a character, which UTF-8 cannot write.
         size = len(text.encode(errors="surrogatepass"))
     return -(-size // 4)  # rounded up
 

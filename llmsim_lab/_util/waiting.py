@@ -58,7 +58,7 @@ async def gather_all(work: Sequence[Coroutine[object, None, T]]) -> list[T]:
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         this_task = asyncio.current_task()
-        # Somebody cancels the caller: a failure in its place would hide that.
+        # The caller is cancelled: a failure in its place would hide that.
         if not failures or (this_task is not None and this_task.cancelling() > 0):
             raise
     # Out here, since "from None" would wipe out the failure's own cause.

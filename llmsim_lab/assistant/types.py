@@ -100,8 +100,8 @@ class PendingAction(Value):
         parameters: its arguments, without the user's identity.
         description: what it will do, in words for the user, such as ``delete task 3``.
         call_id: tells it from an equal call asked for at another time; an engine runs it once.
-        user_id: who was asked, and alone can say yes; None, for one that no engine made, is whoever
-            answers in the context that has it.
+        user_id: who was asked, and alone can say yes; None, for one that no engine made, is the
+            user of the context that has it.
         conversation_id: where, likewise.
     """
 

@@ -98,7 +98,7 @@ def _marked(text: str, speakers: Set[str]) -> str:
 
 
 def _speaker_in(line: str) -> str | None:
-    """Return who is quoted in a line such as ``Bo: "words"``; None where it quotes nobody."""
+    """Return the speaker that a line such as ``Bo: "words"`` quotes; None if it quotes none."""
     speech = _SPEECH.search(line)
     if speech is None:
         return None

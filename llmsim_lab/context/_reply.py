@@ -71,7 +71,7 @@ class AgentReply(Decision):
         """
         values: dict[str, Any] = dict.fromkeys(cls.labels, "")
         values[cls.read_by_others()[0]] = words
-        # Unchecked: silence, which stands in for a failed answer, would not pass.
+        # Unchecked: silence, the fallback of a failed answer, would not pass.
         return cls.model_construct(None, **values)
 
 

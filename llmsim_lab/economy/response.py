@@ -284,7 +284,7 @@ def response_of(
     - ``drift``: the constant is within 0.25 points of zero;
     - ``target``: minus the constant over the coefficients of inflation and rate together, which is
       how far inflation is from the target in the end, is within 0.5 points of zero; or the interval
-      holds zero and is within 2 points, as that of a slow player who draws (failed: it is surely
+      includes zero and is within 2 points, as that of a slow player who draws (failed: it is surely
       more than 0.5). It is judged where the long run is surely above 0;
     - each of ``names``: the mean change is within 0.25 points of zero.
 

@@ -27,7 +27,7 @@ def log_request(request: ChatRequest, queued_s: float) -> None:
     """Log that a request is sent, after so long in the queue; a second one is a retry."""
     if not logger.isEnabledFor(logging.DEBUG):
         return
-    # Below the look at the level: a call is dear enough without texts that nobody sees.
+    # Below the look at the level: a call is dear enough without texts that are not shown.
     event = "LLM_REQUEST"
     if request.attempt == 2:
         event = "LLM_RETRY"

@@ -534,7 +534,7 @@ class Lane:
         """Send what is next once others have come that are asked at the same time."""
         if self._queue and self._free > 0 and not self._is_choosing:
             self._is_choosing = True
-            # Two steps of the loop: whoever got an answer starts tasks in the first, which ask
+            # Two steps of the loop: code that got an answer starts tasks in the first, which ask
             # in the second.
             self._loop.call_soon(self._loop.call_soon, self._choose, context=Context())
 

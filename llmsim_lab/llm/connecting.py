@@ -174,7 +174,7 @@ def _check_address(kind: str, **address: Key | None) -> None:
 def _auto(host: str | None, config: LLMConfig, *, download: bool) -> ChosenModel:
     """Return the model of an Ollama that answers, else an embedded one."""
     try:
-        # Without a key: a server that nobody named is not sent one.
+        # Without a key: it is sent only to a server that the user named.
         return _ollama(
             "",
             host,

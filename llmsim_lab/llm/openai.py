@@ -183,7 +183,7 @@ class OpenAIBackend(ChatBackend):
             # Not before a request went through: a rejection may quote fields of the request.
             before = self._turned_down[model]
             self._turned_down[model] = before | without
-            # A schema that lost some of its keywords is still one, and nobody misses them.
+            # A schema that lost some of its keywords is still one, and they are not missed.
             lacks = sorted(without - before - {"full_schema", "patterns"})
             if lacks:
                 log_event(

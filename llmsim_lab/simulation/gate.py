@@ -185,7 +185,7 @@ def room_at(target: float) -> float:
     """Return how far from the steady state rates may be for no bound to touch them.
 
     Raises:
-        ConfigError: it is too little to tell how somebody responds.
+        ConfigError: it is too little to tell how a player responds.
     """
     lowest, highest = EngineConfig().rate_bounds
     rate = rest_at(target).interest_rate

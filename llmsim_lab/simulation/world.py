@@ -467,7 +467,7 @@ class Simulation(Run[Economy]):
         """Return what members propose; an ``alias`` stands for a member's name."""
         limits = fallback = None
         if self.moves_bp:
-            # Nothing stands in for an invalid move: on_error says what becomes of the turn.
+            # An invalid move has no fallback: on_error says what becomes of the turn.
             limits = {"rate_change_bp": moves_to_choose(self.moves_bp)}
         else:
             fallback = _NO_POLICY

@@ -183,7 +183,7 @@ class SocialSimulation(Run[SocialState]):
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
-            # Names are looked up, so that a misspelt one is an error and bans nobody.
+            # Names are looked up, so that a misspelt one is an error and not a ban without effect.
             names = [person.name for person in state.people]
             banned = known_names("user", values["banned"], names)
             people = [person.with_ban(person.name in banned) for person in state.people]

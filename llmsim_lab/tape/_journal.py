@@ -400,7 +400,7 @@ def _beside(
 ) -> BinaryIO:
     """Open a new file beside a tape, under the next free name: ``my.tape.cut``, ``my.tape.cut2``.
 
-    Whatever has that name already, a link too, is somebody's and stays as it is.
+    A file that has that name already, or a link, may be a user's and stays as it is.
 
     Args:
         path: the tape's.

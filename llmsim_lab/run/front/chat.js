@@ -55,7 +55,7 @@ function Pending({ store, id, what, who }) {
     h("button", { onclick: () => say(false) }, "No"));
 }
 
-/** Enter sends what is written; with Shift it begins a line. */
+/** Enter sends what is written; with Shift it starts a new line. */
 function onChatKey(store, { key, shiftKey }, target) {
   if (target !== store.ui.box || key !== "Enter" || shiftKey) return false;
   sendMessage(store);

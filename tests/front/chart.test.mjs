@@ -80,3 +80,10 @@ test("as many charts as are shown at once need no button for more", () => {
   assert.equal(texts("panel").length, 6);
   assert.doesNotMatch(text(), /more chart/);
 });
+
+test("the axis of turns has the periods' names where a world has some", () => {
+  const { nodes } = makeWindow([run(1, { columns: ["rate", "period"], series: [RATE] }),
+    ...[2, 3, 4].map((rate, n) => turn(1, n, [rate, `2001Q${n + 1}`]))]);
+  const axis = nodes((it) => it.localName === "text" && it.attributes.y === "126");
+  assert.deepEqual(axis.map((it) => it.textContent), ["2001Q1", "2001Q2", "2001Q3"]);
+});

@@ -178,3 +178,21 @@ test("what was read anew is said of the run and beside a call's tokens", () => {
   assert.match(facts(1), /prompt 1,250 tokens, 281 of them read anew · 9 written · reasoning cut/);
   assert.match(facts(2), /prompt 1,250 tokens, about 281 of them read anew · 9 written · 0 s/);
 });
+
+test("runs that differ only in their seed are one row of the tree, which a click unfolds", () => {
+  const seeds = Array.from({ length: 6 }, (_, n) => run(n + 2, {
+    parent: 1, verb: "rerun", seed: n, changes: [`seed ${n}`] }));
+  const { nodes, find, store } = makeWindow([...FISHING, ...seeds,
+    ...seeds.map((it) => turn(it.run.id, 0, []))]);
+  const rows = () => nodes((it) => it.localName === "li" && it.find("button"));
+  const words = (of) => of.map((it) => it.textContent.replace(/run \d.*/, ""));
+  assert.equal(rows().length, 2);
+  assert.match(words(rows())[1], /^6 seeds rerun of /);
+  find((it) => it.attributes.class === "tree-row" && /6 seeds/.test(it.textContent)).fire("click");
+  assert.equal(rows().length, 8);
+  assert.deepEqual(words(rows()).slice(2, 4), ["seed 0", "seed 1"]);
+  const depths = rows().map((it) => it.style.cssText.at(-1));
+  assert.deepEqual(depths, ["0", "1", "2", "2", "2", "2", "2", "2"]);
+  find((it) => it.attributes.class === "tree-row" && /^seed 1/.test(it.textContent)).fire("click");
+  assert.equal(store.at.run, 3);
+});

@@ -48,7 +48,7 @@ export function makeWindow(records, { panels = ALL, at = {}, live = {}, ...news 
     /** All that has a class, as texts. */
     texts: (name) => all(draw()).filter((it) => it.attributes?.class?.split(" ").includes(name))
       .map((it) => it.textContent),
-    press: (key, target = { closest: () => null }) => (
-      onKey(store, { key, preventDefault() {} }, target)),
+    press: (key, target = { closest: () => null }, more = {}) => (
+      onKey(store, { key, preventDefault() {}, ...more }, target)),
   };
 }

@@ -935,7 +935,8 @@ class Lab(AnyWidget):
         if "overview" not in self.panels:
             return None
         by_name: dict[str, Run] = {}
-        for number in self._drawn_runs():
+        numbers = self._drawn_runs()
+        for number in numbers:
             run = self.runs[number]
             if isinstance(run, Run):
                 by_name[_static.run_words(self.reading, number)] = run
@@ -943,7 +944,7 @@ class Lab(AnyWidget):
             return None  # a single turn has values, and no line
         with suppress(ConfigError):
             lines = lines_of(by_name)
-            return Picture(lines=lines, charts=charted(lines))
+            return Picture(lines=lines, charts=charted(lines), title=self._infos[numbers[0]].name)
         return None
 
     def _drawn_runs(self) -> list[int]:

@@ -37,6 +37,9 @@ _NAME_HEIGHT = 11
 """Of a line's name at its end, points."""
 _TURN = re.compile(r"(^|; )turn \d+: ")
 _MOST_TICKS = 12
+_LEGEND_LETTERS = 120
+_SWATCH_LETTERS = 7
+"""As many letters as a line in the legend is wide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +120,17 @@ def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
                 handles,
                 names,
                 loc="outside lower center",
-                ncols=3,
+                ncols=_columns_of(names),
                 frameon=False,
                 fontsize="small",
             )
             return
+
+
+def _columns_of(names: Sequence[str]) -> int:
+    """Return in how many columns a legend fits below a picture."""
+    widest = max(map(len, names)) + _SWATCH_LETTERS
+    return max(1, min(3, _LEGEND_LETTERS // widest))
 
 
 # --- a column of each run ------------------------------------------------------------------------

@@ -5,6 +5,7 @@ It holds nothing that differs from one replay to the next, such as seconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from llmsim_lab.run.charts import series_of
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
+_ADDED = re.compile(r"\{\+ ?(.*?)(?: ?\+\}|$)")
 _MOST_FACTS = 12
 _MOST_DECISIONS = 10
 _MOST_RUNS = 40
@@ -44,11 +46,20 @@ def run_words(reading: Reading, number: int) -> str:
     if parent is None:
         name = run["name"] if len(reading.runs) == 1 else f"{number} {run['name']}"
         return clip(printable(name), 60)
-    changes = [*run["changes"]]
+    changes = [_without_old_words(words) for words in run["changes"]]
     if not changes and run["model"] != parent["model"]:
         changes.append(run["model"] or "no model")
     changes = changes or [f"of run {run['parent']}"]
     return clip(printable(f"{number} {run['verb']}, {'; '.join(changes)}"), 60)
+
+
+def _without_old_words(change: str) -> str:
+    """Return a change; of one to a prompt only the words that are new in it."""
+    prompt, _, edits = change.partition(": ")
+    if not prompt.startswith("prompt "):
+        return change
+    new_words = _ADDED.findall(edits)
+    return f"{prompt}: “{' … '.join(new_words)}”" if new_words else change
 
 
 def family(reading: Reading, number: int) -> list[int]:

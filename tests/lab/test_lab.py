@@ -448,10 +448,11 @@ def test_the_static_view_is_the_same_each_time() -> None:
 def test_the_saved_picture_is_of_the_family_of_the_run_shown() -> None:
     lab = Lab(data_path("tapes/demo.tape.gz"), run=4)
     text = lab.static_text()
-    assert "Chart: 4 seed 2, 6 fork, turn 3: set shock.supply 4, note oil" in text
+    assert "Chart: seed 2\n4 seed 2, turns 0 to 20: Policy rate 5.71" in text
+    assert "\n6 fork, turn 3: set shock.supply 4, note oil, turns 0 to 12: " in text
     assert len(text.splitlines()) < 40, "24 runs are not listed one by one"
     lab.show(run=3)
-    assert "Chart: 1 seed 1, 3 fork, turn 3: " in lab.static_text()
+    assert "Chart: seed 1\n1 seed 1, turns 0 to 20" in lab.static_text()
 
 
 def test_what_a_model_wrote_is_text_in_every_static_view() -> None:

@@ -2018,7 +2018,7 @@ class Study:
             ConfigError: there is no such column, or nothing is known of it.
         """
         from llmsim_lab.study._charts import arms_figure, difference_figure
-        from llmsim_lab.study._view import shown_effects
+        from llmsim_lab.study._view import shown_as_pairs, shown_effects
 
         if arm is not None:
             contrast = contrast_name(arm, self.reference)
@@ -2043,6 +2043,7 @@ class Study:
             arms=list(self.arms),
             effects=effects,
             unit_name=self.unit_name,
+            paired=shown_as_pairs(self),
         )
 
     def watch(self) -> None:

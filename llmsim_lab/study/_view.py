@@ -34,6 +34,7 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
         "letters": letters_of([*study.arms]),
         "units": [*study.units],
         "of": study.unit_name,
+        "paired": shown_as_pairs(study),
         "outcomes": [*study.outcome],
     }
     reading.put(VIEW, "design", design)
@@ -78,6 +79,13 @@ def shown_effects(study: Any) -> Effects:
         typical=typical,
     )
     return effects
+
+
+def shown_as_pairs(study: Any) -> bool:
+    """Return whether window, page and charts join the arms' runs of one seed."""
+    if study.registration is not None:
+        return bool(study.registration.claims.paired)
+    return not study.arms_of_people
 
 
 def _effects(study: Any) -> dict[str, Any]:

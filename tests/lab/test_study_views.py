@@ -12,7 +12,7 @@ from lab_kit import Browser, eventually
 from page_kit import Log, PageData
 from study_kit import Basin, Water, Wish, asked, instant_client, kind, study_of
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab import Ask, LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import PromptComparer, StudyBoard
 from llmsim_lab.study import Study
@@ -38,6 +38,17 @@ def words(browser: Browser) -> str:
     """Return how far a study is said to be, once it is not played any more."""
     live = browser.latest("live")
     return "" if live.get("running") else live.get("says", "")
+
+
+async def test_groups_of_people_are_not_joined_and_may_be_of_unequal_number() -> None:
+    people = Person(ask=lambda question: Wish(amount=3, reasoning="", confidence=1))
+    study = make_study(players=people, llm_client=None)
+    await study.arun(only=[("plain", 0), ("plain", 1), ("fancy", 2)], progress=False)
+    browser = Browser(StudyBoard(study))
+    assert part(browser, "design")["paired"] is False
+    plain, fancy = zip(*part(browser, "of level")["units"], strict=True)
+    assert [value is None for value in plain] == [False, False, True]
+    assert [value is None for value in fancy] == [True, True, False]
 
 
 async def test_a_study_is_played_and_its_effects_come_as_numbers_and_a_sentence() -> None:

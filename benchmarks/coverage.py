@@ -27,7 +27,7 @@ from rich.table import Table
 from scipy import special, stats
 
 from llmsim_lab.study.estimates import bands, family
-from llmsim_lab.study.estimates.bands import by_turn, sup_t_band
+from llmsim_lab.study.estimates.bands import Curves, Group, band, by_turn
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
 from llmsim_lab.study.estimates.effects import Compared, effects
 from llmsim_lab.study.estimates.estimate import Contrast, Generality
@@ -560,7 +560,9 @@ def noise_covered(rng: Rng, replications: int, *, n: int, answers: int, effect: 
     return Counts(hits, replications)
 
 
-def band(rng: Rng, replications: int, *, n: int, turns: int, pointwise: bool = False) -> Counts:
+def bands_covered(
+    rng: Rng, replications: int, *, n: int, turns: int, pointwise: bool = False
+) -> Counts:
     """Count the bands that hold the whole curve."""
     hits = 0
     for number in range(replications):
@@ -571,7 +573,14 @@ def band(rng: Rng, replications: int, *, n: int, turns: int, pointwise: bool = F
             low = mean - reach
             high = mean + reach
         else:
-            _, low, high = sup_t_band(curves, LEVEL, draws=500, seed=number)
+            difference = Curves(
+                turns=list(range(turns)),
+                mean=mean,
+                groups=[Group(1.0, curves)],
+                n=n,
+                unit="run",
+            )
+            low, high = band(difference, LEVEL, draws=500, seed=number)
         hits += bool(((low <= 0) & (high >= 0)).all())
     return Counts(hits, replications)
 
@@ -1120,7 +1129,7 @@ def _cells_of_promises() -> Iterator[Cell]:
 
 def _cells_of_curves() -> Iterator[Cell]:
     for n, turns in ((3, 8), (5, 8), (20, 8), (8, 20), (5, 40)):
-        count = partial(band, n=n, turns=turns)
+        count = partial(bands_covered, n=n, turns=turns)
         yield Cell(group="band of a curve", name=f"{n} pairs, {turns} turns", count=count)
     for sizes in ((5, 5), (6, 15)):
         table = partial(curves_of_groups, sizes=sizes, turns=8)
@@ -1131,7 +1140,7 @@ def _cells_of_curves() -> Iterator[Cell]:
     count = partial(band_of_table, table=table)
     name = "4 wordings an arm, 5 runs, 8 turns"
     yield Cell(group="band of a curve", name=name, count=count, fewer=5)
-    count = partial(band, n=8, turns=20, pointwise=True)
+    count = partial(bands_covered, n=8, turns=20, pointwise=True)
     yield Cell(group="before: each turn for itself", name="n=8, 20 turns", count=count, rule=None)
     for n, formula in ((5, None), (10, "~ factor * prompt")):
         count = partial(through_the_table, n=n, formula=formula)

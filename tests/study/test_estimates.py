@@ -16,7 +16,7 @@ from scipy import stats
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates import Estimate, effects
-from llmsim_lab.study.estimates.bands import by_turn, sup_t_band
+from llmsim_lab.study.estimates.bands import Curves, Group, band, by_turn
 from llmsim_lab.study.estimates.effects import Remark, Tally
 from llmsim_lab.study.estimates.estimate import Generality
 from llmsim_lab.study.estimates.family import holm, romano_wolf
@@ -769,9 +769,8 @@ def test_before_the_shock_the_band_has_no_width() -> None:
     frame = by_turn(make_curves(curves), "b", "a")
     assert (frame.loc[:1, ["low", "high"]] == 0).to_numpy().all()
     assert (frame["high"] > frame["low"])[2:].all()
-    _, low, high = sup_t_band(np.ones((3, 2)), 0.95)
-    assert (low == 1).all()
-    assert (high == 1).all()
+    constant = by_turn(make_curves(np.ones((3, 2))), "b", "a")
+    assert (constant[["low", "high"]] == 1).to_numpy().all()
 
 
 def test_a_curve_with_a_gap_is_left_out_and_one_curve_has_no_band() -> None:
@@ -810,9 +809,15 @@ def test_a_band_says_what_its_units_are() -> None:
 
 def test_long_curves_of_many_runs_have_the_same_band_from_fewer_draws() -> None:
     curves = np.random.default_rng(2).standard_normal((60, 30)).cumsum(axis=1)
-    _, _, few = sup_t_band(curves, 0.95, draws=5_000)
-    _, _, many = sup_t_band(curves, 0.95, draws=10_000)
-    assert few == pytest.approx(many, rel=0.05)
+    difference = Curves(
+        turns=list(range(30)),
+        mean=curves.mean(axis=0),
+        groups=[Group(1.0, curves)],
+        n=60,
+        unit="run",
+    )
+    few = band(difference, 0.95, draws=5_000).high
+    assert few == pytest.approx(band(difference, 0.95, draws=10_000).high, rel=0.05)
 
 
 # --- many specifications --------------------------------------------------------------------------

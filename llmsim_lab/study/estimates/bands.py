@@ -33,7 +33,12 @@ class Ends(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Curves of units of one kind: units x turns."""
+    """Curves of units of one kind.
+
+    Attributes:
+        weight: that their mean has in the difference.
+        curves: units x turns, without NaN.
+    """
 
     weight: float
     curves: Numbers
@@ -83,11 +88,13 @@ def by_turn(
     Returns:
         Columns turn, estimate, low, high, n, unit; n counts units that have a value at every turn.
     """
+    # Stable, so that arms and runs keep the order of the design.
     table = table.sort_values("turn", kind="stable")
     arms = list(table["arm"].unique())
     for name in (one, other):
         place_of("arm", name, arms)
     table = table[table["arm"].isin([one, other])]
+    # Of the two arms: another one may have several wordings.
     has_wordings = table.groupby("arm")["wording"].nunique().max() > 1
     if has_wordings and "wordings" in generalises_to:
         curves = _curves_of_wordings(table, one, other, generalises_to)
@@ -95,7 +102,7 @@ def by_turn(
         curves = _curves_of_pairs(table, one, other)
     else:
         curves = _curves_of_groups(table, one, other)
-    low, high = _band(curves, level)
+    low, high = band(curves, level)
     return pd.DataFrame(
         {
             "turn": curves.turns,
@@ -114,6 +121,7 @@ def _curves_of_pairs(table: pd.DataFrame, one: str, other: str) -> Curves:
     upper = values[arms.index(one)]
     lower = values[arms.index(other)]
     differences = without_rounding(upper - lower, values)
+    # A run that ended early has no curve to its last turn, and would bend the mean there.
     complete = differences[np.isfinite(differences).all(axis=1)]
     if not len(complete):
         raise ConfigError(f"no pair of runs has numbers of {one!r} and {other!r} at every turn")
@@ -157,6 +165,7 @@ def _curves_of_wordings(
     values, (arms, _, _, turns) = cube(table, "arm", "wording", "run", "turn")
     layout = Layout.of(table, generalises_to)
     signs = np.where(np.array(arms) == one, 1.0, -1.0)
+    # Each run's difference, over the wordings; and below each wording's, over the runs.
     of_runs = np.tensordot(signs, mean_of_known(values, 1), 1)
     complete = np.isfinite(of_runs).all(axis=1)
     if not complete.any():
@@ -167,18 +176,20 @@ def _curves_of_wordings(
     n = 0
     for number in np.unique(layout.wording_sets):
         of_set = layout.wording_sets == number
+        # Where both arms ask the same wordings that is their difference, wording by wording.
         summed = np.tensordot(signs[of_set], of_wordings[of_set], 1)
         curves = summed[np.isfinite(summed).all(axis=1)]
         n += len(curves)
         if len(curves) > 1:
             groups.append(Group(1.0, curves))
     if generalises_to == "new wordings and situations":
+        # Both vary by chance: the variance of the runs' means is added to that of the wordings'.
         groups.append(Group(1.0, of_runs))
     elif len(groups) < len(np.unique(layout.wording_sets)):
         # An arm has one wording, and nothing shows how its answers vary in these runs.
         groups = []
     if 2 in layout.wording_counts:
-        # Two wordings are no sample of wordings.
+        # With two its t has one degree of freedom, and effects offers no interval either.
         groups = []
     return Curves(
         turns=turns,
@@ -189,30 +200,14 @@ def _curves_of_wordings(
     )
 
 
-def _band(curves: Curves, level: float) -> Ends:
-    """Return both ends; NaN where there are too few units for a band."""
-    sizes = [len(group.curves) for group in curves.groups]
-    if min(sizes, default=0) < 2:
-        nothing = np.full(len(curves.mean), np.nan)
-        return Ends(nothing, nothing)
-    covariance = np.zeros((len(curves.mean), len(curves.mean)))
-    for group in curves.groups:
-        covariance += group.weight**2 * _covariance_of_mean(group.curves)
-    return _ends(curves.mean, covariance, min(sizes), level, DRAWS, 0)
-
-
-def _covariance_of_mean(curves: Numbers) -> Numbers:
-    centred = curves - curves.mean(axis=0)
-    return np.asarray(centred.T @ centred / (len(curves) - 1) / len(curves))
-
-
-def sup_t_band(
-    curves: Numbers,
+def band(
+    curves: Curves,
     level: float,
+    *,
     draws: int = DRAWS,
     seed: int = 0,
-) -> Numbers:
-    """Return the mean of paired curves and a band that contains the whole true curve.
+) -> Ends:
+    """Return both ends of a band that contains the whole true curve.
 
     The band is mean ± c · standard error at each turn, with the same c, so that with probability
     ``level`` it contains the true mean at all turns at once (Montiel Olea and Plagborg-Møller 2019,
@@ -222,58 +217,46 @@ def sup_t_band(
     since with few curves the sample's looks stronger than it is.
 
     Args:
-        curves: pairs of runs x turns, without NaN.
+        curves: the difference, and what varies in it.
         level: of the band.
         draws: of sets of curves.
         seed: of the draws.
 
     Returns:
-        Mean, low and high. Ends are NaN with fewer than two curves; where all curves are equal at a
-        turn, as before a shock, both are the mean.
+        Ends are NaN where a group has fewer than two units; where all curves are equal at a turn,
+        as before a shock, both are the mean.
     """
-    mean = mean_of_known(curves, 0)
-    if len(curves) < 2:
-        return np.array([mean, mean * np.nan, mean * np.nan])
-    ends = _ends(
-        mean,
-        _covariance_of_mean(curves),
-        len(curves),
-        level,
-        draws,
-        seed,
-    )
-    return np.array([mean, ends.low, ends.high])
-
-
-def _ends(
-    mean: Numbers,
-    covariance: Numbers,
-    n: int,
-    level: float,
-    draws: int,
-    seed: int,
-) -> Ends:
-    """Return mean ± c · standard error.
-
-    Args:
-        mean: by turn.
-        covariance: of the mean.
-        n: how many curves it comes from, of the group that has the fewest.
-        level: of the band.
-        draws: of sets of curves.
-        seed: of the draws.
-    """
+    mean = curves.mean
+    sizes = [len(group.curves) for group in curves.groups]
+    fewest = min(sizes, default=0)
+    if fewest < 2:
+        nothing = np.full(len(mean), np.nan)
+        return Ends(nothing, nothing)
+    covariance = np.zeros((len(mean), len(mean)))
+    for group in curves.groups:
+        covariance += group.weight**2 * _covariance_of_mean(group.curves)
     error = np.sqrt(np.diag(covariance))
+    # A turn in which nothing varies has no t, and would divide by 0.
     moves = error > ROUNDING * np.abs(mean)
     if not moves.any():
         return Ends(mean, mean)
     moving = error[moves]
     correlation = covariance[np.ix_(moves, moves)] / np.outer(moving, moving)
-    shrunk = correlation + 1 / n * (np.eye(len(correlation)) - correlation)
-    largest = _largest_t(shrunk, n, draws, seed)
+    independent = np.eye(len(correlation))
+    shrunk = correlation + 1 / fewest * (independent - correlation)
+    # The group that has the fewest units says how surely the errors are known.
+    largest = _largest_t(shrunk, fewest, draws, seed)
     # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
-    reach = np.quantile(largest, level, method="weibull") * error * moves
+    c = np.quantile(largest, level, method="weibull")
+    reach = c * error * moves
     return Ends(mean - reach, mean + reach)
+
+
+def _covariance_of_mean(curves: Numbers) -> Numbers:
+    n = len(curves)
+    centred = curves - curves.mean(axis=0)
+    # Not np.cov, which warns of a single curve and squeezes a single turn.
+    return np.asarray(centred.T @ centred / (n - 1) / n)
 
 
 def _largest_t(
@@ -283,6 +266,7 @@ def _largest_t(
     seed: int,
 ) -> Numbers:
     """Return the largest |t| over turns of sets of n normal curves."""
+    # Draws that are multiplied by the root of a correlation matrix have that correlation.
     # Single precision is enough: a quantile of random draws is known less exactly.
     mix = np.linalg.cholesky(correlation).T.astype(np.float32)
     turns = len(mix)
@@ -293,9 +277,12 @@ def _largest_t(
     flat = rng.standard_normal((sets * n, turns), dtype=np.float32) @ mix
     drawn = flat.reshape(sets, n, turns)
     # The mean of n normal curves, and, independent of it, their variances with n - 1.
-    variance = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
+    means = drawn[:, 0]
+    others = drawn[:, 1:]
+    variance = np.einsum("dnh,dnh->dh", others, others) / (n - 1)
     spread = np.sqrt(variance)
-    largest = [np.abs(drawn[:, 0] / spread).max(axis=1)]
+    largest = [np.abs(means / spread).max(axis=1)]
+    # Of long curves the same spreads serve further means: drawing them is what takes long.
     for _ in range(sets, draws, sets):
         means = rng.standard_normal((sets, turns), dtype=np.float32) @ mix
         largest.append(np.abs(means / spread).max(axis=1))

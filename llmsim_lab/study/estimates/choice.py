@@ -49,6 +49,7 @@ class Estimator:
 
 
 ESTIMATORS: tuple[Estimator, ...] = (
+    # What the interval holds for comes first: shares and typical differences are of runs alone.
     Estimator(
         fits=lambda contrast, _, wanted: contrast.generalises_to == "new wordings",
         estimate=wording_means_of_these,
@@ -66,6 +67,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
         estimate=group_shares,
     ),
     Estimator(fits=lambda _, sample, wanted: not wanted.paired, estimate=group_means),
+    # Before the typical difference, which of 0 and 1 is nearly always 0.
     Estimator(fits=lambda _, sample, wanted: are_paired_shares(sample), estimate=paired_shares),
     Estimator(fits=lambda _, sample, wanted: wanted.typical, estimate=typical_difference),
     Estimator(fits=lambda _, sample, wanted: True, estimate=paired_means),

@@ -190,17 +190,20 @@ def _compared(
                 are_shares=is_share(outcome.numbers),
             )
         ]
+    # A distance of texts holds for these wordings, whatever the numbers' intervals hold for.
     contrast = layout.contrast_of_texts(name, weights)
     sample = layout.text_sample(contrast, outcome)
     parts = estimate_texts(contrast, sample, wanted)
     comparisons = [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
     if outcome.are_words and parts.value is not None:
         # Verbosity is not meaning, but the distance of words sees it.
+        # A mean number of words is what its sentence says.
         lengths = replace(wanted, typical=False)
         by_length = estimate_numbers(contrast, sample.lengths, lengths)
         parts = replace(
             by_length,
             kind="length difference",
+            # It is there to read the distance by, and no claim of the family.
             p=None,
             p_beyond=None,
             typical=None,
@@ -242,11 +245,13 @@ def _weights(
         base = arms[place_of("arm", reference, arms)]
     if not contrasts:
         contrasts = [(arm, base) for arm in arms if arm != base]
-    each = np.eye(len(arms))
     weights = {}
     for upper, lower in contrasts:
-        difference = each[place_of("arm", upper, arms)] - each[place_of("arm", lower, arms)]
-        weights[contrast_name(upper, lower)] = difference
+        of_arms = np.zeros(len(arms))
+        of_arms[place_of("arm", upper, arms)] += 1
+        # Not set to -1: an arm minus itself is 0.
+        of_arms[place_of("arm", lower, arms)] -= 1
+        weights[contrast_name(upper, lower)] = of_arms
     return weights
 
 
@@ -263,21 +268,25 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
     """
     levels = {str(name): list(arms[name].unique()) for name in arms}
     combination_count = math.prod(len(of_factor) for of_factor in levels.values())
+    # With a missing combination a main effect would be mixed with an interaction.
     if len(arms) != combination_count or arms.duplicated().any():
         _terms(formula, levels)  # a name that is wrong is the nearer fault
         raise ConfigError(f"{len(arms)} arms are not all combinations of {', '.join(levels)}")
     weights = {}
     for term in _terms(formula, levels):
-        # Each level but the first of each factor in the term.
-        for chosen in product(*(levels[name][1:] for name in term)):
+        later_levels = [levels[name][1:] for name in term]
+        # Each level but the first of each factor in the term, in all combinations.
+        for chosen in product(*later_levels):
             of_arms = np.ones(len(arms))
             sides = []
             for name, level in zip(term, chosen, strict=True):
                 first = levels[name][0]
                 is_level = (arms[name] == level).to_numpy()
                 is_first = (arms[name] == first).to_numpy()
+                # 1, -1 or 0; the product over a term's factors is a difference of differences.
                 of_arms *= 1.0 * is_level - is_first
                 sides.append(contrast_name(f"{name}={level}", f"{name}={first}"))
+            # Averaged over all other factors, whose levels count alike.
             for name in levels:
                 if name not in term:
                     of_arms *= 1 / len(levels[name])
@@ -329,11 +338,13 @@ def _estimates(
     beyond: dict[int, float] = {}
     for place, comparison in enumerate(comparisons):
         parts = comparison.parts
+        # What chance alone gives is no claim, and nothing is adjusted for it.
         if parts.p is None or comparison.is_noise:
             continue
         own_p[place] = parts.p
         pairs.append(parts.pairs)
         margin = margins[comparison.outcome]
+        # Without an interval there is no verdict either: the two must not contradict each other.
         if margin is not None and parts.interval is not None and parts.p_beyond is not None:
             beyond[place] = parts.p_beyond(margin)
     family = adjusted(list(own_p.values()), pairs)

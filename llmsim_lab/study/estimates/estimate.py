@@ -133,6 +133,7 @@ class Estimate:
         text = ", ".join(parts)
         if self.verdict:
             text = f"{text}; {self.verdict}"
+        # Not in the contrast, whose arms may have a hyphen before a number.
         return self.contrast + re.sub(r"-(?=\d)", MINUS, text)
 
     def _worded_value(self, unit: str) -> str:
@@ -149,6 +150,7 @@ class Estimate:
 
 
 def _printed(p: float) -> str:
+    # Below it three decimals are .000, and no p-value is 0.
     if p < 0.0005:
         return "< .001"
     return f"= {p:.3f}".replace("= 0", "= ")
@@ -177,6 +179,7 @@ class Effects(list[Estimate]):
     def _repr_html_(self) -> str:
         rows = []
         for estimate in self:
+            # The note has a column of its own.
             lines = str(estimate).split("\n  note: ")
             method = estimate.method
             if estimate.family:

@@ -82,6 +82,7 @@ def group_means(sample: Sample, level: float) -> Parts:
 def are_group_shares(sample: Sample) -> bool:
     """Return True if the runs of two arms are 0 or 1 each."""
     groups = _groups_of(sample)
+    # A main effect of four arms of shares is a mean of means, and compared as one.
     has_two_arms = sorted(sample.weights) == [-1.0, 1.0]
     return has_two_arms and is_share(np.concatenate(groups)) and all(map(len, groups))
 
@@ -96,10 +97,13 @@ def group_shares(sample: Sample, level: float) -> Parts:
     from scipy.stats import fisher_exact  # here, since stats takes a second to import
 
     groups = _groups_of(sample)
-    is_first_up = sample.weights[0] > 0
-    up = groups[0 if is_first_up else 1]
-    down = groups[1 if is_first_up else 0]
-    counts = [[int(group.sum()), int(len(group) - group.sum())] for group in (up, down)]
+    down, up = groups
+    if sample.weights[0] > 0:
+        up, down = groups
+    counts = []
+    for group in (up, down):
+        ones = int(group.sum())
+        counts.append([ones, len(group) - ones])
     parts = Parts(
         kind="share difference",
         n=len(up) + len(down),
@@ -107,8 +111,9 @@ def group_shares(sample: Sample, level: float) -> Parts:
         p=float(fisher_exact(counts).pvalue),
         method=f"shares (Agresti and Caffo), Fisher's exact test, {len(down)} and {len(up)} runs",
     )
-    if min(len(up), len(down)) < ENOUGH_FOR_SHARES:
-        few = f"{min(len(up), len(down))} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
+    fewest = min(len(up), len(down))
+    if fewest < ENOUGH_FOR_SHARES:
+        few = f"{fewest} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
         return replace(parts, notes=(few,))
     t = agresti_caffo(up, down)
     return replace(parts, interval=cut(t.interval(level)), p_beyond=t.p_beyond)
@@ -149,7 +154,9 @@ def smallest_difference_of_group_shares(
 
     if not is_seen(100):
         return None
-    return (bisect_left(range(1, 101), True, key=is_seen) + 1) / 100
+    # False up to the smallest that is seen, True from there on.
+    seen = bisect_left(range(1, 101), True, key=is_seen)
+    return (seen + 1) / 100
 
 
 def agresti_caffo(up: Numbers, down: Numbers) -> Student:
@@ -161,6 +168,7 @@ def agresti_caffo(up: Numbers, down: Numbers) -> Student:
         share = (group.sum() + 1) / count
         centre += sign * share
         variance += share * (1 - share) / count
+    # Infinite df: the source takes normal quantiles.
     return Student(float(centre), math.sqrt(variance), math.inf)
 
 

@@ -71,6 +71,7 @@ def _why_no_interval(means: Numbers, differences: Numbers) -> str:
             return f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
     elif is_two_valued(means):
         return TOO_COARSE
+    # Two differences are two values in any case.
     if n > 2 and is_two_valued(differences):
         return TOO_COARSE
     return ""

@@ -27,6 +27,7 @@ class Pairs(NamedTuple):
 def pairs_of(sample: Sample) -> Pairs:
     """Return a sample's runs in pairs: answers, wordings and situations are averaged in each."""
     of_units = sample.unit_means()
+    # Before means are taken over a run's situations: those that one arm lacks are left out.
     differences = without_rounding(sample.weights @ of_units, of_units)
     missing = int(np.isnan(differences).sum())
     return Pairs(

@@ -45,7 +45,9 @@ class Sample:
 
     def unit_means(self) -> Numbers:
         """Return means over replicates, then over wordings: arms x units."""
-        return mean_of_known(mean_of_known(self.values, 3), 1)
+        # Of these means, so that a wording with more answers does not count more.
+        of_wordings = mean_of_known(self.values, 3)
+        return mean_of_known(of_wordings, 1)
 
     def halves(self) -> Sample:
         """Return the second half of each arm's replicates as arms that are minus the first half.

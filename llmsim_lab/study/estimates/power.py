@@ -100,6 +100,7 @@ def detectable(
         notes: list[str] = []
         for seen in parts:
             notes += seen.notes
+        # More seeds of the pilot would not help where nothing varies, so that is another answer.
         if ALL_ZERO in notes or ALL_EQUAL in notes:
             return Detectable(note=f"not known: {notes[-1]}")
         return Detectable(note=NOT_YET)
@@ -113,6 +114,7 @@ def detectable(
         planned_spreads = [
             _planned(comparison, pilot_sizes=pilot_sizes, planned=planned) for comparison in of_unit
         ]
+        # Source by source: an arm with one wording has fewer sources than others.
         pooled = [_pooled(of_all_arms) for of_all_arms in zip(*planned_spreads, strict=False)]
         if min(spread.df for spread in pooled) < 1:
             return Detectable(note=NOT_YET)
@@ -133,6 +135,7 @@ def detectable(
                 comparisons=comparisons,
             )
         )
+    # The promise is for every comparison, so that the one which sees least decides.
     return max(limits, key=lambda limit: limit.value or 0.0)
 
 
@@ -172,6 +175,7 @@ def planned_units(unit: Unit, planned: Sizes) -> int:
 
 
 def _pooled(spreads: Sequence[Spread]) -> Spread:
+    """Return the mean of comparisons' variances; they share the reference, so df do not add up."""
     variance = sum(spread.variance for spread in spreads) / len(spreads)
     return Spread(variance, min(spread.df for spread in spreads))
 
@@ -187,8 +191,11 @@ def _planned(one: Compared, *, pilot_sizes: Sizes, planned: Sizes) -> list[Sprea
         before = one.parts.n * pilot_sizes.samples
         after = planned.situations * planned.samples
         limited = at_upper_limit(of_runs)
-        share = (after - planned.situations) / max(1, before - one.parts.n)
-        return [Spread(limited.variance * before / after, of_runs.df * share)]
+        # Each situation takes one degree of freedom for its own mean.
+        df_before = max(1, before - one.parts.n)
+        df_after = after - planned.situations
+        variance = limited.variance * before / after
+        return [Spread(variance, of_runs.df * df_after / df_before)]
     more_wordings = planned.wordings - pilot_sizes.wordings
     of_wordings = at_upper_limit(one.parts.spreads[0])
     resized = Spread(
@@ -197,7 +204,9 @@ def _planned(one: Compared, *, pilot_sizes: Sizes, planned: Sizes) -> list[Sprea
     )
     if len(one.parts.spreads) == 1:
         return [resized]
-    return [resized, _resized(of_runs, round(of_runs.df) + 1, planned.runs)]
+    # n counts wordings here; how many runs there were is known by the degrees of freedom.
+    runs_before = round(of_runs.df) + 1
+    return [resized, _resized(of_runs, runs_before, planned.runs)]
 
 
 def _planned_groups(groups: Sequence[Spread], runs: int) -> Spread:
@@ -205,9 +214,12 @@ def _planned_groups(groups: Sequence[Spread], runs: int) -> Spread:
     variances = np.array([group.variance for group in groups]) / runs
     total = float(variances.sum())
     squares = variances**2
-    of_pilot = total**2 / float((squares / [group.df for group in groups]).sum())
-    limited = at_upper_limit(Spread(total, of_pilot))
-    return Spread(limited.variance, total**2 * (runs - 1) / float(squares.sum()))
+    pilot_dfs = np.array([group.df for group in groups])
+    # How surely the pilot knows the sum, and how surely the study will (Satterthwaite's for both).
+    df_before = total**2 / float((squares / pilot_dfs).sum())
+    df_after = total**2 * (runs - 1) / float(squares.sum())
+    limited = at_upper_limit(Spread(total, df_before))
+    return Spread(limited.variance, df_after)
 
 
 def _resized(spread: Spread, before: int, after: int) -> Spread:

@@ -48,13 +48,17 @@ def cube(table: pd.DataFrame, *keys: str) -> Cube:
 
 def cube_of(table: pd.DataFrame, columns: pd.DataFrame, *keys: str) -> Cube:
     """Return the means of columns by a table's keys; a single column has no axis of its own."""
+    # In the order of the table, which is the order of the design.
     levels = [list(table[key].unique()) for key in keys]
     numbers = columns.astype(float)
+    # inf for -inf too: what counts is that no mean of it is one.
     numbers = numbers.mask(numbers.abs() > _INFINITE, np.inf)
-    means = numbers.groupby([table[key] for key in keys], sort=False).mean()
+    groups = [table[key] for key in keys]
+    means = numbers.groupby(groups, sort=False).mean()
     index = pd.MultiIndex.from_product(levels)
     if len(keys) == 1:
         index = pd.Index(levels[0])
+    # Each combination has its place, also those without a row.
     whole = means.where(means < np.inf).reindex(index).to_numpy()
     shape = [len(names) for names in levels]
     if whole.shape[1] > 1:
@@ -120,10 +124,14 @@ class Layout:
             # Lists of wordings are numbered alike, so that their names do not tell them apart.
             prompt = rows[PROMPT].iloc[0] if PROMPT in rows else ""
             counts.append(len(wordings))
-            numbers.append(sets.setdefault((prompt, wordings), len(sets)))
+            # A new number for a list that no arm before had.
+            number = sets.setdefault((prompt, wordings), len(sets))
+            numbers.append(number)
+        # In the order in which units come, as the cube of values has them.
+        runs = table.drop_duplicates("unit")["run"]
         return cls(
             arms=list(table["arm"].unique()),
-            run_of=pd.factorize(table.drop_duplicates("unit")["run"])[0],
+            run_of=pd.factorize(runs)[0],
             wording_counts=np.array(counts),
             wording_sets=np.array(numbers),
             generalises_to=generalises_to,
@@ -131,7 +139,9 @@ class Layout:
 
     def contrast(self, name: str, weights: Numbers) -> Contrast:
         """Return a contrast of numbers, with its unit and what it can hold for."""
-        has_wordings = self.wording_counts[weights != 0].max(initial=0) > 1
+        # Of its own arms: one that is not compared may have several wordings.
+        of_arms = self.wording_counts[weights != 0]
+        has_wordings = of_arms.max(initial=0) > 1
         if has_wordings and "wordings" in self.generalises_to:
             return self._contrast(name, weights, "wording", self.generalises_to)
         return self.contrast_of_texts(name, weights)
@@ -175,7 +185,9 @@ class Layout:
         used = np.array([arm in contrast.weights for arm in self.arms])
         is_row = outcome.is_row[used]
         has_value = np.isfinite(outcome.numbers[used]).any(axis=(1, 3))
-        return left_out(int((is_row & ~has_value).sum()), int(is_row.sum()))
+        # Not those without a row: another arm's run is not missing here.
+        missing = is_row & ~has_value
+        return left_out(int(missing.sum()), int(is_row.sum()))
 
     def text_sample(self, contrast: Contrast, outcome: OutcomeValues) -> TextSample:
         """Return the texts of a contrast's arms."""
@@ -196,9 +208,11 @@ def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     is_text = table["value"].map(lambda value: isinstance(value, str))
     names_of_texts = set(table.loc[is_text, "outcome"])
     whole = cube(table, *_CELLS, "outcome")
+    # A 0 where there is a row, so that what is left is NaN.
+    zeros = table[["value"]].notna() * 0.0
     rows_of_all = cube_of(
         table,
-        table[["value"]].notna() * 0.0,
+        zeros,
         "arm",
         "unit",
         "outcome",
@@ -244,6 +258,7 @@ def _with_texts(
         "unit",
         "replicate",
     )
+    # Where all texts are alike there is one kind, and the cube has no axis for it.
     shape = (*[len(names) for names in of_kinds.levels], -1)
     lengths = text_lengths(texts).reindex(table.index).to_frame()
     return replace(

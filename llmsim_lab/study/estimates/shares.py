@@ -57,6 +57,7 @@ def paired_shares(sample: Sample, level: float) -> Parts:
 def bonett_price(differences: Numbers) -> Student:
     """Return centre and standard error of differences of -1, 0 and 1, with a pair of each sign."""
     padded = np.append(differences, (1.0, -1.0))
+    # With n, not n - 1, as in the source.
     error = float(padded.std()) / math.sqrt(len(padded))
     return Student(float(padded.mean()), error, math.inf)
 
@@ -89,6 +90,7 @@ def smallest_share_difference(
     differing = np.abs(differences).sum()
     discordant = 1.0
     if differing < count:
+        # Clopper and Pearson's limit is a quantile of the beta distribution; of all it is 1.
         discordant = float(special.betaincinv(differing + 1, count - differing, 0.8))
 
     def is_seen(hundredths: int) -> bool:
@@ -96,10 +98,12 @@ def smallest_share_difference(
         # More pairs differ the larger the effect is. In arms that are independent, of which the
         # reference has a share p, they are size * |1 - 2p| more, so at most the whole size: what
         # the pilot's share alone promised with power .8 had .63 (p = .1, 20 pairs, then 30).
-        return _power_of_mcnemar(n, min(1.0, discordant + size), size, alpha) >= power
+        most_discordant = min(1.0, discordant + size)
+        return _power_of_mcnemar(n, most_discordant, size, alpha) >= power
 
     if not is_seen(100):
         return None
+    # False up to the smallest that is seen, True from there on.
     seen = bisect_left(range(1, 101), True, key=is_seen)
     return (seen + 1) / 100
 
@@ -118,18 +122,23 @@ def _power_of_mcnemar(
         difference: the share that differ in one direction minus that in the other.
         alpha: of the test, two-sided.
     """
+    # Of pairs that differ, the share that differ upwards.
     up = (1 + difference / discordant) / 2
+    counts = np.arange(n + 1)
+    chance_of_count = _binomial(counts, n, discordant)
     total = 0.0
-    for count in range(1, n + 1):
+    for count in counts[1:]:
         ups = np.arange(count + 1)
         fewer = np.minimum(ups, count - ups)
+        # McNemar's exact test is a sign test of the pairs that differ.
         p = np.minimum(1.0, 2 * special.bdtr(fewer, count, 0.5))
         chance = _binomial(ups, count, up)
-        total += float(_binomial(np.array([count]), n, discordant)[0] * chance[p <= alpha].sum())
+        total += float(chance_of_count[count] * chance[p <= alpha].sum())
     return total
 
 
 def _binomial(successes: NDArray[np.intp], n: int, p: float) -> Numbers:
+    # By logarithms, since n over k is infinite from some 1,030 on; stats takes a second to import.
     logs = (
         special.gammaln(n + 1)
         - special.gammaln(successes + 1)

@@ -24,11 +24,13 @@ def situation_means(sample: Sample, level: float) -> Parts:
     answers = mean_of_known(sample.values, 1)
     differences = without_rounding(np.tensordot(sample.weights, answers, 1), answers)
     groups = [known(of_situation) for of_situation in differences]
+    # A situation with one pair has no spread of its own; the others say how answers vary.
     used = [group for group in groups if len(group) > 1]
     has_pairs = bool(used)
     if not has_pairs:
         used = [group for group in groups if len(group)]
     notes = left_out(len(groups) - len(used), len(groups))
+    # Each situation counts alike, however many of its answers came.
     strata = [Stratum(1 / len(used), group) for group in used]
     parts = Parts(
         kind="mean difference",

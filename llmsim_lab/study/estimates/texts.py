@@ -32,13 +32,18 @@ def text_kinds(texts: pd.Series[str]) -> TextKinds:
     Words are taken where more than half of the texts are different ones; texts without words are
     then alike.
     """
+    # Categories come again; free answers hardly ever do, so that each would be a kind of its own.
     are_words = texts.nunique() > len(texts) / 2
     if are_words:
         words = texts.str.casefold().str.findall(r"\w+").str.join(" ")
-        kinds = words.str.get_dummies(" ").assign(**{"": words.eq("")})
+        kinds = words.str.get_dummies(" ")
+        # A column for texts without words, which would be rows of zeros and have no length 1.
+        kinds[""] = words.eq("")
     else:
         kinds = pd.get_dummies(texts)
-    return TextKinds(kinds.div(np.sqrt(kinds.sum(axis=1)), axis=0), are_words)
+    # With rows of length 1 a product of two is the cosine, of categories 1 or 0.
+    lengths = np.sqrt(kinds.sum(axis=1))
+    return TextKinds(kinds.div(lengths, axis=0), are_words)
 
 
 def text_lengths(texts: pd.Series[str]) -> pd.Series[float]:
@@ -50,8 +55,10 @@ def paired_texts(sample: TextSample) -> Parts:
     """Return how far apart the texts of runs with the same seed are."""
     pairs = _differences(sample)
     of_units = mean_of_known(pairs, 1)
+    # by_run takes units as the last axis.
     of_runs = by_run(of_units.T, sample.lengths.run_of).T
-    return text_distance(sample, of_runs[:, None], _left_out(pairs))
+    one_replicate = of_runs[:, None]
+    return text_distance(sample, one_replicate, _left_out(pairs))
 
 
 def situation_texts(sample: TextSample) -> Parts:
@@ -97,11 +104,15 @@ def text_distance(sample: TextSample, pairs: Numbers, notes: tuple[str, ...]) ->
     parts = Parts(kind="text distance", n=int(is_known.any(axis=1).sum()), notes=notes)
     if not count:
         return replace(parts, notes=(*notes, "there are no answers of both arms"))
-    distances = ((sign_flips(count) @ pairs[is_known] / count) ** 2).sum(axis=1)
+    means = sign_flips(count) @ pairs[is_known] / count
+    distances = (means**2).sum(axis=1)
+    # The first flip is what was observed.
+    observed = distances[0]
+    is_as_far = distances >= observed - ROUNDING
     parts = replace(
         parts,
-        value=round(float(distances[0]), 12),
-        p=float((distances >= distances[0] - ROUNDING).mean()),
+        value=round(float(observed), 12),
+        p=float(is_as_far.mean()),
         method="energy distance, sign flips",
     )
     if len(set(sample.lengths.wording_counts)) > 1:
@@ -115,21 +126,30 @@ def group_texts(sample: TextSample) -> Parts:
     """Return how far apart the texts of unrelated groups are; runs are exchanged between arms."""
     of_arms = []
     for kinds in sample.kinds:
-        of_runs = by_run(mean_of_known(kinds, 1).T, sample.lengths.run_of).T
-        of_arms.append(of_runs[~np.isnan(of_runs).any(axis=1)])
+        of_units = mean_of_known(kinds, 1)
+        of_runs = by_run(of_units.T, sample.lengths.run_of).T
+        # A run that this arm does not have may be another arm's.
+        is_of_arm = ~np.isnan(of_runs).any(axis=1)
+        of_arms.append(of_runs[is_of_arm])
     sizes = [len(rows) for rows in of_arms]
     parts = Parts(kind="text distance", n=sum(sizes))
     if min(sizes) == 0:
         return replace(parts, notes=("an arm has no texts",))
     rows = np.concatenate(of_arms)
+    # What each run counts in the difference; runs are exchanged by exchanging these.
     shares = np.repeat(sample.lengths.weights / sizes, sizes)
+    # From their number alone, so that the same table gives the same p-value everywhere.
     rng = np.random.default_rng(len(rows))
     shuffled = rng.permuted(np.tile(shares, (RANDOM_FLIPS + 1, 1)), axis=1)
+    # What was observed is one of the exchanges: else p could be 0.
     shuffled[0] = shares
-    distances = ((shuffled @ rows) ** 2).sum(axis=1)
+    means = shuffled @ rows
+    distances = (means**2).sum(axis=1)
+    observed = distances[0]
+    is_as_far = distances >= observed - ROUNDING
     return replace(
         parts,
-        value=round(float(distances[0]), 12),
-        p=float((distances >= distances[0] - ROUNDING).mean()),
+        value=round(float(observed), 12),
+        p=float(is_as_far.mean()),
         method=f"energy distance, {RANDOM_FLIPS:,} exchanges of runs",
     )

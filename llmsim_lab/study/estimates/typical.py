@@ -33,34 +33,23 @@ def typical_difference(sample: Sample, level: float) -> Parts:
         return replace(parts, notes=(*pairs.notes, NO_VALUES))
     means = walsh_averages(differences)
     value = float(np.median(means))
+    parts = replace(parts, value=value, method="Hodges-Lehmann")
+    if n < 2:
+        few = "one run: an interval takes several runs, not situations"
+        return replace(parts, notes=(*pairs.notes, few))
+    # The means are in order.
+    spread = means[-1] - means[0]
+    if spread <= ROUNDING * np.abs(means).max():
+        equal = ALL_EQUAL if value else ALL_ZERO
+        return replace(parts, notes=(*pairs.notes, equal))
     ranks = signed_ranks(pairs.differences)
     parts = replace(
         parts,
-        value=value,
         method="Hodges-Lehmann, Walsh averages, flips of ranks",
-        pairs=ranks,
-    )
-    spread = means[-1] - means[0]
-    if n < 2:
-        few = "one run: an interval takes several runs, not situations"
-        return replace(
-            parts,
-            method="Hodges-Lehmann",
-            pairs=None,
-            notes=(*pairs.notes, few),
-        )
-    if spread <= ROUNDING * np.abs(means).max():
-        equal = ALL_EQUAL if value else ALL_ZERO
-        return replace(
-            parts,
-            method="Hodges-Lehmann",
-            pairs=None,
-            notes=(*pairs.notes, equal),
-        )
-    parts = replace(
-        parts,
         p=signed_rank_p(known(ranks)),
         p_beyond=partial(typical_p_beyond, differences),
+        # Of the ranks, so that the family's flips are those of this p-value.
+        pairs=ranks,
     )
     interval = walsh_interval(means, n, level)
     if interval is None:
@@ -78,7 +67,8 @@ def walsh_averages(differences: Numbers) -> Numbers:
 def walsh_interval(means: Numbers, n: int, level: float) -> Interval | None:
     """Return the interval of the pseudo-median; None where n is too small for the level."""
     # Of n pairs, W is at most k - 1 with a probability of up to half of what is left to err.
-    below = np.cumsum(rank_sum_law(np.arange(1, n + 1)))
+    law = rank_sum_law(np.arange(1, n + 1))
+    below = np.cumsum(law)
     k = int(np.searchsorted(below, (1 - level) / 2, side="right"))
     if k == 0:
         return None
@@ -96,12 +86,15 @@ def rank_sum_law(ranks: Numbers | NDArray[np.int64]) -> Numbers:
     Args:
         ranks: whole numbers.
     """
+    # Not scipy's, whose wilcoxon has the exact law for untied ranks alone.
     law = np.zeros(int(ranks.sum()) + 1)
     law[0] = 1.0
     for rank in ranks.astype(int):
-        shifted = law.copy()
-        shifted[rank:] += law[: len(law) - rank]
-        law = shifted / 2
+        # Half of the time the rank counts, and the sum is larger by it.
+        with_rank = law[: len(law) - rank]
+        summed = law.copy()
+        summed[rank:] += with_rank
+        law = summed / 2
     return law
 
 
@@ -113,10 +106,12 @@ def signed_ranks(differences: Numbers) -> Numbers:
     """
     sizes = np.abs(known(differences))
     _, place, count = np.unique(sizes, return_inverse=True, return_counts=True)
+    # Equal sizes take the ranks up to this one together.
     last = np.cumsum(count)
     mean_rank = last - (count - 1) / 2
     ranks = np.full(len(differences), np.nan)
     ranks[~np.isnan(differences)] = mean_rank[place]
+    # The sign of 0 is 0: such a pair has a rank and counts for neither side.
     return ranks * np.sign(differences)
 
 
@@ -126,16 +121,16 @@ def signed_rank_p(ranks: Numbers) -> float:
     doubled = np.rint(2 * np.abs(ranks))
     law = rank_sum_law(doubled)
     positive = int(np.rint(2 * ranks[ranks > 0].sum()))
+    # The law is symmetric, so that both tails are as long.
     smaller = min(positive, len(law) - 1 - positive)
     return min(1.0, float(2 * law[: smaller + 1].sum()))
 
 
 def typical_p_beyond(differences: Numbers, margin: float) -> float:
     """Return the larger p of two one-sided rank tests: the difference is ``margin`` or more."""
-    return max(
-        _p_below(signed_ranks(differences - margin)),
-        _p_below(-signed_ranks(differences + margin)),
-    )
+    above_margin = _p_below(signed_ranks(differences - margin))
+    below_minus_margin = _p_below(-signed_ranks(differences + margin))
+    return max(above_margin, below_minus_margin)
 
 
 def _p_below(ranks: Numbers) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from llmsim_lab.study.estimates.numeric import Numbers, by_run, is_share, known, mean_of_known
-from llmsim_lab.study.estimates.parts import Parts, Sample, left_out
+from llmsim_lab.study.estimates.parts import Parts, Sample, Spread, left_out
 from llmsim_lab.study.estimates.student import Stratum, spread_of, with_student
 
 
@@ -34,6 +34,7 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
     wording stays as it is: only its answers are random.
     """
     of_units = sample.unit_means()
+    # A situation that one arm lacks would make its mean one of other situations.
     complete = np.asarray(np.isfinite(of_units).all(axis=0))
     notes = left_out(int((~complete).sum()), len(complete))
     values = sample.values[:, :, complete]
@@ -43,14 +44,16 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
         of_set = sample.wording_sets == number
         # One number a wording and answer: the weighted sum over arms that ask the same wordings.
         summed = np.tensordot(sample.weights[of_set], values[of_set], 1)
-        of_wordings = known(mean_of_known(mean_of_known(summed, 2), 1))
+        of_situations = mean_of_known(summed, 2)
+        of_wordings = known(mean_of_known(of_situations, 1))
         counts.append(len(of_wordings))
         if len(of_wordings) > 1 or new_runs:
             blocks.append([Stratum(1.0, of_wordings)])
         else:
+            # The idea's only wording is taken as it is; what varies are its answers.
             answers = [known(of_situation) for of_situation in mean_of_known(summed, 0)]
             blocks.append([Stratum(1 / len(answers), group) for group in answers])
-    method = f"t over {' and '.join(str(count) for count in counts)} wordings"
+    method = f"t over {' and '.join(map(str, counts))} wordings"
     strata = [stratum for block in blocks for stratum in block]
     parts = Parts(
         kind="mean difference",
@@ -62,7 +65,9 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
     random_blocks = [block for block in blocks if not new_runs or len(block[0].values) > 1]
     wording_spread = spread_of(random_blocks)
     least = _least_variance_of_shares(sample, values)
-    spreads = [wording_spread._replace(variance=max(wording_spread.variance, least))]
+    # max keeps NaN, which stands first: too few wordings are refused below.
+    at_least = max(wording_spread.variance, least)
+    spreads = [Spread(at_least, wording_spread.df)]
     few = ""
     if math.isnan(wording_spread.variance):
         few = "an arm's only wording takes two answers a situation"
@@ -80,10 +85,12 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
 
 def _least_variance_of_shares(sample: Sample, values: Numbers) -> float:
     """Return the variance of shares with a 0 and a 1 more: answers all alike have no spread."""
+    if not is_share(values):
+        return 0.0
     least = 0.0
     for weight, of_arm in zip(sample.weights, values, strict=True):
-        if is_share(values):
-            count = int(np.isfinite(of_arm).sum()) + 2
-            share = (np.nansum(of_arm) + 1) / count
-            least += weight**2 * share * (1 - share) / count
+        count = int(np.isfinite(of_arm).sum()) + 2
+        share = (np.nansum(of_arm) + 1) / count
+        variance = share * (1 - share) / count
+        least += weight**2 * variance
     return least

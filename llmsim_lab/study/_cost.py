@@ -48,6 +48,7 @@ class Costs:
             row: the turn's, of a frame.
             asked_s: what its requests took, seconds.
         """
+        # None on tapes of turns in which nothing was asked.
         calls = row["calls"] or 0
         seconds = row["seconds"] or 0
         if calls:
@@ -62,15 +63,18 @@ class Costs:
         tokens = 0
         if attempt.reply is not None:
             tokens = (attempt.reply.prompt_tokens or 0) + (attempt.reply.reply_tokens or 0)
-        return cls(1 if attempt.first is None else 0, tokens, attempt.seconds)
+        # A second attempt is of the same call, but takes its own tokens and time.
+        calls = 1 if attempt.first is None else 0
+        return cls(calls, tokens, attempt.seconds)
 
     @classmethod
     def total(cls, several: Sequence[Costs]) -> Self:
         """Return what several things take together."""
+        # fsum, so that NaN stays and the order of runs does not count.
         return cls(
-            math.fsum(one.calls for one in several),
-            math.fsum(one.tokens for one in several),
-            math.fsum(one.seconds for one in several),
+            math.fsum(costs.calls for costs in several),
+            math.fsum(costs.tokens for costs in several),
+            math.fsum(costs.seconds for costs in several),
         )
 
     def times(self, number: float) -> Costs:
@@ -91,7 +95,10 @@ def seconds_of_calls(tape: Tape, run: int) -> Mapping[int, float]:
 def cost_of_call(measured: Sequence[Costs]) -> Costs:
     """Return what one call takes in the mean; only that it is one where none was made."""
     total = Costs.total(measured)
-    return total.times(1 / total.calls) if total.calls else Costs(calls=1)
+    if not total.calls:
+        # Turns of rules alone say nothing of a model's tokens and seconds.
+        return Costs(calls=1)
+    return total.times(1 / total.calls)
 
 
 class Count:
@@ -108,8 +115,10 @@ class Count:
     """
 
     def __init__(self, arms: int = 1) -> None:
+        # Hundreds of arms would otherwise be played for minutes before the first call.
         self._share = min(1.0, _MOST_IN_ALL / arms)
-        self.turns = self.calls = 0
+        self.turns = 0
+        self.calls = 0
         self.chooses = False
         self.attempts: list[Attempt] = []
 
@@ -127,11 +136,14 @@ class Count:
     async def play(self, run: AnyRun) -> None:
         """Play a turn of a run that is on no tape."""
         run._quiet = True  # what is wrong is said where it is played
-        with scoped(stand_in=partial(chance_reply, rng=Random(run.turn_number))):
+        # Seeded by the turn, so that the same study has the same plan.
+        rng = Random(run.turn_number)
+        with scoped(stand_in=partial(chance_reply, rng=rng)):
             turn = await run.step()
         self.turns += 1
         for call in turn.calls:
             request = call.history[0].request
+            # A person costs neither tokens nor the model's time.
             if request.model != HUMAN:
                 self.calls += 1
                 self.attempts += call.history

@@ -55,7 +55,10 @@ AnyRun = Any
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _LAMBDA = "<lambda>"
+_LONGEST_LABEL = 40
+"""Of a level that has no label, characters."""
 MOST_SAMPLES = 10_000
+"""Also how far the draws of one wording are from those of the next; see ``World.begin``."""
 _MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
@@ -99,6 +102,7 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
     Raises:
         ConfigError: there are none, or two have one label.
     """
+    # numpy's and pandas' numbers too: vary={"rate": np.linspace(0, 1, 3)}.
     levels = plain_numbers(levels)
     pairs: list[tuple[str, Any]] = []
     if isinstance(levels, Mapping):
@@ -112,6 +116,7 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
     if not pairs:
         raise ConfigError(f"{argument} is empty; name at least one")
     pairs = [(label, plain_number(level)) for label, level in pairs]
+    # 1 and 1.0, or two lambdas of one line, would be one arm.
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
         raise ConfigError(
@@ -123,26 +128,37 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
 def label_of(level: Any) -> str:
     """Return what a level is called that has no label."""
     level = plain_number(level)
+    if isinstance(level, str):
+        return level
+    # A bool is an int, and True is no 1.
     if isinstance(level, int | float) and not isinstance(level, bool):
         return f"{level:g}"
     if isinstance(level, LLMClient):
         return level.config.model
+    # A prompt has a name, a function a __name__.
     name = getattr(level, "name", getattr(level, "__name__", None))
     if name == _LAMBDA:
-        name = _body_of(level) or "function"
-    if isinstance(level, str) or (isinstance(name, str) and callable(level)):
+        return _body_of(level) or "function"
+    if not isinstance(name, str):
+        # Without an address, which is another one in each session.
+        name = re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
+    elif callable(level):
         return name or str(level)
-    text = name if isinstance(name, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    return f"{name[: _LONGEST_LABEL - 1]}…"
 
 
 def _body_of(function: Any) -> str:
     """Return what a lambda returns, as it is written; empty where its source is not known."""
+    # By the places of its instructions, since Python does not keep where a lambda is written, and
+    # a line may hold several of them.
     code = function.__code__
     starts = []
     ends = []
     for first_line, last_line, first_column, last_column in code.co_positions():
         is_known = None not in (first_line, last_line, first_column, last_column)
+        # Instructions that Python adds stand nowhere, or have no width.
         if is_known and first_column != last_column:
             starts.append((first_line, first_column))
             ends.append((last_line, last_column))
@@ -153,9 +169,10 @@ def _body_of(function: Any) -> str:
     numbers = range(first_line, last_line + 1)
     # Columns are counted in bytes.
     lines = [linecache.getline(code.co_filename, number).encode() for number in numbers]
+    # The end first: where it is one line, cutting its beginning would move the end.
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
-    return clip(b" ".join(lines).decode(errors="replace"), 40)
+    return clip(b" ".join(lines).decode(errors="replace"), _LONGEST_LABEL)
 
 
 def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm:
@@ -257,6 +274,7 @@ class World:
                     "a run of it"
                 )
             raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
+        # Which of the two counts would be a guess.
         in_both = fixed.keys() & self.factors.keys()
         if in_both:
             raise ConfigError(f"{', '.join(sorted(in_both))} cannot be both fixed and varied")
@@ -282,8 +300,10 @@ class World:
         arguments = dict(_SET_BY_STUDY)
         if self.asks_again:
             arguments["replicate"] = "samples="
+        # A world may have a parameter of its own that is called ``outcome`` or ``tape``.
         if name in arguments and (name not in fields or name in WorldConfig.model_fields):
             raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
+        # "nations.0.inflation_target" is a place in a list.
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         # The model is the client's own.
         settings = [setting for setting in LLMConfig.model_fields if setting != "model"]
@@ -298,6 +318,7 @@ class World:
         known_names += [f"llm.{setting}" for setting in settings]
         meant = name if path[0] == "llm" else str(path[0])
         near = among(meant, known_names)
+        # "sede" is nearer to what a study sets itself than to anything of the world.
         if not closest(meant, known_names):
             near = closest(name, _SET_BY_STUDY) or near
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
@@ -338,10 +359,11 @@ class World:
         if not isinstance(level, Sequence) or isinstance(level, str):
             return {"": level}
         numbered = [f"wording {number}" for number in range(1, len(level) + 1)]
-        labels = [
-            number if getattr(wording, "__name__", "") == _LAMBDA else label_of(wording)
-            for number, wording in zip(numbered, level, strict=True)
-        ]
+        labels = []
+        for number, wording in zip(numbered, level, strict=True):
+            # The body of a lambda is code, which says little of a wording.
+            is_lambda = getattr(wording, "__name__", "") == _LAMBDA
+            labels.append(number if is_lambda else label_of(wording))
         if len(set(labels)) < len(labels):
             labels = numbered
         return labelled("prompt", dict(zip(labels, level, strict=True)))
@@ -358,6 +380,7 @@ class World:
         """Return what arms share that differ in what is set from outside alone; None if nothing."""
         changes = self.interventions(arm)
         of_leader = self.interventions(leader)
+        # Of the leader itself, and of an arm that another factor tells apart.
         if changes == of_leader:
             return None
         same = 0
@@ -366,6 +389,7 @@ class World:
                 break
             same += 1
         differing = [*changes[same:], *of_leader[same:]]
+        # A change may stand after the last turn, where nothing comes of it.
         at = min([self.turns, *(change.turn for change in differing)])
         if any(change.turn == at for change in of_leader[same:]):
             # The leader's change is in that turn's state already.
@@ -451,12 +475,14 @@ class World:
             llm_client=client,
             arguments={"players": self.level(arm, "players")},
         )
+        # A recorded run answers from its tape; this one asks, and is on no tape yet.
         run.llm_client = live_client(run, None)
         run._session = Session()
         if not self.asks_again:
             # A leader's interventions are not this arm's.
             run.planned = ()
         state = self.level(arm, "state")
+        # In place of the recorded one, which all arms continue otherwise.
         if self.asks_again and state is not None:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
         return run
@@ -472,6 +498,7 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
+        # Only what was set: other fields may follow from those that an arm changes.
         values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self._parameters(arm):
             old = values.get(path[0], getattr(base, path[0], None))
@@ -547,6 +574,7 @@ class World:
                     run = self.begin(arm, None, seed, Play(wording), source)
                     runs.append(run)
                     edits = run._prompts.edit
+                    # A recorded run has its prompts; those of a new one are known when it asks.
                     if source is not None and edits is not None:
                         edits.check()
             except LabError as error:
@@ -563,6 +591,7 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
     try:
         return config_type(**values)
     except ConfigError:
+        # Arms may give what is missing; each is validated when its run is made.
         return config_type.model_construct(**values)
 
 
@@ -651,6 +680,7 @@ class PromptEdits:
         """The names of prompts that are edited and were not asked with so far."""
         if isinstance(self.level, Mapping):
             return [name for name in self.level if name not in self.names]
+        # An edit of all prompts misses one where nothing was asked at all.
         return [] if self.names else [""]
 
     def check(self) -> None:
@@ -717,15 +747,18 @@ class Models:
         model = self.given if named is None else named
         if model is None:
             return None
+        # One client for each model, so that it keeps to its number of requests in flight.
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
             self._clients[key] = self._made(world, model)
         client, is_named = self._clients[key]
         if is_named and recorded is not None:
+            # How patiently a server is asked is of this machine, not of the recorded run.
             patience = {name: getattr(client.config, name) for name in ("model", *PATIENCE)}
             client = client.with_config(recorded.model_copy(update=patience))
         settings = world.llm_settings(arm)
         if settings:
+            # Validated anew, since model_copy takes any value.
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
         if "replicate" in arm.values and client.config.seed is not None:
@@ -773,6 +806,7 @@ _UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Prompt, BaseModel
 
 def said(value: Any) -> Any:
     """Return a value as JSON can hold it, the same in every process: what identifies a level."""
+    # JSON has no infinity.
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -791,6 +825,7 @@ def said(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return [said(item) for item in value]
     if isinstance(value, types.CodeType):
+        # Not its line numbers: a comment above a function does not change what it does.
         constants = [said(constant) for constant in value.co_consts]
         return [value.co_code.hex(), list(value.co_names), constants]
     if isinstance(value, functools.partial):
@@ -820,6 +855,7 @@ def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
     """Return a function's code, defaults, and what it takes from the function around it."""
     function = getattr(function, "__func__", function)
     if id(function) in above:
+        # It calls itself by a cell.
         return "itself"
     cells = []
     for cell in function.__closure__ or ():
@@ -836,7 +872,11 @@ def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
             kept.append(said(item))
     code = function.__code__
     try:  # the same for all versions of Python, as its compiled code is not
-        source = None if code.co_name == "<lambda>" else dedent(inspect.getsource(code))
-        return [ast.unparse(ast.parse(source or "")) or said(code), kept]
+        if code.co_name == _LAMBDA:
+            # Its source is the line in which it stands, with whatever else stands there.
+            return [said(code), kept]
+        source = dedent(inspect.getsource(code))
+        # Unparsed, so that comments and line breaks do not count.
+        return [ast.unparse(ast.parse(source)) or said(code), kept]
     except (OSError, SyntaxError):
         return [said(code), kept]

@@ -92,6 +92,7 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     outcome = outcome or next(iter(study.outcome), "")
     known_names("factor", factor, study.arms[study.reference])
     known_names("outcome", outcome, study.outcome)
+    # In the order of the design: the first is what the second is compared with.
     levels = list(dict.fromkeys(of_arm[factor] for of_arm in study.arms.values()))
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")
@@ -99,7 +100,7 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     comparisons = study.compared(contrasts=list(pairs.items()), outcome=outcome)
     if not comparisons:
         raise ConfigError("no run has ended yet, so there is nothing to compare; study.run() plays")
-    if any(one.parts.kind == "text distance" for one in comparisons):
+    if any(comparison.parts.kind == "text distance" for comparison in comparisons):
         raise ConfigError(
             f"{outcome!r} is a text, whose distance has no sign; make a number of it: "
             "outcome=lambda run: ..."
@@ -111,14 +112,18 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     # As numbers, so that what is not known is NaN.
     numbers = dict.fromkeys(("estimate", "low", "high", "p"), float)
     frame = frame_of(rows).astype(numbers).sort_values("estimate", ignore_index=True)
+    # The finding's direction is that of its median, as in the joint test.
     is_up = frame["estimate"].median() >= 0
-    beyond = frame["low"] > 0 if is_up else frame["high"] < 0
+    is_beyond_zero = frame["high"] < 0
+    if is_up:
+        is_beyond_zero = frame["low"] > 0
     return Multiverse(
         finding=f"{contrast_name(levels[1], levels[0])}, {outcome}",
         frame=frame,
         choices=list(_choices(study.arms[study.reference], factor)),
         same_sign=float(((frame["estimate"] > 0) == is_up).mean()),
-        holds=float(beyond.mean()),
+        # Without an interval it does not hold: NaN is beyond nothing.
+        holds=float(is_beyond_zero.mean()),
         chance=_by_chance(comparisons),
     )
 
@@ -147,7 +152,8 @@ def _choices(of_arm: Mapping[str, str], factor: str) -> dict[str, str]:
 
 
 def _numbers_of(comparison: Compared) -> dict[str, float | None]:
-    low = high = None
+    low = None
+    high = None
     if comparison.parts.interval is not None:
         low, high = comparison.parts.interval
     return {
@@ -165,7 +171,9 @@ def _by_chance(comparisons: list[Compared]) -> JointTest | None:
 
     from llmsim_lab.study.estimates.joint import joint_test
 
-    columns = [one.parts.pairs for one in comparisons if one.parts.pairs is not None]
+    every = [comparison.parts.pairs for comparison in comparisons]
+    columns = [pairs for pairs in every if pairs is not None]
+    # Groups, situations and wordings have no pairs to flip; one pair has no second flip.
     if len(columns) < len(comparisons) or len(columns[0]) < 2:
         return None
     return joint_test(column_stack(columns), level=0.95)

@@ -65,6 +65,7 @@ def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
     reading = Reading(study.name)
     numbers: dict[Key, int] = {}
     for entry in study.progress():
+        # A run without a turn has nothing to show.
         if entry.turns:
             run = study.simulation(entry.arm, entry.unit)
             numbers[entry.key] = len(numbers) + 1
@@ -75,7 +76,11 @@ def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
 
 def _print_view(study: Study) -> Markup:
     begun = [run for run in study.progress() if run.tape and run.turns]
-    entries = [(run, [contents.info for contents in study.contents(run).values()]) for run in begun]
+    entries = []
+    for run in begun:
+        infos = [contents.info for contents in study.contents(run).values()]
+        entries.append((run, infos))
+    # What a referee asks first stands first; digests, which are for checking, last.
     sections = {
         "Effects": _effects(study),
         "Registration": _registration(study),
@@ -91,13 +96,15 @@ def _print_view(study: Study) -> Markup:
 
 
 def _summary(study: Study, entries: Entries) -> str:
-    models = {
-        str(info.manifest["model"]["name"])
-        for _, infos in entries
-        for info in infos
-        if info.manifest["model"]
-    }
-    return f"{study.about()}; it asks {', '.join(sorted(models)) or 'no model'}."
+    models = set()
+    for _, infos in entries:
+        for info in infos:
+            # None where rules or people answer alone.
+            if info.manifest["model"]:
+                models.add(str(info.manifest["model"]["name"]))
+    # Sorted, so that the same runs give the same page.
+    names = ", ".join(sorted(models)) or "no model"
+    return f"{study.about()}; it asks {names}."
 
 
 # --- effects --------------------------------------------------------------------------------------
@@ -127,6 +134,7 @@ def _effects(study: Study) -> Iterator[Markup]:
         caption = f"{label}; {effects.label}" if effects.label else label
         if study.registration is not None:
             caption = f"not registered: {caption}"
+        # Each effect once: what was claimed stands above, in its own family.
         rest = [effect for effect in effects if (effect.contrast, effect.outcome) not in claimed]
         if rest:
             yield _effects_table(study, rest, caption)
@@ -145,6 +153,7 @@ def _effects_table(study: Study, effects: Iterable[Estimate], caption: str) -> M
     for effect in effects:
         unit = study.in_unit(effect.outcome)
         rows.append(_effect_row(effect, unit))
+        # Beside a mean whose interval is too narrow, in a row of its own.
         if effect.typical is not None:
             rows.append(_effect_row(effect.typical, unit))
     return _table(_HEADS, rows, caption=caption)
@@ -182,6 +191,7 @@ def _p_in_words(effect: Estimate) -> str:
     p = effect.p if effect.p_family is None else effect.p_family
     if p is None:
         return ""
+    # No p-value is 0, and three decimals are more than the flips tell.
     words = "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
     return words if p == effect.p else f"{words}, adjusted"
 
@@ -207,7 +217,9 @@ def _charts(study: Study) -> Iterator[Markup]:
     for outcome in study.outcome:
         try:
             yield _picture(study.chart(outcome))
-            turns = study.results[study.results["outcome"] == outcome]["turn"]
+            results = study.results
+            turns = results.loc[results["outcome"] == outcome, "turn"]
+            # An outcome at one turn, such as a loss, has no curve.
             if turns.nunique() > 1:
                 for arm in compared:
                     yield _picture(study.chart(outcome, arm))
@@ -228,9 +240,11 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
     for entry, infos in entries:
         for info in infos:
             manifest = info.manifest
-            model = {**manifest["config"], "model": manifest["model"]}
-            settings.setdefault(entry.arm, model)
+            settings_of_run = {**manifest["config"], "model": manifest["model"]}
+            # Of an arm's first run: the others differ in their seeds alone.
+            settings.setdefault(entry.arm, settings_of_run)
             for prompt in (manifest.get("prompts") or {}).values():
+                # By digest, since arms share most prompts.
                 prompts[prompt["digest"]] = prompt
     for arm, values in settings.items():
         text = json.dumps(values, indent=1, ensure_ascii=False)
@@ -270,6 +284,7 @@ def _runs(study: Study, begun: Sequence[StudyRun]) -> Iterator[Markup]:
 def _digest_of(study: Study, run: StudyRun) -> str:
     rows = []
     for contents in study.contents(run).values():
+        # How long a turn took is another time in a replay.
         rows += [_timeless(row) for row in contents.rows.values()]
     text = json.dumps(rows, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -293,6 +308,7 @@ def _paragraph(text: object) -> Markup:
 
 
 def _picture(figure: Figure) -> Markup:
+    # As data, since the page loads nothing.
     png = small_png(figure_bytes(figure, "png", dpi=110))
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     words = getattr(figure, "alt", "")
@@ -315,6 +331,7 @@ def _table(
         parts.append(styled(styled(cells, tag="tr"), tag="thead"))
     body = join(styled(join(_cells(row)), tag="tr") for row in rows)
     parts.append(styled(body, tag="tbody"))
+    # What scrolls needs a name for those who hear the page.
     words = caption or ", ".join(map(str, heads)) or "details"
     return _WIDE.format(clip(words, 80), styled(join(parts), tag="table"))
 
@@ -323,7 +340,8 @@ def _cells(row: Sequence[object]) -> Iterator[Markup]:
     first, *contents = row
     yield styled(first, tag="th", scope="row")
     for content in contents:
-        is_number = isinstance(content, int | float | _Number)
-        yield Markup("<td{}>{}</td>").format(
-            Markup(' class="number"') if is_number else "", safe(content)
-        )
+        # A class, not a style: the page's policy allows none.
+        if isinstance(content, int | float | _Number):
+            yield Markup('<td class="number">{}</td>').format(safe(content))
+        else:
+            yield Markup("<td>{}</td>").format(safe(content))

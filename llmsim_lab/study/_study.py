@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -125,6 +125,7 @@ _STATES = ("done", "running", "failed", "stopped", "left")
 _WATCH_S = 0.5
 _MOST_ARMS_TOLD = 6
 _RUNS_AT_ONCE = 8
+"""A local server takes a few requests at once; more runs would only hold more states in memory."""
 _MOST_TURNS_ON_TRIAL = 10
 """In which a second kind of question may show that an edit must say which prompt it is of."""
 
@@ -163,6 +164,7 @@ class StudyPlan:
         return {outcome: seen.value for outcome, seen in self.detectable.items()}
 
     def __str__(self) -> str:
+        # Rounded to two digits: an estimate from a pilot is not known to the token.
         costs = []
         if self.calls is not None:
             costs.append(f"{roughly(self.calls):,} calls")
@@ -177,6 +179,7 @@ class StudyPlan:
         if costs and self.left:
             line += f": about {', '.join(costs)}"
         if self.left:
+            # Also without costs: it says then why they are not known.
             line += f" ({self.based_on})"
         lines = [f"{line}."]
         for outcome, seen in self.detectable.items():
@@ -218,7 +221,7 @@ Contents = Mapping[Play, RunContents]
 
 
 class PricedTurns(NamedTuple):
-    """What turns take, and what that is made from, in words."""
+    """What turns, or a call, take, and what that is made from, in words."""
 
     costs: Costs
     based_on: str
@@ -442,7 +445,9 @@ class Study:
         source: Tape | None
         if isinstance(tape, Run):
             source = tape.tape
-            run = tape.run_id if run is None else run
+            if run is None:
+                # Not the tape's latest run, which may be a fork of this one.
+                run = tape.run_id
         elif isinstance(tape, Tape):
             source = tape
         else:
@@ -454,6 +459,7 @@ class Study:
             )
         infos = _independent(source, run)
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
+        # Not by __init__, which takes seeds and makes new runs.
         study = cls.__new__(cls)
         study._source = source
         study._samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
@@ -486,12 +492,14 @@ class Study:
         self.units = [unit.unit for unit in units]
         self.unit_name = "seed" if self._source is None else "situation"
         self._arms = {arm.name: arm for arm in arms}
+        # By their columns, which are called otherwise where results have one of that name already.
         self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
         self._series = series_of(trial)
         models = Models(llm_client, self._samples)
         self._player = StudyPlayer(self._world, models, self._arms)
-        self._listeners = self._player.on_change = Listeners()
+        self._listeners = Listeners()
+        self._player.on_change = self._listeners
         self._task: asyncio.Task[Any] | None = None
         self._contents_by_key = dict[Key, Contents]()
         self._rows_by_key: dict[Key, list[dict[str, Any]]] = {}
@@ -502,6 +510,7 @@ class Study:
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if not tape:
+            # Of the folder alone: a callback that knew the study would keep it alive.
             weakref.finalize(
                 self,
                 shutil.rmtree,
@@ -510,6 +519,7 @@ class Study:
             )
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
+        # What an earlier session of the same study has played counts.
         self._read_progress()
 
     def _all_jobs(self, units: Sequence[PlannedUnit]) -> Iterator[Job]:
@@ -531,10 +541,12 @@ class Study:
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             levels = {name: value for name, value in arm.values.items() if name != "interventions"}
+            # The first arm with these levels leads; with itself it shares nothing.
             leader = leaders.setdefault(digest_of([levels, 0]), arm)
-            shared_until = None if world.asks_again else world.shared_turns(arm, leader)
-            if shared_until is not None:
-                self._leaders[arm.name] = Leader(leader, shared_until)
+            if not world.asks_again:
+                shared_until = world.shared_turns(arm, leader)
+                if shared_until is not None:
+                    self._leaders[arm.name] = Leader(leader, shared_until)
             digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
         return digests
 
@@ -556,11 +568,14 @@ class Study:
         leader = self._leaders.get(arm.name)
         if self._world.asks_again:
             end = at + 1
+            # Each sample continues the same recorded run.
             forks = (unit.run,) * len(plays)
         elif leader is not None:
             at = leader.shared.turn
             changes_done = leader.shared.changes
+            # The leader's runs, which copy_runs numbers from 1 in the new file, play by play.
             forks = tuple(range(1, len(plays) + 1))
+            # What is shared decides this run too: a leader that changes makes another file of it.
             specs.append(digests[leader.arm.name])
         return Job(
             arm=arm.name,
@@ -662,6 +677,7 @@ class Study:
                     for key in self._jobs
                     if key in wanted and self._entries[key].status != "done"
                 ]
+                # Before the first call: a wrong name would be found out after hours.
                 await self._try_edits({arm for arm, _ in left})
                 if budget is not None:
                     self._player.purse = Purse(budget)
@@ -684,12 +700,15 @@ class Study:
                             (arm, unit) for arm, unit in left if (arm in self._leaders) == following
                         ]
                         playing = play_all(self._player, self._ready(keys), most, executor)
+                        # Closed here and now, so that Ctrl-C does not leave tasks behind.
                         async with aclosing(playing) as ended:  # type: ignore[type-var]
                             async for entry in ended:
                                 advance()
                                 self._take_up(entry)
             finally:
-                self._task = self._player.purse = None
+                self._task = None
+                # A budget is one call's: the next run() has its own, or none.
+                self._player.purse = None
                 self._player.playing.clear()
                 self._read_progress()
                 self._listeners()
@@ -723,9 +742,10 @@ class Study:
         """Return how many runs of each arm have ended; nothing where there are many arms."""
         if len(self._arms) > _MOST_ARMS_TOLD:
             return ""
-        ended = Counter(
-            entry.arm for entry in self._entries.values() if entry.status in ("done", "failed")
-        )
+        ended = Counter[str]()
+        for entry in self._entries.values():
+            if entry.status in ("done", "failed"):
+                ended[entry.arm] += 1
         return ", ".join(f"{arm}: {ended[arm]} of {len(self.units)}" for arm in self._arms)
 
     async def _try_edits(self, arms: Container[str]) -> None:
@@ -745,6 +765,8 @@ class Study:
                     continue
                 try:
                     while run.turn_number < end and not run.done(run.state):
+                        # A named prompt may come in the last turn; a second kind of question, for
+                        # which an edit of all prompts is refused, comes early or never.
                         is_short = run.turn_number - begun_at < _MOST_TURNS_ON_TRIAL
                         if not (edits.missing or (edits.is_of_all and is_short)):
                             break
@@ -777,6 +799,7 @@ class Study:
     def _take_up(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
         self._entries[entry.key] = entry
+        # Not earlier: in between it would be neither under way nor done.
         self._player.playing.pop(entry.key, None)
         self._listeners()
         if entry.status == "failed":
@@ -798,6 +821,7 @@ class Study:
                     fault = f"it shares a run with arm {leader!r}, which failed: {shared.error}"
                     self._entries[key] = replace(self._entries[key], status="failed", error=fault)
                 if shared.status != "done":
+                    # A budget was spent, or it was not among those to be played.
                     continue
                 with Tape(self._files[shared_key], read_only=True) as tape:
                     infos = self._jobs[shared_key].runs_on(tape).values()
@@ -843,6 +867,7 @@ class Study:
         runs = []
         for entry in self._entries.values():
             if entry.key in turns:
+                # Without the error of an earlier try.
                 entry = replace(
                     entry,
                     status="running",
@@ -857,6 +882,7 @@ class Study:
         if self._player.models.of(self._world, arm) is not None:
             return ""
         run = self._trial(arm)
+        # With players it is known only when it is asked who asks the model.
         if run.config.needs_model and not run.players:
             return type(run).__name__
         return ""
@@ -873,6 +899,7 @@ class Study:
     def _read_progress(self) -> None:
         """Read from their files how far runs are that have not ended here."""
         for key, file in self._files.items():
+            # What failed here says why better than its file; what is done stays so.
             if self._entries[key].status in ("left", "stopped"):
                 self._entries[key] = self._player.read(self._jobs[key], file)
 
@@ -933,6 +960,7 @@ class Study:
         for entry in self._entries.values():
             if entry.status in ("done", "failed"):
                 of_entry = known.get(entry.key) or list(self._rows_of(entry, outcomes))
+                # What failed may be played again.
                 if entry.status == "done":
                     known[entry.key] = of_entry
                 unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
@@ -966,6 +994,7 @@ class Study:
             contents = plays.get(play)
             values: Mapping[int, Any]
             if contents is None:
+                # The run failed: a row without a value, so that it is counted as left out.
                 values = {entry.turns: None}
             elif self._world.asks_again and contents.info.turns < job.end:
                 # It was over before.
@@ -993,9 +1022,12 @@ class Study:
         rows = contents.rows
         last = max(rows)
         column = outcome.removesuffix(LAST)
-        measure = cls.measures(config_of(contents.info, cls)).get(outcome)
-        if measure is not None:
-            return {last: measure(frame_of(list(rows.values())))}
+        # A measure may depend on parameters, and goes before a column of its name.
+        measures = cls.measures(config_of(contents.info, cls))
+        if outcome in measures:
+            frame = frame_of(list(rows.values()))
+            return {last: measures[outcome](frame)}
+        # Of all turns: a column may come late.
         columns: dict[str, None] = {}
         for row in rows.values():
             columns.update(dict.fromkeys(row))
@@ -1005,7 +1037,9 @@ class Study:
             raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
         if self._world.asks_again or outcome.endswith(LAST):
             return {last: rows[last].get(column)}
-        return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
+        # Not the first row, the state to start from, which no arm decided.
+        first = min(rows)
+        return {turn: row.get(column) for turn, row in rows.items() if turn > first}
 
     def simulation(
         self,
@@ -1116,6 +1150,7 @@ class Study:
         units = [series.unit for series in self._series if series.column == column]
         if not units:
             return ""
+        # A difference of two percentages is in points: "2 % higher" would be a ratio.
         return "points" if units[0].startswith("%") else units[0]
 
     def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
@@ -1124,6 +1159,7 @@ class Study:
         Raises:
             ConfigError: a name stands for no column and no measure.
         """
+        # Dicts as ordered sets: errors name them in the order in which they came.
         fields: dict[str, None] = {}
         fields_of_players: dict[str, None] = {}
         if self._source is not None:
@@ -1149,6 +1185,7 @@ class Study:
         parts = getattr(type(trial.state), "model_fields", ())
         for item in outcomes.values():
             name = str(item).removesuffix(LAST)
+            # "coins.Ann@lst" is a slip of "@last", and no name of a player.
             may_come = name.partition(".")[0] in parts and "@" not in name.rpartition(".")[2]
             if not callable(item) and name not in names_known and not may_come:
                 raise ConfigError(
@@ -1289,6 +1326,7 @@ class Study:
         """
         table = self._compared_results()
         replicates = self._world.factors.get("replicate", {})
+        # Of one level there is one draw; samples of a situation are draws as they are.
         if len(replicates) < 2:
             if self._samples > 1:
                 return Draws(table, self.reference)
@@ -1297,6 +1335,7 @@ class Study:
             raise ConfigError(
                 "noise=True: only replicate is varied here, so effects() shows chance alone already"
             )
+        # Arms that differ in it alone become one arm, and its levels that arm's replicates.
         names = {
             name: self._world.name_without(arm, "replicate") for name, arm in self._arms.items()
         }
@@ -1439,6 +1478,7 @@ class Study:
     @property
     def generalises_to(self) -> Generality:
         """What a result of this design holds for."""
+        # Recorded situations of one run say nothing of other runs.
         runs = len({job.run for job in self._jobs.values()})
         has_wordings = any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values())
         if has_wordings:
@@ -1477,6 +1517,7 @@ class Study:
         level = real_number("level", level, least=0.5, most=0.9999)
         reference = reference or self.reference
         other_arms = [name for name in self.arms if name != reference]
+        # The curve is of one arm; which one is not guessed.
         if not arm and len(other_arms) != 1:
             if not other_arms:
                 raise ConfigError(f"there is no arm to compare with {reference!r}")
@@ -1569,6 +1610,7 @@ class Study:
             typical=typical,
         )
         if not path.exists():
+            # Which model it is belongs to what is written down.
             self._check_models()
             begun = [run for run in self.progress() if run.status != "left"]
             design = self._design(self._planned_facts())
@@ -1601,6 +1643,7 @@ class Study:
         self.registration = known
         if not known.is_unchanged:
             self._warn("REGISTRATION_CHANGED", file=path, reason="its content has another hash")
+        # Not an error: a study may grow, and its report says what was registered.
         changed = [part.name for part in self.registered_parts() if part.status == "changed"]
         if changed:
             self._warn("REGISTRATION_NOT_KEPT", file=path, parts=", ".join(changed))
@@ -1636,6 +1679,7 @@ class Study:
                 f"does not have; it has the arms {listed(list(self.arms))} and the outcomes "
                 f"{listed(list(self.outcome))}"
             )
+        # In the registered order, whose first levels are what others are compared with.
         arms = list(self.registration.design.arms)
         table = self._compared_results()
         table = table[table["outcome"].isin(claims.outcomes) & table["arm"].isin(arms)]
@@ -1718,13 +1762,15 @@ class Study:
         for name, arm in self._arms.items():
             trial = self._trial(arm)
             trial.llm_client = self._player.models.of(self._world, arm, self._world.recorded_llm)
-            models[name] = {
-                seat or MODEL: model_facts(
-                    asdict(run_sync(client.model_info())), client.config.model_dump(mode="json")
-                )
-                for seat, client in clients_of(trial).items()
-            }
-            prompts[name] = prompts_of(entries_of(run_sync(self._played_by_chance(arm)).prompts))
+            models[name] = {}
+            for seat, client in clients_of(trial).items():
+                # Of the server, so that the digest of the weights is known.
+                info = run_sync(client.model_info())
+                settings = client.config.model_dump(mode="json")
+                models[name][seat or MODEL] = model_facts(asdict(info), settings)
+            # A world's own prompts are known only once they were asked with.
+            played = run_sync(self._played_by_chance(arm))
+            prompts[name] = prompts_of(entries_of(played.prompts))
         return RunFacts(models, prompts, {**self._world.code, "llmsim-lab": version("llmsim-lab")})
 
     async def _played_by_chance(self, arm: Arm) -> AnyRun:
@@ -1740,25 +1786,25 @@ class Study:
     def _played_facts(self) -> RunFacts:
         """Return models and prompts of arms with a run, and code, as the tapes have them."""
         started: list[str] = []
-        manifests: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
+        code: list[Mapping[str, Any]] = []
+        models: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
         prompts: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
         for entry in self._entries.values():
             if entry.tape is None:
                 continue
             for play, contents in self.contents(entry).items():
                 info = contents.info
+                manifest = info.manifest
                 started.append(info.started)
-                manifests[entry.arm].append(info.manifest)
+                models[entry.arm].append(models_of(manifest))
+                code.append({**manifest["code"], "llmsim-lab": manifest["package"]})
+                # Of the first wording, as the plan has them.
                 if play.wording == 0:
-                    prompts[entry.arm].append(prompts_of(as_mapping(info.manifest.get("prompts"))))
-        every = [manifest for several in manifests.values() for manifest in several]
-        code = [{**manifest["code"], "llmsim-lab": manifest["package"]} for manifest in every]
+                    entries = as_mapping(manifest.get("prompts"))
+                    prompts[entry.arm].append(prompts_of(entries))
+        # Of arms without a run nothing is known yet.
         return RunFacts(
-            {
-                arm: together(map(models_of, several))
-                for arm, several in manifests.items()
-                if several
-            },
+            {arm: together(several) for arm, several in models.items() if several},
             {arm: together(several) for arm, several in prompts.items() if several},
             together(code),
             started,
@@ -1777,18 +1823,19 @@ class Study:
         Args:
             pilot: a smaller study with the same reference; this one if not given.
         """
+        pilot = pilot or self
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = self._turns_left(left)
-        costs, based_on = self._costs(turns, pilot or self)
+        costs, based_on = self._costs(turns, pilot)
         return StudyPlan(
             left=len(left),
             done=len(self._jobs) - len(left),
             turns=turns.total(),
             units=len(self.units),
-            calls=None if math.isnan(costs.calls) else costs.calls,
-            tokens=None if math.isnan(costs.tokens) else costs.tokens,
-            hours=None if math.isnan(costs.seconds) else costs.seconds / 3600,
-            detectable=self._detectable(pilot or self),
+            calls=_known(costs.calls),
+            tokens=_known(costs.tokens),
+            hours=_known(costs.seconds / 3600),
+            detectable=self._detectable(pilot),
             based_on=based_on,
         )
 
@@ -1803,6 +1850,7 @@ class Study:
             note = f"not known: the pilot has no arm {self.reference!r}, the reference"
             return {name: Detectable(note=note) for name in self.outcome}
         found = []
+        # The pilot's reference may not have been played yet.
         if self.reference in set(table["arm"]):
             found = compared(
                 table,
@@ -1852,8 +1900,11 @@ class Study:
         """Return how many turns of some jobs are left to play, by arm."""
         turns = Counter[str]()
         for job in jobs:
-            to_play = len(job.plays) * (job.end - (job.at if job.forks else 0))
-            turns[job.arm] += to_play - max(0, self._entries[job.key].turns - job.at)
+            # Turns that a job forks are there already, and those that it shares count in both.
+            begin = job.at if job.forks else 0
+            to_play = len(job.plays) * (job.end - begin)
+            played = max(0, self._entries[job.key].turns - job.at)
+            turns[job.arm] += to_play - played
         return turns
 
     def _costs(self, turns: Mapping[str, int], pilot: Study) -> PricedTurns:
@@ -1864,42 +1915,53 @@ class Study:
             pilot: the study whose turns tell.
         """
         spent = pilot._spent()
-        measured = [turn for several in spent.values() for turn in several]
-        like = "those of the turns so far"
-        if not measured and self._source is not None:
-            measured = self._recorded()
-            like = "those on the tape"
-        if not measured:
-            measured = pilot._under_way()
-            like = "those answered so far"
-        one_call = cost_of_call(measured)
+        one_call = self._price_of_a_call(pilot, spent)
         costs: list[Costs] = []
-        most_tried = 0
-        chooses = False
+        counts: list[Count] = []
         for arm, number in turns.items():
             if arm in spent:
-                a_turn = Costs.total(spent[arm]).times(1 / len(spent[arm]))
-                costs.append(a_turn.times(number))
+                # A turn's own costs count: its calls may be longer than those of other arms.
+                one_turn = Costs.total(spent[arm]).times(1 / len(spent[arm]))
+                costs.append(one_turn.times(number))
             elif number:
                 try:
-                    count = run_sync(self._counted(self._arms[arm]))
+                    count = run_sync(self._calls_of(self._arms[arm]))
                 except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                     failed = f"a turn that chance answered failed: {error_text(error)}"
                     return PricedTurns(Costs(), failed)
-                costs.append(one_call.times(count.each * number))
-                most_tried = max(most_tried, count.turns)
-                chooses = chooses or count.chooses
+                counts.append(count)
+                costs.append(one_call.costs.times(count.each * number))
         sources = ["the mean of the turns so far"] if spent else []
+        most_tried = max((count.turns for count in counts), default=0)
         if most_tried:
             sources.append(f"counted in {counted(most_tried, 'turn')} that chance answered")
-            if not math.isnan(one_call.tokens):
-                sources.append(f"calls like {like}")
-        if chooses:
+            if not math.isnan(one_call.costs.tokens):
+                sources.append(one_call.based_on)
+        if any(count.chooses for count in counts):
+            # Chance needs no probabilities, so that what measuring them takes is not counted.
             sources.append(
                 "a choice takes a call for each option, and about 100 more where the server tells "
                 "no log-probabilities"
             )
         return PricedTurns(Costs.total(costs), "; ".join(sources))
+
+    def _price_of_a_call(self, pilot: Study, spent: Mapping[str, Sequence[Costs]]) -> PricedTurns:
+        """Return what one call takes, by the nearest that was measured.
+
+        Args:
+            pilot: the study whose turns tell.
+            spent: what each of them took, by arm.
+        """
+        measured = list(chain.from_iterable(spent.values()))
+        based_on = "calls like those of the turns so far"
+        if not measured and self._source is not None:
+            measured = self._recorded()
+            based_on = "calls like those on the tape"
+        if not measured:
+            # A first turn may take an hour.
+            measured = pilot._under_way()
+            based_on = "calls like those answered so far"
+        return PricedTurns(cost_of_call(measured), based_on)
 
     def _spent(self) -> dict[str, list[Costs]]:
         """Return what each turn took, by arm; also those of runs that are not complete."""
@@ -1907,6 +1969,7 @@ class Study:
         for key, entry in self._entries.items():
             job = self._jobs[key]
             if entry.status != "done":
+                # Its file may have more turns than were taken up here.
                 entry = self._player.read(job, self._files[key])
             if not entry.turns:
                 continue
@@ -1943,7 +2006,7 @@ class Study:
                     costs += [Costs.of_attempt(call.attempt) for call in tape.calls(info.id)]
         return costs
 
-    async def _counted(self, arm: Arm) -> Count:
+    async def _calls_of(self, arm: Arm) -> Count:
         """Count the calls of an arm's turns: chance answers in place of models and people."""
         count = Count(len(self._arms))
         with tempfile.TemporaryDirectory() as folder:
@@ -1961,6 +2024,8 @@ class Study:
         """Yield runs of an arm on no tape: its first one, or one in each situation."""
         jobs = [job for job in self._jobs.values() if job.arm == arm.name]
         given = self._world.level(arm, "model") or self._player.models.given
+        # A client that is given has settings that decide how many calls there are; one that would
+        # have to be made first, from a name, is not made for a plan.
         client = given if hasattr(given, "call_with_retry") else any_client()
         play = jobs[0].plays[0]
         if self._source is None:
@@ -2054,13 +2119,16 @@ class Study:
         from IPython.display import HTML, display
 
         shown = (self, HTML(""))  # type: ignore[no-untyped-call]
+        # Each in an output of its own, so that the chart stays where a new table comes.
         handles = [display(part, display_id=True) for part in shown]  # type: ignore[no-untyped-call]
         if None in handles:
+            # Outside a notebook there is nothing to update.
             return
         latest = -math.inf
 
         def show() -> None:
             nonlocal latest
+            # A turn may take a millisecond, and a chart a hundred; the end is always shown.
             if self.running and time.monotonic() - latest < _WATCH_S:
                 return
             latest = time.monotonic()
@@ -2120,10 +2188,12 @@ class Study:
 def _by_chance(run: AnyRun) -> AnyRun:
     """Let chance answer in a run on trial, where neither a rule nor a function does."""
     players = {"*": "random", **run.players}
+    # Rules and functions stay: what they answer decides what is asked next.
     for name, player in players.items():
         if player == "model":
             players[name] = "random"
     run.players = players
+    # What is wrong is said where it is played.
     run._quiet = True
     return run
 
@@ -2163,6 +2233,7 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
         return [tape.run(run)]
     if not isinstance(run, Iterable) or (isinstance(run, str) and run != "all"):
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
+    # A fork shares its first turns with its parent.
     every = [info for info in tape.runs() if info.parent is None]
     infos = every if run == "all" else [tape.run(number) for number in run]
     roots = {tape.line(info.id)[0][0] for info in infos}
@@ -2192,8 +2263,10 @@ def _situations(
             raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
         turns = [whole_number("a turn", turn) for turn in turns]
     for info in infos:
+        # A situation is all that led to it, so that its digest goes on from turn to turn.
         so_far = hashlib.sha256(dumps(plain(info.manifest)).encode())
         digests: dict[int, str] = {}
+        # Not the last turn, which was continued by nothing.
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode())
             if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
@@ -2232,12 +2305,18 @@ def _in_replies(turn: Any, outcome: str) -> Any:
         return None
     if all(isinstance(value, int | float) for value in values):
         return fmean(values)
+    # Texts have no mean, and which of them counts is not guessed.
     if len(values) > 1:
         raise ConfigError(
             f"outcome {outcome!r} is a text of {len(values)} players; name one: "
             f"'{name}.{answers[0].player}', or make a number of them: outcome=lambda run: ..."
         )
     return values[0]
+
+
+def _known(number: float) -> float | None:
+    """Return a number, None for NaN."""
+    return None if math.isnan(number) else number
 
 
 def _by_function(

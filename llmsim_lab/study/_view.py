@@ -28,6 +28,7 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
         study: the study.
         numbers: of runs that the log has.
     """
+    # Each part is sent again only where it differs from what the window has.
     design = {
         "name": study.name,
         "arms": [*study.arms],
@@ -40,12 +41,19 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
     reading.put(VIEW, "design", design)
     put_runs(reading, study, numbers)
     done = study.counts["done"] > 0
-    reading.put(VIEW, "effects", _effects(study) if done and len(study.arms) > 1 else None)
+    effects = None
+    if done and len(study.arms) > 1:
+        effects = _effects(study)
+    reading.put(VIEW, "effects", effects)
     for outcome in study.outcome:
-        try:
-            reading.put(VIEW, f"of {outcome}", _charts(study, outcome) if done else None)
-        except LabError as error:
-            reading.put(VIEW, f"of {outcome}", {"fault": str(error)})
+        charts = None
+        if done:
+            try:
+                charts = _charts(study, outcome)
+            except LabError as error:
+                # One outcome's fault leaves the others' charts.
+                charts = {"fault": str(error)}
+        reading.put(VIEW, f"of {outcome}", charts)
 
 
 def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
@@ -94,6 +102,7 @@ def _effects(study: Any) -> dict[str, Any]:
         effects = shown_effects(study)
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
+    # By the contrast's name, which is all that an estimate has of its arms.
     arms = {contrast_name(arm, study.reference): arm for arm in study.arms}
     compared = [effect for effect in effects if effect.p is not None]
     return {
@@ -121,6 +130,7 @@ def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]
         "outcome": effect.outcome,
         "contrast": effect.contrast,
         "arm": arm,
+        # The number of the arm's colour, the same in all charts.
         "look": list(study.arms).index(arm) if arm else 0,
         "kind": effect.kind,
         "value": effect.value,
@@ -157,21 +167,23 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
         return {"fault": f"{outcome}: {why}; study.results has all values"}
     wide = rows.pivot_table(index="unit", columns="arm", values="value")
     wide = wide.reindex(index=study.units, columns=arms)
-    made: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}
+    charts: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}
+    # Situations are single turns, each of its own state.
     if study.unit_name == "seed" and rows["turn"].nunique() > 1:
         means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm").reindex(columns=arms)
-        made["turns"] = _listed(means.reset_index())
+        charts["turns"] = _listed(means.reset_index())
         for arm in arms:
             if arm != study.reference:
                 try:
                     band = study.by_turn(str(study.outcome[outcome]), arm)
                 except LabError:  # not of a column, or no seed is done in both
                     continue
-                made["bands"].append([arm, _listed(band[_BAND])])
+                charts["bands"].append([arm, _listed(band[_BAND])])
+    # A curve of some of the specifications would look like one of all.
     if study.counts["done"] == len(arms) * len(wide):
         factors = _factors_with_two_levels(study)
-        made["curves"] = [_curve(study, factor, outcome) for factor in factors]
-    return made
+        charts["curves"] = [_curve(study, factor, outcome) for factor in factors]
+    return charts
 
 
 def _factors_with_two_levels(study: Any) -> list[str]:
@@ -179,8 +191,12 @@ def _factors_with_two_levels(study: Any) -> list[str]:
     factors = list(study.arms[study.reference])
     if len(factors) < 2:
         return []
-    levels = {name: {of_arm[name] for of_arm in study.arms.values()} for name in factors}
-    return [name for name in factors if len(levels[name]) == 2]
+    of_two = []
+    for name in factors:
+        levels = {of_arm[name] for of_arm in study.arms.values()}
+        if len(levels) == 2:
+            of_two.append(name)
+    return of_two
 
 
 def _curve(study: Any, factor: str, outcome: str) -> dict[str, Any]:

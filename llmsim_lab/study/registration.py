@@ -182,6 +182,7 @@ class Registration:
         """
         then = asdict(self.design)
         now = asdict(design)
+        # In the order in which a reader asks: what, on what, how long, which claims, since when.
         parts = [
             _part("arms and their levels", then["arms"], now["arms"]),
             _part("reference", then["reference"], now["reference"]),
@@ -222,6 +223,7 @@ class Registration:
     def _order(self, started: Sequence[str]) -> RegisteredPart:
         """Return how many runs were there before the plan, as the file and the tapes say."""
         on_tapes = sum(datetime.fromisoformat(time) < self.registered_at for time in started)
+        # Tapes may have been deleted since; the file counted those that there were.
         before = max(on_tapes, self.runs_before)
         status: Kept = "changed" if before else "kept"
         played = counted(len(started), "run")
@@ -258,6 +260,7 @@ def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str,
 
 
 def _part(name: str, then: Any, now: Any) -> RegisteredPart:
+    # By what JSON makes of both: what was read back has lists where there were tuples.
     if _hash_of(then) == _hash_of(now):
         return RegisteredPart(name, _worded(then), "the same", "kept")
     if isinstance(then, Mapping) and isinstance(now, Mapping):
@@ -266,6 +269,7 @@ def _part(name: str, then: Any, now: Any) -> RegisteredPart:
             for key in {**then, **now}
             if key not in then or key not in now or _hash_of(then[key]) != _hash_of(now[key])
         ]
+        # Only what differs: of forty arms a reader would not find the one.
         then = {key: then.get(key, "not registered") for key in differing}
         now = {key: now.get(key, "not in the study") for key in differing}
     return RegisteredPart(name, _worded(then), _worded(now), "changed")
@@ -292,6 +296,7 @@ def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> RegisteredPart:
     later: set[str] = set()
     for arm, prompts in now.items():
         if arm in then:
+            # Turns on trial may end before a late question is asked.
             asked_with[arm] = _of_same_names(prompts, then[arm])
             later |= prompts.keys() - then[arm].keys()
     part = _part("prompts", then, asked_with)
@@ -335,8 +340,10 @@ def write_registration(
         "design": asdict(design),
         "claims": {**asdict(claims), "family": claims.family},
     }
-    text = json.dumps({**content, _HASH: _hash_of(content)}, indent=1, ensure_ascii=False)
+    signed = {**content, _HASH: _hash_of(content)}
+    text = json.dumps(signed, indent=1, ensure_ascii=False)
     write_file(path, f"{text}\n".encode())
+    # Read back, so that it is what a later session finds.
     return read_registration(path)
 
 
@@ -352,6 +359,7 @@ def read_registration(path: Path) -> Registration:
         if content["registration"] != _FORMAT:
             raise ConfigError(f"{path} is of format {content['registration']!r:.40}, not {_FORMAT}")
         claims = {**content["claims"]}
+        # In words for readers of the file; it follows from the rest.
         claims.pop("family")
         return Registration(
             path=path,
@@ -372,6 +380,7 @@ def read_registration(path: Path) -> Registration:
 
 
 def _hash_of(content: object) -> str:
+    # Sorted and without spaces: the hash is of the content, not of how it is laid out.
     text = json.dumps(
         content,
         sort_keys=True,
@@ -401,6 +410,7 @@ def model_facts(info: Mapping[str, Any], settings: object) -> dict[str, Any]:
         info: of the model, as ``ModelInfo`` has it.
         settings: of its client, as JSON.
     """
+    # A name alone may be another model tomorrow; the digest is of the weights.
     identity = {name: info.get(name) for name in ("name", "backend", "digest")}
     replies = {
         name: value
@@ -418,7 +428,9 @@ def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
     """
     digests: dict[str, set[str]] = {}
     for place, entry in entries.items():
-        digests.setdefault(place.partition("#")[0], set()).add(entry["digest"])
+        # "offer#2" is a second text of the prompt "offer".
+        name = place.partition("#")[0]
+        digests.setdefault(name, set()).add(entry["digest"])
     return {name: sorted(several) for name, several in digests.items()}
 
 
@@ -430,6 +442,7 @@ def together(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             values = several_values.setdefault(name, [])
             if value not in values:
                 values.append(value)
-    return {
-        name: values[0] if len(values) == 1 else values for name, values in several_values.items()
-    }
+    shared: dict[str, Any] = {}
+    for name, values in several_values.items():
+        shared[name] = values[0] if len(values) == 1 else values
+    return shared

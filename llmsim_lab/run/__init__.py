@@ -9,11 +9,14 @@ from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._question import Question
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Answer, Series, Turn
+from llmsim_lab.run.memory import Memory, MemoryEntry
 from llmsim_lab.run.recorded import Run, fork, load, replay, rerun, resume
 
 __all__ = [
     "Answer",
     "Ask",
+    "Memory",
+    "MemoryEntry",
     "Question",
     "Run",
     "Series",

@@ -1,0 +1,126 @@
+"""Memory: what a player keeps of earlier turns, no longer than a prompt can hold.
+
+It is a value in a state, so that forks, replays and interventions see it as any other. A summary is
+a question like any other: the world asks for it and adds the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llmsim_lab._util.text import estimate_tokens
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._state import State
+
+HALF_LIFE = 10.0
+"""After so many turns an entry counts half."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEntry:
+    """One thing remembered.
+
+    Attributes:
+        turn: when it happened.
+        text: what.
+        weight: how much it matters.
+    """
+
+    turn: int
+    text: str
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Memory(State):
+    """What one player remembers, oldest first; ``dict[str, Memory]`` in a state has all players'.
+
+    Attributes:
+        entries: all of it.
+    """
+
+    entries: tuple[MemoryEntry, ...] = ()
+
+    def add(
+        self,
+        turn: int,
+        text: str,
+        *,
+        weight: float = 1.0,
+    ) -> Memory:
+        """Return a memory with one entry more, after those of its turn."""
+        entry = MemoryEntry(turn=turn, text=text, weight=weight)
+        in_order = sorted([*self.entries, entry], key=lambda known: known.turn)
+        return self.replace(entries=tuple(in_order))
+
+    def recent(self, k: int) -> list[MemoryEntry]:
+        """Return the newest entries, at most ``k``, oldest first."""
+        _check_count("recent", k)
+        return list(self.entries[len(self.entries) - min(k, len(self.entries)) :])
+
+    def salient(self, k: int, *, half_life: float = HALF_LIFE) -> list[MemoryEntry]:
+        """Return the entries that matter most, at most ``k``, oldest first.
+
+        An entry counts by its weight, and half as much for every ``half_life`` turns that it is
+        older than the newest one; of equal ones the newer counts more.
+
+        Raises:
+            ConfigError: a number is not above 0.
+        """
+        _check_count("salient", k)
+        return self._in_order(self._by_salience(half_life)[:k])
+
+    def within(
+        self,
+        tokens: int,
+        *,
+        count: Callable[[str], int] = estimate_tokens,
+        half_life: float | None = None,
+    ) -> list[MemoryEntry]:
+        """Return the newest entries that fit into so many tokens together, oldest first.
+
+        Args:
+            tokens: the most.
+            count: of a text; by default it is estimated, four bytes a token. It must give the same
+                in a replay: take what a server counted through ``ask.outside``.
+            half_life: where given, the most salient entries are taken, and not the newest.
+
+        Raises:
+            ConfigError: a number is not above 0.
+        """
+        _check_count("within", tokens)
+        ranked = list(range(len(self.entries)))[::-1]
+        if half_life is not None:
+            ranked = self._by_salience(half_life)
+        taken: list[int] = []
+        left = tokens
+        for place in ranked:
+            size = count(self.entries[place].text)
+            if size > left:
+                # Not a smaller one behind it: a gap would read as if nothing had happened.
+                break
+            taken.append(place)
+            left -= size
+        return self._in_order(taken)
+
+    def _by_salience(self, half_life: float) -> list[int]:
+        """Return the entries' places, the most salient first."""
+        if half_life <= 0:
+            raise ConfigError(f"half_life={half_life:g} must be above 0: turns until half is left")
+        newest = max((entry.turn for entry in self.entries), default=0)
+        salience = []
+        for place, entry in enumerate(self.entries):
+            age = newest - entry.turn
+            salience.append((entry.weight * 0.5 ** (age / half_life), place))
+        return [place for _, place in sorted(salience, reverse=True)]
+
+    def _in_order(self, places: list[int]) -> list[MemoryEntry]:
+        return [self.entries[place] for place in sorted(places)]
+
+
+def _check_count(method: str, number: int) -> None:
+    if number < 1:
+        raise ConfigError(f"memory.{method}({number}) returns nothing; give at least 1")

@@ -1,0 +1,103 @@
+"""Memory in a state: what is recent, what matters, what fits; and on a tape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import Memory
+
+
+def remembered() -> Memory:
+    memory = Memory()
+    for turn, text, weight in ((1, "war", 8.0), (2, "tea", 1.0), (12, "rain", 1.0), (13, "sun", 1)):
+        memory = memory.add(turn, text, weight=weight)
+    return memory
+
+
+def texts(entries: list[Any]) -> list[str]:
+    return [str(entry) for entry in entries]
+
+
+def test_recent_entries_are_the_newest_and_salient_ones_weigh_more_than_their_age() -> None:
+    memory = remembered()
+    assert texts(memory.recent(2)) == ["rain", "sun"]
+    assert texts(memory.recent(9)) == ["war", "tea", "rain", "sun"]
+    assert texts(memory.salient(2)) == ["war", "sun"]
+    assert texts(memory.salient(2, half_life=1)) == ["rain", "sun"]
+    assert texts(memory.add(3, "late news").recent(3)) == ["late news", "rain", "sun"]
+
+
+def test_what_fits_is_counted_in_tokens_from_the_newest_on_without_gaps() -> None:
+    memory = remembered().add(14, "a long story of forty characters or more")
+    assert texts(memory.within(10)) == ["a long story of forty characters or more"]
+    assert texts(memory.within(11)) == ["sun", "a long story of forty characters or more"]
+    assert texts(memory.within(9)) == []
+    assert texts(memory.within(2, count=lambda text: 1)) == ["sun", memory.entries[-1].text]
+    assert texts(remembered().within(2, half_life=10)) == ["war", "sun"]
+
+
+@pytest.mark.parametrize("wrong", ["recent", "salient", "within"])
+def test_nothing_wanted_is_an_error(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=rf"memory.{wrong}\(0\) returns nothing"):
+        getattr(remembered(), wrong)(0)
+    with pytest.raises(ConfigError, match="half_life=0 must be above 0"):
+        remembered().salient(1, half_life=0)
+
+
+class Days(State):
+    memory: dict[str, Memory] = Field(default_factory=lambda: {"Ann": Memory(), "Bob": Memory()})
+
+
+class Note(Reply):
+    words: str
+
+
+class Diary(Run[Days]):
+    """Each day is remembered; every second day is summed up, by a question."""
+
+    async def turn(self, state: Days, ask: Ask) -> Days:
+        notes = await ask.each(
+            state.memory,
+            Note,
+            "{% for entry in memory %}Day {{ entry.turn }}: {{ entry.text }}\n{% endfor %}"
+            "You are {{ name }}. What happened today?",
+            memory=lambda name: state.memory[name].within(20),
+        )
+        memory = {
+            name: known.add(ask.turn, notes[name].words) for name, known in state.memory.items()
+        }
+        if ask.turn % 2 == 0:
+            whole = {name: " ".join(texts(known.recent(9))) for name, known in memory.items()}
+            short = await ask.each(
+                memory, Note, "Sum up: {{ whole }}", tag="summary", whole=whole.__getitem__
+            )
+            memory = {
+                name: Memory().add(ask.turn, reply.words, weight=2) for name, reply in short.items()
+            }
+        return Days(memory=memory)
+
+
+def answer(request: Any) -> dict[str, object]:
+    words = f"all of {request.site.turn} days" if "Sum up" in request.prompt else "rain"
+    return {"reasoning": "", "words": words, "confidence": 1}
+
+
+def test_a_summary_is_a_question_and_memory_is_on_the_tape(tmp_path: Path) -> None:
+    path = tmp_path / "diary.tape"
+    client = LLMClient(LLMConfig(model="script"), ScriptedBackend(answer))
+    run = Diary(llm_client=client, tape=path)
+    run.run(3)
+    run.close()
+    assert texts(run.state.memory["Ann"].recent(9)) == ["all of 2 days", "rain"]
+    prompts = [call.request.prompt for call in run.turns[3].calls]
+    assert prompts[0] == "Day 2: all of 2 days\nYou are Ann. What happened today?"
+    assert Diary.replay(path).state == run.state
+    fork = run.fork(1, llm_client=client)
+    fork.run(1)
+    assert texts(fork.state.memory["Bob"].recent(9)) == ["all of 2 days"]

@@ -2,9 +2,9 @@
 
 A record may bring lines, texts and forms of slots, and then what uses them: a ``run``, a ``turn``,
 ``calls``, or a ``part`` of a further view. A text is the numbers of its lines, each as the step
-from the one before, and each line is kept once, since prompts share most of theirs. A run or turn
-that is there already is replaced by a later record, so that a reader only ever asks for what comes
-after those it has.
+from the one before, and each line is kept once, since prompts share most of theirs. A later record
+of a run says what is new of it, and one of a turn takes the earlier one's place, so that a reader
+only ever asks for what comes after those it has.
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ import itertools
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chromium import chromium
 from lab_page import LabPage, Notebook, Theme
 from lab_server import lab_server
+from own_worlds import own_runs
 from playwright.sync_api import Error as PlaywrightError
 
 from llmsim_lab import data_path
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
-WIDTHS = (1400, 900, 400)
+WIDTHS = (1400, 800, 400)
 # What is clicked for a look of the window, after the one before it.
 WINDOW_LOOKS: dict[str, list[str | re.Pattern[str]]] = {
     "Lab_turn": ["Turn"],
@@ -49,6 +50,12 @@ PAGE_VIEWS = {
     "calls": "run=2&view=calls&q=rate&call=26",
     "compare_runs": "run=3&view=compare",
     "compare_calls": "view=compare&of=calls&a=10&b=40",
+}
+OWN_VIEWS = {
+    "gossip": {"overview": "run=1&turn=4", "turn": "view=turn", "compare": "view=compare&run=2"},
+    "jury": {"overview": "run=1", "turn": "view=turn"},
+    "market": {"overview": "run=1", "turn": "view=turn"},
+    "start": {"overview": "run=1"},
 }
 LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
@@ -142,20 +149,32 @@ def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
 
 
 def page_looks(browser: Browser, folder: Path) -> list[str]:
-    """Take the mailed page's views likewise, each as ``page_VIEW_light_1400.png``."""
-    file = (folder / "page.html").resolve()
-    load(data_path("tapes/first_run.tape")).page(file)
+    """Take the views of mailed pages likewise, each as ``page_VIEW_light_1400.png``.
+
+    They are of a recorded run, and of worlds that are not ours, as users write them.
+    """
+    file = load(data_path("tapes/first_run.tape")).page(folder / "page.html")
+    failed = views_of(browser, file, PAGE_VIEWS)
+    with tempfile.TemporaryDirectory() as tapes:
+        for name, run in own_runs(tapes).items():
+            own_file = run.page(folder / f"{name}.html")
+            failed += views_of(browser, own_file, OWN_VIEWS[name])
+    return failed
+
+
+def views_of(browser: Browser, file: Path, views: Mapping[str, str]) -> list[str]:
+    """Take the views of a page, by their names and addresses, and remove it."""
     failed = []
-    for theme, width, view in itertools.product(("light", "dark"), WIDTHS, PAGE_VIEWS):
+    for theme, width, view in itertools.product(("light", "dark"), WIDTHS, views):
         page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=theme)
-        look = f"page_{view}_{theme}_{width}"
+        path = file.with_name(f"{file.stem}_{view}_{theme}_{width}.png")
         try:
-            page.goto(f"{file.as_uri()}#{PAGE_VIEWS[view]}")
+            page.goto(f"{file.resolve().as_uri()}#{views[view]}")
             page.get_by_role("main").wait_for()
-            page.screenshot(path=folder / f"{look}.png", full_page=True)
-            sys.stderr.write(f"{folder / look}.png\n")
+            page.screenshot(path=path, full_page=True)
+            sys.stderr.write(f"{path}\n")
         except PlaywrightError as error:
-            failed.append(f"{look}: {str(error).splitlines()[0]}")
+            failed.append(f"{path.stem}: {str(error).splitlines()[0]}")
         page.close()
     file.unlink()
     return failed

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { makeWindow, run, turn } from "./view_kit.mjs";
+import { placesOf, tiesIn } from "../../llmsim_lab/run/front/network.js";
+
+const COLUMNS = ["believers", "belief.Ann", "belief.Bob", "vote.Ann", "vote.Bob"];
+const CHARTS = [
+  { column: "believers", label: "Believers", unit: "" },
+  { column: "belief.*", label: "belief", unit: "" },
+  { column: "vote.*", label: "vote", unit: "" },
+];
+const LINES = ['{"Ann":["Bob"]}', '{"Bob":[]}', '{"Ann":"hello"}', '"Cy"'];
+const TABLES = { ties: 0, said: 1, left: 2 };
+
+/** A rumour among two people, of so many turns. */
+const rumour = (turns, more) => [
+  { lines: LINES, texts: [[0, 1], [2], [3]] },
+  run(1, { columns: COLUMNS, charts: CHARTS, dicts: ["belief.*", "vote.*"], ...more }),
+  ...Array.from({ length: turns }, (_, n) => (
+    turn(1, n, [0.5, 0.25 * n, 1, n > 0, false], { tables: TABLES }))),
+];
+const captions = ({ texts }) => texts("panel").map((text) => text.split(/[\d.]/)[0]);
+
+test("a dict is one chart with named lines, yes and no are rows, ties a network", () => {
+  const window = makeWindow(rumour(3));
+  assert.deepEqual(captions(window),
+    ["Believers", "beliefmean", "voteyes", "tiesdarker: more belief"]);
+  const names = window.nodes((it) => it.attributes.class?.startsWith("name"));
+  assert.deepEqual(names.map((it) => it.textContent), ["Bob", "Ann", "Ann", "Bob"]); // by height
+  assert.equal(window.texts("yes").length, 2); // Ann's, in turns 1 and 2
+  assert.match(window.texts("now")[2], /yes1 of 2/);
+});
+
+test("a class that names its charts has no others", () => {
+  const charts = [CHARTS[1]];
+  assert.deepEqual(captions(makeWindow(rumour(3, { charts, limited: true }))), ["beliefmean"]);
+  const withTies = [{ column: "ties", label: "Who knows whom" }, ...charts];
+  assert.match(makeWindow(rumour(3, { charts: withTies, limited: true })).text(), /Who knows whom/);
+});
+
+test("a pointer names the nearest line and those next to it", () => {
+  const { nodes, texts } = makeWindow(rumour(3));
+  const belief = nodes((it) => it.attributes.role === "img")[1];
+  belief.fire("pointermove", { clientX: 40, clientY: 10 });
+  assert.match(texts("tip")[0], /^StartBob1Ann0$/);
+  assert.equal(texts("lit").length, 1);
+});
+
+test("before the first turn there are values and no empty charts", () => {
+  const { texts, text } = makeWindow(rumour(1));
+  assert.match(texts("quarter")[0], /^Believers 0\.50$/);
+  assert.deepEqual(texts("players"), ["beliefvotesaidAnn0nohelloBob1no"]);
+  assert.doesNotMatch(text(), /from/);
+});
+
+test("a turn's state is figures, a table by player, and lists", () => {
+  const { texts } = makeWindow(rumour(2), { at: { view: "turn" } });
+  assert.deepEqual(texts("facts"), ["Statevaluechangebelievers 0.50"]);
+  assert.deepEqual(texts("players"), ["beliefvotesaidAnn0.25+0.25yeshelloBob1no"]);
+  assert.deepEqual(texts("list"), ["left Cy"]);
+});
+
+test("a network is a dict of lists of its own keys, or a list of pairs", () => {
+  const dict = (of) => Object.entries(of).map(([name, tied]) => ({ [name]: tied }));
+  const both = tiesIn(dict({ a: ["b"], b: ["a"] }));
+  assert.deepEqual(both, { names: ["a", "b"], pairs: [["b", "a"]] }); // each pair once
+  assert.deepEqual(tiesIn([["a", "b"]]), { names: ["a", "b"], pairs: [["a", "b"]] });
+  for (const other of [dict({ a: ["apple"] }), dict({ a: "b" }), ["a", "b"]]) {
+    assert.equal(tiesIn(other), null);
+  }
+});
+
+test("players have the same places each time, apart from each other, friends nearer", () => {
+  const names = Array.from({ length: 9 }, (_, n) => `p${n}`);
+  const ring = names.map((name, n) => [name, names[(n + 1) % 9]]);
+  const places = placesOf(names, ring);
+  assert.deepEqual(places, placesOf(names, ring));
+  const far = (a, b) => Math.hypot(...[0, 1].map((at) => places.get(a)[at] - places.get(b)[at]));
+  assert.ok(far("p0", "p1") > 0.1 && far("p0", "p1") < far("p0", "p4"));
+  assert.ok([...places.values()].flat().every((at) => at >= 0 && at <= 1));
+});
+
+test("what a field was cut at is said beside it, also where an old tape has only the limit", () => {
+  const settings = JSON.stringify({ schema: { properties: { why: { maxLength: 5 } } } });
+  const records = [{ lines: [settings, '{"why": "Since"}'], texts: [[0], [1]] },
+    run(1, {}), turn(1, 1, [])];
+  const made = { player: "Ann", component: "player", status: "ok", reasoning: null, calls: [7],
+    answer: { why: "Since", move_bp: 25, agreed: true }, became: {} };
+  records.push(turn(1, 2, [], { decisions: [made] }),
+    { calls: [{ k: 7, run: 1, n: 2, player: "Ann", component: "player", status: "ok",
+      tries: [{ messages: [], settings: 0, reply: 1 }] }] });
+  const { texts } = makeWindow(records, { at: { view: "turn" } });
+  assert.match(texts("decisions")[0], /^Annwhy cut/);
+  assert.equal(texts("answer")[0], "why Sincemove 25 bpagreed");
+});

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -54,6 +54,8 @@ Requests = Iterable[tuple[Attempt, bool]]
 
 SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 """Of a request, beside its messages."""
+_LARGE = ("think", "schema", "tools", "top_logprobs")
+"""Those that are the same object in requests that come from one question."""
 _LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all of them empty."
 
 
@@ -76,6 +78,14 @@ class TurnRange(NamedTuple):
 
 
 ALL_TURNS = TurnRange()
+
+
+class _Settings(NamedTuple):
+    """The settings of a request, and the number of their text."""
+
+    request: ChatRequest
+    options: Mapping[str, Any]
+    text: int
 
 
 class RecordedRun:
@@ -150,7 +160,7 @@ class Reading:
         self.title = title
         self.records: list[Record] = []
         self._lock = threading.RLock()
-        self._tables: dict[str, dict[str, int]] = {"lines": {}, "texts": {}, "forms": {}}
+        self._tables: dict[str, dict[Hashable, int]] = {"lines": {}, "texts": {}, "forms": {}}
         self._new: dict[str, list[Any]] = {}
         self.runs: dict[int, Record] = {}
         self.calls: dict[int, Record] = {}
@@ -161,6 +171,7 @@ class Reading:
         self._hidden: dict[int, frozenset[str]] = {}
         """Fields of each run's state that are not shown."""
         self._columns: dict[int, dict[str, None]] = {}
+        self._latest_settings: _Settings | None = None
         self._defaults_of: dict[type, str] = {}
         """The defaults of parameters by the class of their configuration, JSON."""
         self._values: dict[int, int] = {}
@@ -481,8 +492,9 @@ class Reading:
     def _put_charts(self, run: int, source: Any) -> None:
         """Set what a run's record says of its columns and its charts."""
         shown = self.runs[run]
-        shown["series"] = [_series(item) for item in series_of(source)]
-        shown["charts"] = [_series(item) for item in self._charted[run].charts()]
+        series = series_of(source)
+        shown["series"] = [_series(item) for item in series]
+        shown["charts"] = [_series(item) for item in self._charted[run].charts(series)]
         shown["dicts"] = self._charted[run].dicts()
         shown["limited"] = bool(getattr(type(source), "charts", ()))
 
@@ -581,16 +593,11 @@ class Reading:
         for role, text in map(spoken, request.messages):
             messages.append([role, self.keep_text(text)])
         slots = None if request.origin is None else self._slots(request)
-        # The seed follows from the run's, so that settings are one text for all calls.
-        options = dict(request.options)
-        seed = options.pop("seed", None)
-        settings = {name: getattr(request, name) for name in SETTINGS}
-        settings["options"] = options
         return _short(
             messages=messages,
             slots=slots,
-            settings=self.keep_text(dumps(plain(_short(**settings)))),
-            seed=plain(seed),
+            settings=self._settings_of(request),
+            seed=plain(request.options.get("seed")),
             fault=attempt.reason,
             detail=self.keep_text(attempt.detail) if attempt.detail else None,
             seconds=round(attempt.seconds, 3),
@@ -598,6 +605,23 @@ class Reading:
             anew=None if anew is None else anew.tokens,
             counted=None if anew is None else anew.is_counted,
         )
+
+    def _settings_of(self, request: ChatRequest) -> int:
+        """Return the number of a request's settings, which are one text for most of a run."""
+        # The seed follows from the run's.
+        options = {name: value for name, value in request.options.items() if name != "seed"}
+        latest = self._latest_settings
+        if latest is not None:
+            is_same = all(
+                getattr(latest.request, name) is getattr(request, name) for name in _LARGE
+            )
+            if is_same and latest.request.model == request.model and latest.options == options:
+                return latest.text
+        settings = {name: getattr(request, name) for name in SETTINGS}
+        settings["options"] = options
+        text = self.keep_text(dumps(plain(_short(**settings))))
+        self._latest_settings = _Settings(request, options, text)
+        return text
 
     def _reply(self, attempt: Attempt, reply: ChatReply) -> Record:
         """Return what an attempt's record has of its reply."""
@@ -633,7 +657,8 @@ class Reading:
             end = _units(text, span.end)
             form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
-        return [self._kept("forms", dumps(form), form), *places]
+        key = tuple(map(tuple, form))
+        return [self._kept("forms", key, form), *places]
 
     # --- shared parts ------------------------------------------------------------------------
 
@@ -650,7 +675,7 @@ class Reading:
     def _kept(
         self,
         name: str,
-        key: str,
+        key: Hashable,
         value: Any,
     ) -> int:
         """Return a thing's number in a table; a new one goes out with the next record."""
@@ -738,4 +763,6 @@ _decode = json.JSONDecoder(
 
 def plain(value: Any) -> Any:
     """Return a value as JSON can hold it; fractions with ten digits."""
+    if value is None or type(value) is int or (type(value) is dict and not value):  # as most are
+        return value
     return _decode(_encode(value))

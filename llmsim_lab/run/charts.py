@@ -80,17 +80,20 @@ class ChartedColumns:
         names = sorted(self._patterns, key=lambda name: "*" in self._patterns[name])
         return [replace(fields.get(name, Series(label=name)), column=name) for name in names]
 
-    def charts(self) -> list[Series]:
+    def charts(self, series: Sequence[Series] | None = None) -> list[Series]:
         """Return the charts: those that the class names, else all, numbers that stand alone first.
 
         What theory predicts comes before the rest.
+
+        Args:
+            series: the run's, where they are known already.
         """
         fields = field_series(getattr(self._run, "state_type", None))
         wanted = _named_charts(self._run)
         if wanted:
             return [self._chart(_as_series(item), fields) for item in wanted]
         by_column: dict[str, Series] = {}
-        for item in series_of(self._run):
+        for item in series_of(self._run) if series is None else series:
             # One that nobody gave a label is drawn with those of its dict.
             if item.label == item.column:
                 item = self._chart(Series(column=self._patterns.get(item.column, "")), fields)

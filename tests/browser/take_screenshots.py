@@ -52,7 +52,11 @@ PAGE_VIEWS = {
     "compare_calls": "view=compare&of=calls&a=10&b=40",
 }
 OWN_VIEWS = {
-    "gossip": {"overview": "run=1&turn=4", "turn": "view=turn", "compare": "view=compare&run=2"},
+    "gossip": {
+        "overview": "view=overview&turn=4",
+        "turn": "view=turn",
+        "compare": "view=compare&run=2",
+    },
     "jury": {"overview": "run=1", "turn": "view=turn"},
     "market": {"overview": "run=1", "turn": "view=turn"},
     "start": {"overview": "run=1"},

@@ -113,8 +113,9 @@ function PlayerTables({ store, run, n, dicts }) {
       const value = values.get(key);
       const was = columns.has(key) ? store.reading.valueAt(run, columns.get(key), n - 1) : null;
       const text = Array.isArray(value) ? value.join(", ") : sayValue(value);
-      return [h("span", { class: typeof value }, clip(text, 300)),
-        typeof value === "number" && h("small", null, change(was, value))];
+      if (typeof value !== "number") return clip(text, 300);
+      return h("span", { class: "figure" }, h("span", { class: "number" }, text),
+        h("small", null, change(was, value)));
     };
     const heads = table.map(({ label, unit }) => [clip(label, 40), unit && ` ${unit}`]);
     return h("div", { key: index, class: "by-player" },

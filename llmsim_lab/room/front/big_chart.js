@@ -12,12 +12,13 @@ const LONGEST = 26; // characters of a name
 const nameOfLine = ({ kind, label }) => clip(
   kind === "class" || kind === "theory" ? say(kind) : label.replaceAll("_", " "), LONGEST);
 
-/** The class and the arms in the colours of runs, the theory and a model dashed. */
+/** The class and the arms in the colours of runs; what they are compared with in grey. */
 function looks(lines) {
   let colours = 0;
-  return lines.map((line) => {
-    const known = { theory: "theory", beside: "beside" }[line.kind];
-    return known ?? `k${colours++ % 6}`;
+  return lines.map(({ kind }) => {
+    if (["theory", "beside", "people"].includes(kind)) return kind;
+    colours += 1;
+    return `k${(colours - 1) % 6}`;
   });
 }
 

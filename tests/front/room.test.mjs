@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { makePlace } from "./dom_kit.mjs";
-import { BigChart, spread } from "../../llmsim_lab/room/front/big_chart.js";
+import { BigChart, keepApart } from "../../llmsim_lab/room/front/big_chart.js";
 import { blocksOf, Prose } from "../../llmsim_lab/room/front/prose.js";
 import { duration, say } from "../../llmsim_lab/room/front/words.js";
 import { h, patch } from "../../llmsim_lab/run/front/dom.js";
@@ -72,8 +72,8 @@ test("what people write is never markup, and hidden characters are written out",
 });
 
 test("names of lines lie apart, near to their lines, and above the axis", () => {
-  assert.deepEqual(spread([10, 12, 90], 20, 100), [10, 30, 90]);
-  assert.deepEqual(spread([95, 99], 20, 100), [80, 100]);
+  assert.deepEqual(keepApart([10, 12, 90], 20, 100), [10, 30, 90]);
+  assert.deepEqual(keepApart([95, 99], 20, 100), [80, 100]);
 });
 
 test("a chart names its lines, begins at nothing, and shows the theory to the last turn", () => {

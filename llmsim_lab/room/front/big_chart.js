@@ -23,7 +23,7 @@ function looks(lines) {
 }
 
 /** Places that lie at least `apart` from each other, as near to `wanted` as that allows. */
-export function spread(wanted, apart, most) {
+export function keepApart(wanted, apart, most) {
   const order = wanted.map((place, index) => [place, index]).sort(([a], [b]) => a - b);
   const places = [];
   let free = -Infinity;
@@ -74,7 +74,7 @@ export function BigChart({ name, lines: given, wide, high, planned }) {
       figure(value)));
   const turn = (at) => h("text",
     { key: at, x: x(at), y: high - 1.3 * text, "text-anchor": "middle" }, `${at}`);
-  const ends = spread(lines.map(({ values }) => y(values.at(-1)[1])), 1.3 * text, high - bottom);
+  const ends = keepApart(lines.map(({ values }) => y(values.at(-1)[1])), 1.3 * text, high - bottom);
   const line = ({ values }, at) => h("g", { key: at, class: kinds[at] },
     h("path", { class: "curve", d: pathOf(values, x, y) }),
     values.length === 1 && h("circle", { cx: x(values[0][0]), cy: y(values[0][1]), r: 6 }),

@@ -49,15 +49,23 @@ export function keepUp(store, leave) {
 
 /** The page of somebody with a key, which stands after the # of their link. */
 export async function mountWithKey(el, View, kind) {
-  const key = location.hash.slice(1), store = makeStore(el, View);
-  if (key) {
-    const answer = await post("join", { key });
-    if (!answer.ok) return store.set({ fault: answer.fault ?? say("lost") });
-    history.replaceState(null, "", location.pathname); // a wall shows the address
-  }
-  keepUp(store, () => store.set({ fault: `Open this page by the ${kind}'s link, which `
-    + "room.open() shows." }));
+  const store = makeStore(el, View), key = location.hash.slice(1);
+  if (key) await enterWith(store, key);
+  // A key that was for one use has left a cookie: without either the server does not know us.
+  keepUp(store, () => store.set({ fault: `This link is not valid any more. Run room.open() in the `
+    + `notebook again, and open the ${kind}'s link that it shows.` }));
   return store;
+}
+
+async function enterWith(store, key) {
+  let answer = await post("join", { key });
+  while (answer.status === 0) {
+    store.set({ lost: true });
+    await new Promise((done) => { setTimeout(done, TICK_MS); });
+    answer = await post("join", { key });
+  }
+  store.set({ lost: false });
+  if (answer.ok) history.replaceState(null, "", location.pathname); // a wall shows the address
 }
 
 /** That the line is cut, or taken by another tab. */

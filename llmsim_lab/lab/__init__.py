@@ -14,7 +14,8 @@ from llmsim_lab import _util
 if TYPE_CHECKING:
     from llmsim_lab.lab._assistant_chat import AssistantChat
     from llmsim_lab.lab._human_seat import HumanSeat, leaderboard
-    from llmsim_lab.lab._lab import Lab, PromptViewer, RateChart, RunTree, TurnStepper
+    from llmsim_lab.lab._lab import Lab
+    from llmsim_lab.lab._presets import PromptViewer, RateChart, RunTree, TurnStepper
     from llmsim_lab.lab._prompt_comparer import PromptComparer
     from llmsim_lab.lab._study_board import StudyBoard
 
@@ -36,7 +37,8 @@ __getattr__, __dir__ = _util.late_names(
     {
         "_assistant_chat": "AssistantChat",
         "_human_seat": "HumanSeat leaderboard",
-        "_lab": "Lab PromptViewer RateChart RunTree TurnStepper",
+        "_lab": "Lab",
+        "_presets": "PromptViewer RateChart RunTree TurnStepper",
         "_prompt_comparer": "PromptComparer",
         "_study_board": "StudyBoard",
     },

@@ -11,17 +11,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import traitlets as t
 from anywidget import AnyWidget
@@ -29,31 +26,35 @@ from markupsafe import Markup
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import details, join, pre, visible
 from llmsim_lab._util.text import clip, error_text, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._charted_runs import charted, lines_of, runs_in
+from llmsim_lab.lab._change_form import (
+    asking_with,
+    change_fields,
+    merged,
+    parameter_fields,
+    prompts_by_name,
+    settable,
+    words_of,
+)
+from llmsim_lab.lab._charted_runs import charted, lines_of
 from llmsim_lab.lab._picture import Picture
 from llmsim_lab.lab._saved_view import SavedView
-from llmsim_lab.llm import LLMClient, LLMConfig, Person
+from llmsim_lab.lab._shown_runs import FrameRun, RunsShown, turn_of
+from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.llm.human import OpenQuestion, check_answer
 from llmsim_lab.llm.scope import InFlight, Waiting, scoped
-from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
-from llmsim_lab.run._reading import Reading, RecordedRun, RowState
+from llmsim_lab.run._reading import Reading, RecordedRun
 from llmsim_lab.run._registry import how_to_import
-from llmsim_lab.run._state import State
-from llmsim_lab.run._turn import Turn, own_numbers
-from llmsim_lab.run.charts import series_of
-from llmsim_lab.run.forms import MOST_SET, Field, fields_of, read_changes
+from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.forms import Field, fields_of, read_changes
 from llmsim_lab.run.playing import sole_driver
 from llmsim_lab.run.recorded import (
     RunOrigin,
@@ -80,36 +81,11 @@ MOST_TURNS = 100_000
 _PACK_FROM = 20_000
 """Bytes from which a message is compressed."""
 _LOOK_S = 0.1
-_MOST_DRAWN = 40
+MOST_DRAWN = 40
 """Runs in the static picture: the latest ones."""
 NO_LONGER = "this question is closed"
 _SAVE_S = 0.5
 """How long after something new the static view is written anew."""
-
-
-def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested values with some of them changed."""
-    result = dict(values)
-    for name, change in changes.items():
-        if isinstance(change, Mapping):
-            result[name] = merged(values.get(name) or {}, change)
-        else:
-            result[name] = change
-    return result
-
-
-def words_of(changes: object, name: str = "") -> str:
-    """Return nested changes as words: ``factor 2; set coins.Ann 5``."""
-    if isinstance(changes, list):
-        return f"{name} {', '.join(changes)}"
-    if not isinstance(changes, Mapping):
-        return f"{name} {changes}"
-    return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
-
-
-def prompts_by_name(run: Run) -> dict[str, Prompt]:
-    """Return the prompts that a run has asked with."""
-    return {prompt.name: prompt for prompt in run.prompts.values()}
 
 
 def answer_fields(question: OpenQuestion) -> list[Field]:
@@ -118,102 +94,10 @@ def answer_fields(question: OpenQuestion) -> list[Field]:
     return fields_of({"properties": dict(question.fields), "type": "object"}, started)
 
 
-def turn_of(run: Any, number: int) -> Turn:
-    """Return a turn of a run by its number.
-
-    Raises:
-        ConfigError: it has no such turn.
-    """
-    turns: Sequence[Turn] = run.turns
-    first = turns[0].number
-    whole_number(
-        "turn",
-        number,
-        least=first,
-        most=turns[-1].number,
-    )
-    return turns[number - first]
-
-
-class Settable(NamedTuple):
-    """Numbers of a state that can be set from outside, as many as a form shows.
-
-    Attributes:
-        values: by name, as long as a form shows them.
-        left_out: how many more there are.
-    """
-
-    values: dict[str, float]
-    left_out: int
-
-
-def settable(run: Run, number: int) -> Settable:
-    """Return the numbers of a turn's state that its world lets others set."""
-    turn = turn_of(run, number)
-    columns = turn.columns()
-    of_state = State.columns(turn.state)
-    if len(of_state) <= MOST_SET:  # a row may leave out what can be set, such as a shock
-        columns |= of_state
-    names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]
-
-    def can_be_set(*names: str) -> bool:  # not those derived from others, or an agent's own
-        with suppress(ConfigError):
-            run.changed(turn.state, {name: columns[name] for name in names})
-            return True
-        return False
-
-    # All at once first, since the whole state is checked each time.
-    can_set = names if can_be_set(*names) else filter(can_be_set, names)
-    values = {}
-    for name in islice(can_set, MOST_SET):
-        value = columns[name]
-        values[name] = value if isinstance(value, bool) else float(f"{value:.6g}")
-    if len(values) < MOST_SET:
-        return Settable(values, left_out=0)
-    return Settable(values, left_out=len(names) - len(values))
-
-
 @lru_cache(maxsize=64)
 def _strictly(command: Callable[..., object]) -> Callable[..., object]:
     """Return a command that takes only what its annotations say: a page may send anything."""
     return validate_call(config=ConfigDict(strict=True))(command)
-
-
-class RunsShown(MutableMapping[int, Any]):
-    """Runs by their numbers; one on a tape is read when it is asked for.
-
-    Attributes:
-        read: those that are here or were asked for.
-    """
-
-    def __init__(self) -> None:
-        self.read: dict[int, Any] = {}
-        self._recorded: dict[int, Callable[[], Any]] = {}
-
-    def record(self, number: int, read: Callable[[], Any]) -> None:
-        """Add a run on a tape, and what reads it."""
-        self._recorded[number] = read
-
-    def __getitem__(self, number: int) -> Any:
-        if number not in self.read and number in self._recorded:
-            self.read[number] = self._recorded[number]()
-        return self.read[number]
-
-    def __setitem__(self, number: int, run: Any) -> None:
-        self.read[number] = run
-
-    def __delitem__(self, number: int) -> None:
-        self._recorded.pop(number, None)
-        self.read.pop(number, None)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter({**self._recorded, **self.read})
-
-    def __len__(self) -> int:
-        return len({**self._recorded, **self.read})
-
-    def __contains__(self, number: object) -> bool:
-        return number in self._recorded or number in self.read
 
 
 class Lab(AnyWidget):
@@ -324,25 +208,15 @@ class Lab(AnyWidget):
 
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""
-        rows: list[Any] = frame.to_dict("records")
-        turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
-        last = turns[-1].number
+        run = FrameRun.of(frame)
         number = self._next_number()
-        run = SimpleNamespace(
-            tape=None,
-            run_id=None,
-            series=(),
-            turns=turns,
-            last_planned=last,
-            prediction=dict,
-        )
         info = RunInfo(
             id=number,
             name=name,
             verb="run",
             manifest={},
             started="",
-            turns=last,
+            turns=run.last_planned,
             calls=0,
         )
         self._keep(number, run, info)
@@ -366,7 +240,7 @@ class Lab(AnyWidget):
         """Take over what is new of a run: its turns, what its tape says, what no turn names."""
         run = self.runs[number]
         calls: list[tuple[Attempt, bool]] = []
-        if run.tape is not None and run.run_id == number:
+        if isinstance(run, Run) and run.tape is not None and run.run_id == number:
             recorded = run.tape.run(number)
             self._infos[number] = replace(
                 self._infos[number], outcome=recorded.outcome, manifest=recorded.manifest
@@ -681,8 +555,8 @@ class Lab(AnyWidget):
         """Send the form of what can be changed from a turn on, and of the parameters."""
         simulation = self._run(run)
         numbers = settable(simulation, turn)
-        changes = _change_fields(simulation, numbers.values)
-        parameters = _parameter_fields(simulation)
+        changes = change_fields(simulation, numbers.values)
+        parameters = parameter_fields(simulation)
         self._forms[run, turn] = {"fork": changes, "restart": parameters}
         title = f"From turn {turn} on"
         if numbers.left_out:
@@ -821,7 +695,7 @@ class Lab(AnyWidget):
                 "a restart is live; give it a model: Lab(..., llm_client=connect('auto'))"
             )
         if client is not None and "llm" in changes:
-            client = _asking_with(client, changes["llm"])
+            client = asking_with(client, changes["llm"])
         if client is not None and old.llm_client is not None:
             warn_of_settings(old.llm_client.config, client.config, "the restart")
         new: Run = anew(old, config, client)
@@ -950,7 +824,7 @@ class Lab(AnyWidget):
     def _drawn_runs(self) -> list[int]:
         """Return the runs in the static picture: the family of the one shown."""
         family = _static.family(self.reading, self.shown[0])
-        return family[-_MOST_DRAWN:]
+        return family[-MOST_DRAWN:]
 
     def _run_and_turn(self) -> tuple[Any, Turn]:
         number, at = self.shown
@@ -987,65 +861,6 @@ class Lab(AnyWidget):
         super().close()
 
 
-def _asking_with(client: LLMClient, settings: Mapping[str, Any]) -> LLMClient:
-    """Return a client of the same model with some settings changed.
-
-    Raises:
-        ConfigError: a setting is wrong, or names another model.
-    """
-    if settings.get("model", client.config.model) != client.config.model:
-        raise ConfigError(
-            f"a restart asks {client.config.model!r}; for {settings['model']!r} make another "
-            f"window: Lab(run, llm_client=connect({settings['model']!r}))"
-        )
-    return client.with_config(LLMConfig(**{**client.config.model_dump(), **settings}))
-
-
-class TurnStepper(Lab):
-    """Plays a run turn by turn and shows each turn: its state, what was decided and why."""
-
-    parts = ("head", "transport", "turn")
-
-
-class PromptViewer(Lab):
-    """Shows a run's prompts by slot beside their replies, and searches them."""
-
-    parts = ("head", "calls")
-
-
-class RunTree(Lab):
-    """Shows a tape's runs with what each changed; ``tape.tree()`` is the same as text."""
-
-    parts = ("head", "overview", "compare")
-
-    def _drawn_runs(self) -> list[int]:
-        return [*self.runs][-_MOST_DRAWN:]
-
-
-def _change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
-    """Return the fields of what a fork can change: numbers of the state, and prompts."""
-    labels = {series.column: str(series) for series in series_of(run)}
-    fields = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
-    for name, prompt in prompts_by_name(run).items():
-        field: Field = {
-            "place": ["prompt", name],
-            "label": f"Prompt {name}",
-            "value": prompt.text,
-            "help": "",
-            "schema": {"type": "string", "long": True},
-        }
-        fields.append(field)
-    return fields
-
-
-def _parameter_fields(run: Run) -> list[Field]:
-    """Return the fields of a run's parameters."""
-    config = run.config
-    values = config.model_dump(mode="json", by_alias=True)
-    values["rationale"] = config.rationale  # left out above where it is the default
-    return fields_of(type(config).model_json_schema(), values)
-
-
 def _waited_for(call: Waiting) -> Message:
     player = ""
     if call.site:
@@ -1057,68 +872,3 @@ def _waited_for(call: Waiting) -> Message:
         "doing": call.doing,
         "text": call.text,
     }
-
-
-class RateChart(Lab):
-    """A chart of runs, which follows them as they are played; ``save`` writes it for papers.
-
-    Args:
-        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
-            from names to any of them.
-        columns: what to draw, the first one large; the first four that the runs name if not given.
-        title: above the chart.
-    """
-
-    parts = ("overview",)
-
-    def __init__(
-        self,
-        *runs: object,
-        columns: Sequence[str] | None = None,
-        title: str = "",
-    ) -> None:
-        self._given = runs
-        self._title = title
-        self._charts = charted(lines_of(*runs), columns)
-        super().__init__(runs)  # type: ignore[arg-type]
-        self.reading.title = title
-
-    def _open(self, source: Any, run: int | None) -> int:
-        for one in source:
-            if isinstance(one, Tape | str | Path) and not self.runs:
-                super()._open(one, run)
-                continue
-            for name, each in runs_in(one):
-                if isinstance(each, Run | RecordedRun):
-                    self._add(each, name=name)
-                else:
-                    self._add_frame(each, name or "run")
-        first, *_ = self.runs
-        return first
-
-    @property
-    def figure(self) -> Figure:
-        """The chart as a matplotlib figure."""
-        return self._picture().figure()
-
-    def _picture(self) -> Picture:
-        return Picture(
-            lines=lines_of(*self._given),
-            charts=self._charts,
-            title=self._title,
-        )
-
-    def save(self, path: str | Path) -> Path:
-        """Write the chart and return the path.
-
-        Args:
-            path: it ends in ``.png``, ``.svg`` or ``.pdf``.
-
-        Raises:
-            ConfigError: the ending is another one, or the file cannot be written.
-        """
-        path = Path(path)
-        kind: Any = path.suffix[1:].lower()
-        if kind not in ("png", "svg", "pdf"):
-            raise ConfigError(f"{path.name!r} must end in .png, .svg or .pdf")
-        return write_file(path, figure_bytes(self.figure, kind))

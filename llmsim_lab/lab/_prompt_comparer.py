@@ -13,7 +13,9 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pre, safe, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.lab._lab import Lab, prompts_by_name, turn_of
+from llmsim_lab.lab._change_form import prompts_by_name
+from llmsim_lab.lab._lab import Lab
+from llmsim_lab.lab._shown_runs import turn_of
 from llmsim_lab.lab._study_board import StudyBoard
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt, RenderedPrompt

@@ -1,0 +1,124 @@
+"""What of a run can be changed in a form: numbers of its state, its prompts, its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Any, NamedTuple
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._shown_runs import turn_of
+from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.run import Run
+from llmsim_lab.run._config import StateChange
+from llmsim_lab.run._state import State
+from llmsim_lab.run._turn import Turn, own_numbers
+from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.forms import MOST_SET, Field, fields_of
+
+
+class Settable(NamedTuple):
+    """Numbers of a state that can be set from outside, as many as a form shows.
+
+    Attributes:
+        values: by name, as long as a form shows them.
+        left_out: how many more there are.
+    """
+
+    values: dict[str, float]
+    left_out: int
+
+
+def settable(run: Run, number: int) -> Settable:
+    """Return the numbers of a turn's state that its world lets others set."""
+    turn = turn_of(run, number)
+    columns = turn.columns()
+    columns_of_state = State.columns(turn.state)
+    if len(columns_of_state) <= MOST_SET:  # a row may leave out what can be set, such as a shock
+        columns |= columns_of_state
+    numbers = {name: columns[name] for name in own_numbers(columns) if math.isfinite(columns[name])}
+    names: Iterable[str] = numbers
+    # All at once first, since the whole state is checked each time.
+    if not _can_be_set(run, turn, numbers):
+        names = (name for name in numbers if _can_be_set(run, turn, {name: numbers[name]}))
+    values = {}
+    for name in islice(names, MOST_SET):
+        value = numbers[name]
+        values[name] = value if isinstance(value, bool) else float(f"{value:.6g}")
+    if len(values) < MOST_SET:
+        return Settable(values, left_out=0)
+    return Settable(values, left_out=len(numbers) - len(values))
+
+
+def _can_be_set(run: Run, turn: Turn, values: Mapping[str, float]) -> bool:
+    """Return whether numbers are the state's own, not derived from others, or an agent's."""
+    with suppress(ConfigError):
+        run.changed(turn.state, values)
+        return True
+    return False
+
+
+def change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
+    """Return the fields of what a fork can change: numbers of the state, and prompts."""
+    labels = {series.column: str(series) for series in series_of(run)}
+    fields = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
+    for name, prompt in prompts_by_name(run).items():
+        field: Field = {
+            "place": ["prompt", name],
+            "label": f"Prompt {name}",
+            "value": prompt.text,
+            "help": "",
+            "schema": {"type": "string", "long": True},
+        }
+        fields.append(field)
+    return fields
+
+
+def parameter_fields(run: Run) -> list[Field]:
+    """Return the fields of a run's parameters."""
+    config = run.config
+    values = config.model_dump(mode="json", by_alias=True)
+    values["rationale"] = config.rationale  # left out above where it is the default
+    return fields_of(type(config).model_json_schema(), values)
+
+
+def prompts_by_name(run: Run) -> dict[str, Prompt]:
+    """Return the prompts that a run has asked with."""
+    return {prompt.name: prompt for prompt in run.prompts.values()}
+
+
+def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested values with some of them changed."""
+    result = dict(values)
+    for name, change in changes.items():
+        if isinstance(change, Mapping):
+            result[name] = merged(values.get(name) or {}, change)
+        else:
+            result[name] = change
+    return result
+
+
+def words_of(changes: object, name: str = "") -> str:
+    """Return nested changes as words: ``factor 2; set coins.Ann 5``."""
+    if isinstance(changes, list):
+        return f"{name} {', '.join(changes)}"
+    if not isinstance(changes, Mapping):
+        return f"{name} {changes}"
+    return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
+
+
+def asking_with(client: LLMClient, settings: Mapping[str, Any]) -> LLMClient:
+    """Return a client of the same model with some settings changed.
+
+    Raises:
+        ConfigError: a setting is wrong, or names another model.
+    """
+    if settings.get("model", client.config.model) != client.config.model:
+        raise ConfigError(
+            f"a restart asks {client.config.model!r}; for {settings['model']!r} make another "
+            f"window: Lab(run, llm_client=connect({settings['model']!r}))"
+        )
+    return client.with_config(LLMConfig(**{**client.config.model_dump(), **settings}))

@@ -1,0 +1,106 @@
+"""Windows with fewer parts: turns, prompts, a tree of runs, charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab._util.drawing import figure_bytes
+from llmsim_lab._util.files import write_file
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._charted_runs import charted, lines_of, runs_in
+from llmsim_lab.lab._lab import MOST_DRAWN, Lab
+from llmsim_lab.lab._picture import Picture
+from llmsim_lab.run import Run
+from llmsim_lab.run._reading import RecordedRun
+from llmsim_lab.tape import Tape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class TurnStepper(Lab):
+    """Plays a run turn by turn and shows each turn: its state, what was decided and why."""
+
+    parts = ("head", "transport", "turn")
+
+
+class PromptViewer(Lab):
+    """Shows a run's prompts by slot beside their replies, and searches them."""
+
+    parts = ("head", "calls")
+
+
+class RunTree(Lab):
+    """Shows a tape's runs with what each changed; ``tape.tree()`` is the same as text."""
+
+    parts = ("head", "overview", "compare")
+
+    def _drawn_runs(self) -> list[int]:
+        return [*self.runs][-MOST_DRAWN:]
+
+
+class RateChart(Lab):
+    """A chart of runs, which follows them as they are played; ``save`` writes it for papers.
+
+    Args:
+        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
+            from names to any of them.
+        columns: what to draw, the first one large; the first four that the runs name if not given.
+        title: above the chart.
+    """
+
+    parts = ("overview",)
+
+    def __init__(
+        self,
+        *runs: object,
+        columns: Sequence[str] | None = None,
+        title: str = "",
+    ) -> None:
+        self._given = runs
+        self._title = title
+        self._charts = charted(lines_of(*runs), columns)
+        super().__init__(runs)  # type: ignore[arg-type]
+        self.reading.title = title
+
+    def _open(self, source: Any, run: int | None) -> int:
+        for one in source:
+            if isinstance(one, Tape | str | Path) and not self.runs:
+                super()._open(one, run)
+                continue
+            for name, each in runs_in(one):
+                if isinstance(each, Run | RecordedRun):
+                    self._add(each, name=name)
+                else:
+                    self._add_frame(each, name or "run")
+        first, *_ = self.runs
+        return first
+
+    @property
+    def figure(self) -> Figure:
+        """The chart as a matplotlib figure."""
+        return self._picture().figure()
+
+    def _picture(self) -> Picture:
+        return Picture(
+            lines=lines_of(*self._given),
+            charts=self._charts,
+            title=self._title,
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the chart and return the path.
+
+        Args:
+            path: it ends in ``.png``, ``.svg`` or ``.pdf``.
+
+        Raises:
+            ConfigError: the ending is another one, or the file cannot be written.
+        """
+        path = Path(path)
+        kind: Any = path.suffix[1:].lower()
+        if kind not in ("png", "svg", "pdf"):
+            raise ConfigError(f"{path.name!r} must end in .png, .svg or .pdf")
+        return write_file(path, figure_bytes(self.figure, kind))

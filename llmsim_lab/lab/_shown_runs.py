@@ -1,0 +1,104 @@
+"""The runs that a window shows, by their numbers: simulations, runs on tapes, rows of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab.run import Run
+from llmsim_lab.run._reading import RecordedRun, RowState
+from llmsim_lab.run._turn import Series, Turn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameRun:
+    """A run of which only the rows of its frame are known.
+
+    Attributes:
+        turns: a turn a row.
+        tape: none; no tape has it.
+        run_id: none, likewise.
+        series: none are named.
+    """
+
+    turns: Sequence[Turn]
+    tape: None = None
+    run_id: None = None
+    series: Sequence[Series] = ()
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> FrameRun:
+        """Return the run that has a frame's rows."""
+        rows: list[Any] = frame.to_dict("records")
+        return cls(turns=[Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows])
+
+    @property
+    def last_planned(self) -> int:
+        """The last turn."""
+        return self.turns[-1].number
+
+    def prediction(self) -> Mapping[str, float]:
+        """Return nothing: what theory says, only a class knows."""
+        return {}
+
+
+ShownRun: TypeAlias = Run | RecordedRun | FrameRun
+
+
+class RunsShown(MutableMapping[int, ShownRun]):
+    """Runs by their numbers; one on a tape is read when it is asked for.
+
+    Attributes:
+        read: those that are here or were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.read: dict[int, ShownRun] = {}
+        self._recorded: dict[int, Callable[[], ShownRun]] = {}
+
+    def record(self, number: int, read: Callable[[], ShownRun]) -> None:
+        """Add a run on a tape, and what reads it."""
+        self._recorded[number] = read
+
+    def __getitem__(self, number: int) -> ShownRun:
+        if number not in self.read and number in self._recorded:
+            self.read[number] = self._recorded[number]()
+        return self.read[number]
+
+    def __setitem__(self, number: int, run: ShownRun) -> None:
+        self.read[number] = run
+
+    def __delitem__(self, number: int) -> None:
+        self._recorded.pop(number, None)
+        self.read.pop(number, None)
+
+    def __iter__(self) -> Iterator[int]:
+        # Those on a tape first, in its order, whether they were read or not.
+        return iter({**self._recorded, **self.read})
+
+    def __len__(self) -> int:
+        return len({**self._recorded, **self.read})
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._recorded or number in self.read
+
+
+def turn_of(run: ShownRun, number: int) -> Turn:
+    """Return a turn of a run by its number.
+
+    Raises:
+        ConfigError: it has no such turn.
+    """
+    first = run.turns[0].number
+    whole_number(
+        "turn",
+        number,
+        least=first,
+        most=run.turns[-1].number,
+    )
+    return run.turns[number - first]

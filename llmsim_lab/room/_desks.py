@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from llmsim_lab._util.jsontext import JSON, JSONObject, dumps
 from llmsim_lab.errors import ConfigError
@@ -13,10 +12,12 @@ from llmsim_lab.room._asking import ClosingQuestions, PutQuestions
 from llmsim_lab.room._faults import RoomError, refused
 from llmsim_lab.room._keys import is_same
 from llmsim_lab.room._seats import Guest, RoomSeats
-from llmsim_lab.room._streams import RoomStream, Viewer
+from llmsim_lab.room._streams import Viewer
 from llmsim_lab.room._tables import answers_csv, otree_csv, people_csv
 from llmsim_lab.room._views import guest_view, projector_view, teacher_view
 from llmsim_lab.run import Run
+
+_SHOWN_LINKS = ("link", "base", "code", "qr")
 
 
 @dataclass(frozen=True)
@@ -32,47 +33,6 @@ class Download:
     file_name: str = ""
 
 
-class Desk(Protocol):
-    """Answers for one page.
-
-    Attributes:
-        name: the page's.
-        path: where its address begins, with a slash at the end.
-        cookie: what keeps its viewer's right.
-    """
-
-    name: str
-    path: str
-    cookie: str
-
-    def about(self, token: str) -> JSONObject:
-        """Return what anybody may know, and whether a token has a right here."""
-
-    def join(self, message: JSONObject, token: str) -> tuple[str, JSONObject]:
-        """Let somebody in; return the token for the browser, and what the page is told."""
-
-    def viewer(self, token: str) -> Viewer | None:
-        """Return whose token it is."""
-
-    def viewers(self) -> Iterable[Viewer]:
-        """Return everybody who may have this page open."""
-
-    def came(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note an open page."""
-
-    def went(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note that a page was closed."""
-
-    def view(self, viewer: Viewer) -> JSONObject:
-        """Return all that the page shows now."""
-
-    def do(self, viewer: Viewer, message: JSONObject) -> None:
-        """Do what a button says."""
-
-    def download(self, viewer: Viewer, name: str) -> Download | None:
-        """Return a file; None if there is none of that name."""
-
-
 @dataclass(frozen=True)
 class Reception:
     """What a room's desks share.
@@ -84,7 +44,6 @@ class Reception:
         closing: the closing questions; None if there are none.
         beside: a run that charts compare the class with.
         links: what the pages may show of the room's addresses: by name; the QR code among them.
-        buttons: what the teacher may do, by name.
     """
 
     seats: RoomSeats
@@ -93,15 +52,6 @@ class Reception:
     closing: ClosingQuestions | None
     beside: Run | None
     links: Callable[[], JSONObject]
-    buttons: Mapping[str, Callable[[JSONObject], object]]
-    is_played: Callable[[], bool]
-    tickets: set[str]
-    """Keys for one use, which open the teacher's page."""
-
-    @property
-    def title(self) -> str:
-        """What is played."""
-        return self.seats.source.title
 
 
 class GuestDesk:
@@ -132,7 +82,7 @@ class GuestDesk:
         return {
             "room": self._seats.keys.room,
             "epoch": self._reception.epoch,
-            "title": self._reception.title,
+            "title": self._seats.source.title,
             "welcome": self._reception.welcome,
             "labels": self._seats.labels is not None,
             "joined": self.viewer(token) is not None,
@@ -176,14 +126,6 @@ class GuestDesk:
     def viewers(self) -> Iterable[Viewer]:
         """Return all participants of the link."""
         return [guest for guest in self._seats.guests if guest.trial == self._trial]
-
-    def came(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note an open page."""
-        self._seats.came(viewer, stream)
-
-    def went(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note that a page was closed."""
-        self._seats.went(viewer, stream)
 
     def view(self, viewer: Viewer) -> JSONObject:
         """Return all that this participant may know."""
@@ -231,70 +173,85 @@ class GuestDesk:
         return Download(answers_csv(self._seats, guest), "text/csv", "answers.csv")
 
 
-class TeacherDesk:
-    """Answers for the teacher's page."""
+@dataclass(frozen=True)
+class StaffDesk:
+    """Answers for a page that is opened with a key: the teacher's, the projector's.
 
-    name = "teacher"
-    path = "/teacher/"
+    Attributes:
+        name: the page's.
+        key: what opens it, and what its browser keeps.
+        owner: whose page it is.
+        view_now: what it shows.
+        buttons: what it may do, by name; each is a method of the room.
+        downloads: makes its files, by name.
+        tickets: keys for one use that open it too.
+    """
 
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
-        self._seats = reception.seats
-        self._key = reception.seats.keys.teacher
-        self.cookie = f"teacher-{reception.seats.keys.room}"
+    reception: Reception
+    name: str
+    key: str
+    owner: Viewer
+    view_now: Callable[[], JSONObject]
+    downloads: Mapping[str, Callable[[], Download]]
+    buttons: Mapping[str, Callable[[JSONObject], object]] = field(default_factory=dict)
+    tickets: set[str] = field(default_factory=set)
+
+    @property
+    def path(self) -> str:
+        """Where its address begins."""
+        return f"/{self.name}/"
+
+    @property
+    def cookie(self) -> str:
+        """What keeps the right to it."""
+        return f"{self.name}-{self.reception.seats.keys.room}"
 
     def about(self, token: str) -> JSONObject:
         """Return what anybody may know."""
-        return _about_staff(self._reception, is_in=self.viewer(token) is not None)
+        return {
+            "room": self.reception.seats.keys.room,
+            "epoch": self.reception.epoch,
+            "title": self.reception.seats.source.title,
+            "joined": self.viewer(token) is not None,
+        }
 
     def join(self, message: JSONObject, token: str) -> tuple[str, JSONObject]:
-        """Let in who has the key, or one for one use."""
+        """Let in who has the key, or one for one use.
+
+        Raises:
+            RoomError: it is another one, or was used.
+        """
         key = str(message.get("key", ""))
-        if self.viewer(token) is not None:
-            return token, {}
-        if key in self._reception.tickets:
-            self._reception.tickets.remove(key)
-        elif not is_same(key, self._key):
+        if key in self.tickets:
+            self.tickets.remove(key)
+        elif self.viewer(token) is None and not is_same(key, self.key):
             raise RoomError(
                 403,
                 "wrong_code",
                 "This link was used, or is of another room; show the room again for a new one.",
             )
-        return self._key, {}
+        return self.key, {}
 
     def viewer(self, token: str) -> Viewer | None:
-        """Return the teacher if it is the teacher's token."""
-        return self._seats.teacher if is_same(token, self._key) else None
+        """Return whose page it is, if it is the right token."""
+        return self.owner if is_same(token, self.key) else None
 
     def viewers(self) -> Iterable[Viewer]:
-        """Return the teacher."""
-        return [self._seats.teacher]
-
-    def came(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note an open page."""
-        viewer.add(stream)
-
-    def went(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note that a page was closed."""
-        viewer.remove(stream)
+        """Return whoever may have this page open."""
+        return [self.owner]
 
     def view(self, viewer: Viewer) -> JSONObject:
-        """Return who sits where and who is waited for."""
-        with self._seats.lock:
-            view = teacher_view(
-                self._seats,
-                self._reception.beside,
-                is_played=self._reception.is_played(),
-            )
-        return {"epoch": self._reception.epoch, **view}
+        """Return all that the page shows now."""
+        with self.reception.seats.lock:
+            return {"epoch": self.reception.epoch, **self.view_now()}
 
     def do(self, viewer: Viewer, message: JSONObject) -> None:
-        """Do what a button says; the same as the room's method of that name.
+        """Do what a button says.
 
         Raises:
             RoomError: there is no such button, or it makes no sense now.
         """
-        button = self._reception.buttons.get(str(message.get("do")))
+        button = self.buttons.get(str(message.get("do")))
         if button is None:
             raise refused("There is no such button.")
         try:
@@ -303,86 +260,61 @@ class TeacherDesk:
             raise refused(str(error)) from error
 
     def download(self, viewer: Viewer, name: str) -> Download | None:
-        """Return links and tables."""
-        if name == "links":
-            return _json_file(self._reception.links())
-        if name == "otree":
-            return Download(otree_csv(self._seats), "text/csv", "otree.csv")
-        if name == "people":
-            return Download(people_csv(self._seats), "text/csv", "people.csv")
-        return None
+        """Return a file; None if there is none of that name."""
+        make = self.downloads.get(name)
+        return None if make is None else make()
 
 
-class ProjectorDesk:
-    """Answers for the page on the wall, which has no buttons."""
-
-    name = "projector"
-    path = "/projector/"
-    _shown_links = ("link", "base", "code", "qr")
-
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
-        self._seats = reception.seats
-        self._key = reception.seats.keys.projector
-        self.cookie = f"projector-{reception.seats.keys.room}"
-
-    def about(self, token: str) -> JSONObject:
-        """Return what anybody may know."""
-        return _about_staff(self._reception, is_in=self.viewer(token) is not None)
-
-    def join(self, message: JSONObject, token: str) -> tuple[str, JSONObject]:
-        """Let in who has the key."""
-        if not is_same(message.get("key", ""), self._key):
-            raise RoomError(403, "wrong_code", "This is the projector's link of another room.")
-        return self._key, {}
-
-    def viewer(self, token: str) -> Viewer | None:
-        """Return the projector if it is the projector's token."""
-        return self._seats.projector if is_same(token, self._key) else None
-
-    def viewers(self) -> Iterable[Viewer]:
-        """Return the projector."""
-        return [self._seats.projector]
-
-    def came(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note an open page."""
-        viewer.add(stream)
-
-    def went(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note that a page was closed."""
-        viewer.remove(stream)
-
-    def view(self, viewer: Viewer) -> JSONObject:
-        """Return what everybody may see."""
-        with self._seats.lock:
-            view = projector_view(self._seats, self._reception.beside)
-        links = self._reception.links()
-        return {
-            "epoch": self._reception.epoch,
-            "code": links["code"],
-            "base": links["base"],
-            **view,
-        }
-
-    def do(self, viewer: Viewer, message: JSONObject) -> None:
-        """Raise RoomError."""
-        raise refused("The projector's page has no buttons.")
-
-    def download(self, viewer: Viewer, name: str) -> Download | None:
-        """Return the links that a class may see."""
-        if name != "links":
-            return None
-        links = self._reception.links()
-        return _json_file({shown: links[shown] for shown in self._shown_links})
+Desk = GuestDesk | StaffDesk
+"""Answers for one page: what its viewer sees, and what the viewer may do."""
 
 
-def _about_staff(reception: Reception, *, is_in: bool) -> JSONObject:
-    return {
-        "room": reception.seats.keys.room,
-        "epoch": reception.epoch,
-        "title": reception.title,
-        "joined": is_in,
-    }
+def teacher_desk(
+    reception: Reception,
+    *,
+    is_played: Callable[[], bool],
+    buttons: Mapping[str, Callable[[JSONObject], object]],
+    tickets: set[str],
+) -> StaffDesk:
+    """Return the desk of the teacher's page."""
+    seats = reception.seats
+    return StaffDesk(
+        reception,
+        name="teacher",
+        key=seats.keys.teacher,
+        owner=seats.teacher,
+        view_now=lambda: teacher_view(seats, reception.beside, is_played=is_played()),
+        downloads={
+            "links": lambda: _json_file(reception.links()),
+            "otree": lambda: Download(otree_csv(seats), "text/csv", "otree.csv"),
+            "people": lambda: Download(people_csv(seats), "text/csv", "people.csv"),
+        },
+        buttons=buttons,
+        tickets=tickets,
+    )
+
+
+def projector_desk(reception: Reception) -> StaffDesk:
+    """Return the desk of the page on the wall, which has no buttons and no single person."""
+    seats = reception.seats
+
+    def links() -> Download:
+        every_link = reception.links()
+        return _json_file({name: every_link[name] for name in _SHOWN_LINKS})
+
+    def view_now() -> JSONObject:
+        every_link = reception.links()
+        view = projector_view(seats, reception.beside)
+        return {**view, "code": every_link["code"], "base": every_link["base"]}
+
+    return StaffDesk(
+        reception,
+        name="projector",
+        key=seats.keys.projector,
+        owner=seats.projector,
+        view_now=view_now,
+        downloads={"links": links},
+    )
 
 
 def _as_guest(viewer: Viewer) -> Guest:

@@ -23,7 +23,7 @@ from llmsim_lab.room._faults import RoomError, refused
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.room._keys import RoomKeys, new_token, token_digest
 from llmsim_lab.room._sources import GroupPlan, Source
-from llmsim_lab.room._streams import NewsDesk, RoomStream, Viewer
+from llmsim_lab.room._streams import NewsDesk, Viewer
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People
 from llmsim_lab.run._turn import Columns, Turn
@@ -323,14 +323,8 @@ class RoomSeats:
         self.tell_all()
         return guest, token
 
-    def came(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note an open page."""
-        viewer.add(stream)
-        self.news.tell([self.teacher, self.projector])
-
-    def went(self, viewer: Viewer, stream: RoomStream) -> None:
-        """Note that a page was closed."""
-        viewer.remove(stream)
+    def tell_staff(self) -> None:
+        """Have the teacher's page and the wall show what is now."""
         self.news.tell([self.teacher, self.projector])
 
     # --- seats ------------------------------------------------------------------------------------

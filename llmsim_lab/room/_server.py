@@ -107,6 +107,7 @@ class RoomServer:
         host: the address to listen on.
         port: 0 for any that is free.
         tick: called twice a second: questions may be overdue.
+        on_visit: called when a page is opened or closed.
 
     Attributes:
         port: the one that it listens on.
@@ -126,11 +127,13 @@ class RoomServer:
         host: str,
         port: int,
         tick: Callable[[], object],
+        on_visit: Callable[[], object],
     ) -> None:
         self._desks = desks
         self._page_of = page_of
         self._words = words
         self._tick = tick
+        self._on_visit = on_visit
         self._files: dict[str, PageFile] = {}
         self._pages: dict[str, RoomPage] = {}
         self._socket = _bound_socket(host, port)
@@ -346,7 +349,8 @@ class RoomServer:
     async def _events(self, desk: Desk, viewer: Viewer) -> AsyncIterator[str]:
         """Yield a viewer's view whenever it differs."""
         stream = RoomStream()
-        desk.came(viewer, stream)
+        viewer.add(stream)
+        self._on_visit()
         latest: JSONObject | None = None
         try:
             yield "retry: 1000\n\n"
@@ -364,7 +368,8 @@ class RoomServer:
                     # reaches the page, a comment does not.
                     yield "event: ping\ndata: \n\n"
         finally:
-            desk.went(viewer, stream)
+            viewer.remove(stream)
+            self._on_visit()
 
 
 def _with_time(view: JSONObject) -> JSONObject:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
@@ -32,48 +31,6 @@ class GroupPlan:
     arm: str
     block: int
     seats: tuple[str, ...]
-
-
-class Source(Protocol):
-    """What a room plays in one round."""
-
-    title: str
-    plans: list[GroupPlan]
-
-    @property
-    def item(self) -> Run | Study:
-        """The run or the study, which the user has."""
-
-    @property
-    def key(self) -> str:
-        """What finds the same again in another process; empty where its folder does."""
-
-    @property
-    def seed(self) -> str:
-        """What people are dealt by."""
-
-    def journal(self, folder: Path | None) -> RoomJournal:
-        """Return the files of its room, beside its tapes."""
-
-    def runs(self, missing: Collection[int]) -> dict[int, Run]:
-        """Return the runs of some groups, as far as they are under way or over."""
-
-    def faults(self) -> dict[int, str]:
-        """Return why groups ended early."""
-
-    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
-        """Have a callback run when a run begins; return what removes it."""
-
-    async def play(self, groups: Sequence[int]) -> None:
-        """Play what is left of some groups."""
-
-    def of_round(self, number: int, key: str) -> Source:
-        """Return what is played in a round, in which others play with each other.
-
-        Args:
-            number: 1 for the round of this source itself.
-            key: of a round that another process began; empty for one that begins.
-        """
 
 
 class RunSource:
@@ -145,7 +102,12 @@ class RunSource:
         await play_turns(run, max(0, run.config.turns - run.turn_number), progress=False)
 
     def of_round(self, number: int, key: str) -> RunSource:
-        """Return a run of the same world on the same tape, with a seed of its own each round."""
+        """Return a run of the same world on the same tape, with a seed of its own each round.
+
+        Args:
+            number: of the round; 1 is this one.
+            key: of a round that another process began; empty for one that begins.
+        """
         run = self._run
         if key and key != self.key and run.tape is not None:
             run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
@@ -251,3 +213,7 @@ class StudySource:
         seeds = [first + place for place in range(count)]
         folder = study.tape / f"round {number}"
         return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)
+
+
+Source = RunSource | StudySource
+"""What a room plays in one round."""

@@ -141,21 +141,23 @@ class Room:
             raise ConfigError(
                 f"a room needs more than is installed ({error}): pip install 'llmsim-lab[room]'"
             ) from error
-        from llmsim_lab.room._desks import GuestDesk, ProjectorDesk, Reception, TeacherDesk
+        from llmsim_lab.room._desks import GuestDesk, Reception, projector_desk, teacher_desk
 
-        reception = Reception(
+        self._reception = Reception(
             seats=self._seats,
             epoch=secrets.token_hex(4),
             welcome=self._welcome,
             closing=self._closing,
             beside=self._beside,
             links=self._links,
-            buttons=self._buttons(),
+        )
+        teacher = teacher_desk(
+            self._reception,
             is_played=lambda: self._task is not None,
+            buttons=self._buttons(),
             tickets=self._tickets,
         )
-        self._reception = reception
-        for desk in (GuestDesk(reception), TeacherDesk(reception), ProjectorDesk(reception)):
+        for desk in (GuestDesk(self._reception), teacher, projector_desk(self._reception)):
             self._desks[desk.path] = desk
         title = self._seats.source.title
         title = self._seats.source.title
@@ -166,6 +168,7 @@ class Room:
             host=self._host,
             port=port,
             tick=self._seats.give_up_overdue,
+            on_visit=self._seats.tell_staff,
         )
         shown_host = _own_address() if self._host in _EVERY_ADDRESS else self._host
         self._base = self._url or _address(shown_host, server.port)

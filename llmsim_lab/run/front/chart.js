@@ -9,9 +9,9 @@ import {
 } from "./text.js";
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
-const NARROWEST = 340, GAP = 28; // of a chart, between charts
+const NARROWEST = 280, GAP = 28; // of a chart, between charts
 const FEW_CHARTS = 6, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
-const NAME_HEIGHT = 12, NAME_LETTERS = 11, NAME_LETTER = 6; // of a line's name at its end, pixels
+const NAME_HEIGHT = 12, NAME_LETTERS = 13, NAME_LETTER = 6; // of a line's name at its end, pixels
 // The same three as in run/charts.py.
 const WHOLE_SHARE_FROM = 0.2; // values from 0 to 1 that reach this are on the whole axis of a share
 const LEAST_POINTS = 2; // the least span of an axis in percent

@@ -7,7 +7,7 @@ import { Fold } from "./fold.js";
 import { networksOf } from "./network.js";
 import { change, clip, labelled, plural, sayValue } from "./text.js";
 
-const FEW_FACTS = 12, MOST_KEYS = 12, LONG_VALUE = 44;
+const FEW_FACTS = 12, MOST_KEYS = 12, FEW_COLUMNS = 5, LONG_VALUE = 44;
 
 const isLong = (value) => typeof value === "string" && value.length > LONG_VALUE;
 
@@ -104,39 +104,43 @@ function asDict(lines) {
 function PlayerTables({ store, run, n, dicts }) {
   return tablesOf(dicts).map((table, index) => {
     const keys = [...new Set(table.flatMap(({ values }) => [...values.keys()]))];
-    if (keys.length === 1 && keys[0] === "") {
-      return h("p", { key: index, class: "list" }, h("small", null, table[0].label), " ",
-        clip(table[0].values.get(""), 400));
-    }
+    if (keys.length === 1 && keys[0] === "") return h(List, { key: index, dict: table[0] });
     const [count, more] = limited(store, `keys ${index}`, keys.length, MOST_KEYS, "more row");
-    const cell = ({ columns, values }, key) => {
-      const value = values.get(key);
-      const was = columns.has(key) ? store.reading.valueAt(run, columns.get(key), n - 1) : null;
-      const text = Array.isArray(value) ? value.join(", ") : sayValue(value);
-      if (typeof value !== "number") return clip(text, 300);
-      return h("span", { class: "figure" }, h("span", { class: "number" }, text),
-        h("small", null, change(was, value)));
-    };
-    const heads = table.map(({ label, unit }) => [clip(label, 40), unit && ` ${unit}`]);
+    const shown = keys.slice(0, count);
+    const cell = (dict, key) => h(Cell, { value: dict.values.get(key),
+      was: store.reading.valueAt(run, dict.columns.get(key), n - 1) });
+    const isAcross = table.length > FEW_COLUMNS && keys.length <= FEW_COLUMNS; // players
+    const heads = isAcross ? shown : table.map(headOf);
+    const rows = isAcross
+      ? table.map((dict) => [dict.label, headOf(dict), ...shown.map((key) => cell(dict, key))])
+      : shown.map((key) => [key, clip(key, 60), ...table.map((dict) => cell(dict, key))]);
     return h("div", { key: index, class: "by-player" },
-      h(Table, {
-        kind: "players",
-        heads: ["", ...heads],
-        rows: keys.slice(0, count).map((key) => [
-          key, clip(key, 60), ...table.map((dict) => cell(dict, key))]),
-      }),
-      more);
+      h(Table, { kind: "players", heads: ["", ...heads], rows }), more);
   });
 }
 
-/** Dicts that share most of their keys are one table. */
+const headOf = ({ label, unit }) => [clip(label, 40), unit && ` ${unit}`];
+
+const List = ({ dict: { label, values } }) => h("p", { class: "list" },
+  h("small", null, label), " ", clip(values.get(""), 400));
+
+function Cell({ value, was }) {
+  if (Array.isArray(value)) return clip(value.join(", "), 300);
+  if (typeof value !== "number") return clip(sayValue(value), 300);
+  return h("span", { class: "figure" }, h("span", { class: "number" }, sayValue(value)),
+    h("small", null, change(was, value)));
+}
+
+/** Dicts that share most of their keys are one table; long texts are a table each. */
 function tablesOf(dicts) {
   const tables = [];
   for (const dict of dicts) {
     const keys = [...dict.values.keys()];
-    const alike = tables.find(([first]) => {
+    const isWide = [...dict.values.values()].some(isLong);
+    const alike = !isWide && tables.find(([first]) => {
       const shared = keys.filter((key) => first.values.has(key)).length;
-      return 2 * shared > Math.min(keys.length, first.values.size);
+      const isFirstWide = [...first.values.values()].some(isLong);
+      return !isFirstWide && 2 * shared > Math.min(keys.length, first.values.size);
     });
     if (alike) alike.push(dict);
     else tables.push([dict]);

@@ -41,6 +41,7 @@ def whole_number(
 
 def as_whole_number(value: Any) -> int | None:
     """Return a whole number of any kind as an int; None for True, 1.0, "1" and all else."""
+    # index() takes True for 1.
     if isinstance(value, bool):
         return None
     try:
@@ -60,6 +61,7 @@ def plain_number(value: Any) -> Any:
 
 def plain_numbers(values: Any) -> Any:
     """Return an array, a series, or a set of numbers as a list, and all else as it is."""
+    # An array of no dimension is a number, which plain_number takes.
     if hasattr(values, "tolist") and getattr(values, "shape", None) != ():
         return values.tolist()
     return values
@@ -84,7 +86,9 @@ def real_number(
         ConfigError: it is not a number, not finite, or out of range.
     """
     number = plain_number(value)
-    is_finite = isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    # True is a Real too.
+    is_number = isinstance(number, Real) and not isinstance(number, bool)
+    is_finite = is_number and math.isfinite(number)
     if not is_finite or not _is_within(number, least, most):
         raise _wrong_number(name, number, "a finite number", least, most)
     return float(number)
@@ -111,6 +115,7 @@ def known_names(kind: str, names: object, known: Iterable[str]) -> tuple[str, ..
                 f"there is no {kind} {brief(name)}{closest(str(name), every_name)}; there are "
                 f"{listed([*every_name]) or 'none'}"
             )
+    # In the order of those that there are, so that the same choice gives the same order.
     chosen = set(wanted)
     return tuple(name for name in every_name if name in chosen)
 

@@ -70,10 +70,12 @@ class Settings(_Base):
     def _numbers(cls, values: Any) -> Any:
         """Take numpy's numbers, as frames have them, as Python's; True is not a number."""
         if not isinstance(values, Mapping):
+            # Not a mapping: pydantic says what is wrong with it.
             return values
         plain = {name: plain_number(value) for name, value in values.items()}
         faults: list[InitErrorDetails] = []
         for name, value in plain.items():
+            # pydantic takes True for 1, so that "seeds: true" in a file would be one seed.
             if isinstance(value, bool) and name in cls.model_fields:
                 types = _types_in(cls.model_fields[name].annotation)
                 if types & {int, float} and not types & {bool, str, Any}:
@@ -183,6 +185,7 @@ class YamlFile:
 
     def fault(self, location: Sequence[str | int], message: str) -> str:
         """Return a message with its place: file, line and key, then what is wrong there."""
+        # A key may be as long as the file.
         key = clip(".".join(str(part) for part in location), 200) or "the file"
         return f"{self.place(location)}: {key}: {message}"
 
@@ -199,6 +202,7 @@ class YamlFile:
         if key in removed:
             return self.fault(location, removed[key])
         if len(location) > 1 or not model.model_fields:
+            # Of an inner model the fields are not known here.
             return self.fault(location, "unknown key")
         names = sorted(field.alias or name for name, field in model.model_fields.items())
         return self.fault(location, f"unknown key; known here are {', '.join(names)}")
@@ -256,6 +260,7 @@ def _check_numbers(tree: Node) -> None:
     """Raise ValueError for a whole number that Python takes long to read or cannot write."""
     from ruamel.yaml import MappingNode, SequenceNode
 
+    # Not by recursion: a file may be nested deeper than Python's stack.
     nodes = [tree]
     while nodes:
         node = nodes.pop()
@@ -276,6 +281,7 @@ def yaml_text(values: Mapping[str, object]) -> str:
     """Return values as YAML, in their order."""
     yaml = _yaml()
     yaml.default_flow_style = False
+    # A value that stands twice is written twice: aliases are not read.
     yaml.representer.ignore_aliases = lambda _: True
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     text = StringIO()

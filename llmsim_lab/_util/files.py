@@ -21,6 +21,7 @@ def data_path(name: str) -> Path:
     Args:
         name: relative to the data folder, with forward slashes: ``scenarios/oil_shock.yaml``.
     """
+    # A name may come from a file of unknown origin, and must not lead out of the folder.
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts:
         raise ConfigError(f"data file {name!r} must be a relative path inside the data folder")
@@ -44,6 +45,7 @@ def write_file(path: Path, content: bytes) -> Path:
         ConfigError: it cannot be written, or is a tape, which would be lost.
     """
     try:
+        # By its first bytes: any name may be a tape's.
         if path.is_file():
             with path.open("rb") as file:
                 is_tape = file.read(len(_TAPE)) == _TAPE
@@ -67,6 +69,7 @@ def kept_folder(name: str) -> Path:
     chosen = os.environ.get(f"LLMSIM_{name.upper()}", "").strip()
     if chosen:
         return Path(chosen).expanduser()
+    # Only here: most programs keep nothing.
     import platformdirs
 
     return platformdirs.user_cache_path("llmsim_lab") / name

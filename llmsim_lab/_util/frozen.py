@@ -34,6 +34,7 @@ class FrozenList(list[Any]):
     append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
 
     def __reduce__(self) -> tuple[object, ...]:
+        # As of FrozenDict: unpickling appends.
         return type(self), (list(self),)
 
 
@@ -43,6 +44,7 @@ def frozen(value: Any) -> Any:
         return FrozenDict({key: frozen(item) for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([frozen(item) for item in value])
+    # Not a subclass, such as a named tuple, which is made in other ways.
     if type(value) is tuple:
         return tuple([frozen(item) for item in value])
     return value

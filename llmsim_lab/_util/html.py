@@ -148,6 +148,7 @@ def table(
         caption: what the table shows, for everybody and for screen readers.
     """
     body = [list(row) for row in rows]
+    # Without rows the heads are texts.
     columns = zip(*body, strict=True) if body else [()] * len(header)
     column_styles = [_column_style(column) for column in columns]
 

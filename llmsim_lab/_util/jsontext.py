@@ -88,6 +88,7 @@ def dumps(value: object) -> str:
 
 def _once(pairs: list[tuple[str, JSON]]) -> JSONObject:
     members = dict(pairs)
+    # Python takes the last of two; another reader of the tape might take the first.
     if len(members) < len(pairs):
         raise ValueError("it names a member twice")
     return members
@@ -137,7 +138,9 @@ def loads(text: str | bytes) -> Any:
     try:
         return _parsed(lambda: from_json(text, allow_inf_nan=False), len(text))
     except ValueError:
-        return loads_strictly(text if isinstance(text, bytes) else text.encode())
+        # Slower, and it reads half characters.
+        as_bytes = text if isinstance(text, bytes) else text.encode()
+        return loads_strictly(as_bytes)
 
 
 def read(

@@ -40,11 +40,14 @@ def resolved(part: object, root: Schema) -> Schema:
     if not isinstance(part, Mapping):
         return {}
     followed: list[str] = []
+    reference = part.get("$ref")
     # A reference that leads back to itself, in a tool's schema, says nothing.
-    while isinstance(reference := part.get("$ref"), str) and reference not in followed:
+    while isinstance(reference, str) and reference not in followed:
         followed.append(reference)
+        # What stands beside a reference, such as a description, counts more than its target.
         beside = {key: value for key, value in part.items() if key != "$ref"}
         part = {**_target(reference, root), **beside}
+        reference = part.get("$ref")
     for demand in part.get("allOf", ()):
         part = {**resolved(demand, root), **part}
     if "const" in part:
@@ -58,7 +61,9 @@ def _target(reference: str, root: Schema) -> Schema:
     for step in reference.removeprefix("#").strip("/").split("/"):
         # How JSON pointers write these two characters.
         name = step.replace("~1", "/").replace("~0", "~")
-        target = target.get(name) if isinstance(target, Mapping) else None
+        if not isinstance(target, Mapping):
+            return {}
+        target = target.get(name)
     return target if isinstance(target, Mapping) else {}
 
 
@@ -71,6 +76,7 @@ def alternatives(part: Schema, root: Schema) -> list[Schema]:
     """
     types = part.get("type")
     if isinstance(types, list):
+        # {"type": ["integer", "null"]} is short for two schemas.
         return [{**part, "type": type_} for type_ in types]
     named: Sequence[object] = part.get("anyOf") or part.get("oneOf") or ()
     return [resolved(alternative, root) for alternative in named]
@@ -90,5 +96,6 @@ def values_of(parts: Sequence[Schema]) -> list[JSON]:
         elif "enum" in part:
             values += part["enum"]
         else:
+            # One that names no values may have any.
             return []
     return values

@@ -70,7 +70,9 @@ def plain_frame(rows: Sequence[Mapping[str, object]], columns: Iterable[str]) ->
 
     values: dict[str, pd.Series[Any]] = {}
     for name in columns:
-        values[_text(name)] = _column([row.get(name) for row in rows])
+        of_rows = [row.get(name) for row in rows]
+        values[_text(name)] = _column(of_rows)
+    # With an index, so that a table without columns has its rows all the same.
     return pd.DataFrame(values, index=pd.RangeIndex(len(rows)))
 
 
@@ -80,6 +82,7 @@ def _column(values: list[Any]) -> pd.Series[Any]:
     present = [value for value in values if value is not None]
     has_gaps = len(present) < len(values)
     types = set(map(_column_type, present))
+    # pandas' own types have missing values; numpy's are kept where nothing is missing.
     if types == {bool}:
         return pd.Series(values, dtype="boolean" if has_gaps else "bool")
     # Beyond 64 bits there is no column of whole numbers; such are texts, which keep all digits.
@@ -114,8 +117,11 @@ def csv_text(frame: pd.DataFrame) -> str:
     would take for a formula gets an apostrophe in front, and control codes are taken out; numbers
     stay numbers.
     """
-    texts = frame.select_dtypes(exclude=["number", "bool"]).map(_cell, na_action="ignore")
+    of_texts = frame.select_dtypes(exclude=["number", "bool"])
+    texts = of_texts.map(_cell, na_action="ignore")
+    # A column's name may come from a model too.
     safe = frame.assign(**texts).rename(columns=_cell)
+    # The same line ends on Windows: files are compared by their bytes.
     return safe.to_csv(index=False, lineterminator="\n")
 
 
@@ -123,6 +129,7 @@ def _cell(value: object) -> object:
     if isinstance(value, bool | int | float):
         return value
     text = printable(_text(str(value)), keep=_KEPT)
+    # A spreadsheet leaves out leading spaces before it looks for a formula.
     if text.lstrip(" ").startswith(_RUN_BY_SPREADSHEETS):
         return f"'{text}"
     return text

@@ -118,6 +118,7 @@ def clip(text: str, length: int) -> str:
     return line[: length - 1].rstrip() + "…"
 
 
+# Python's own repr of a value of megabytes takes seconds before it can be cut.
 _brief = reprlib.Repr()
 _brief.maxlevel = 3
 _brief.maxstring = _brief.maxother = 400
@@ -192,6 +193,7 @@ def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0
         known: the names that may stand at the top, for what an unknown one may have meant.
         within: how many levels stand around what is meant: places begin below them.
     """
+    # An iterator would be used up by the first fault.
     names = list(known)
 
     def say(fault: ErrorDetails) -> str:
@@ -219,6 +221,7 @@ def fault_text(fault: ErrorDetails, names: Sequence[str] = ()) -> str:
         fault: pydantic's.
         names: those that may stand at the top.
     """
+    # pydantic's mark of a mapping's key, which no user wrote.
     place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
     words = fault["msg"].removeprefix("Value error, ")
     # Messages of our own name the value already; the others have no value to show.
@@ -338,6 +341,7 @@ def log_as_asked() -> None:
     if not name:
         return
     level = logging.getLevelNamesMapping().get(name)
+    # NOTSET is 0, and would show nothing.
     if not level:
         raise ConfigError(
             f"LLMSIM_LOG={name.lower()!r} is not a level of logging: write debug, info, warning or "
@@ -345,6 +349,7 @@ def log_as_asked() -> None:
         )
     package = logging.getLogger("llmsim_lab")
     package.setLevel(level)
+    # A second handler would write each line twice.
     if not package.hasHandlers():
         shown = logging.StreamHandler()
         shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

@@ -136,8 +136,10 @@ class Job(_Place):
                 note = info.manifest.get(NOTE) or {}
                 if note.get("job") == self.digest:
                     runs[Play(*note["play"])] = info
+                # A run that was copied to be forked has no note, or that of the other job.
                 elif note and info.id > max(self.forks, default=0):
                     is_foreign = True
+            # A file of another job is named as that, whatever else is wrong with it.
             is_changed = bool(runs and tape.damaged)
         except TapeError as error:
             raise TapeError(
@@ -175,6 +177,7 @@ def copy_runs(
 ) -> None:
     """Make a job's file, with what it forks, unless it is there."""
     if not _content(file):
+        # Under another name first: a process that is killed leaves no half of a file.
         part = file.with_suffix(".part")
         part.unlink(missing_ok=True)
         source.copy(runs, part, up_to=up_to)
@@ -263,6 +266,7 @@ class StudyPlayer:
                 error=str(error),
             )
         if not runs:
+            # Killed before its first turn: what it forks may be there.
             return entry
         before = job.at if self.world.asks_again else 0
         turns = sum(info.turns - before for info in runs.values())
@@ -286,6 +290,7 @@ class StudyPlayer:
         info: RunInfo,
     ) -> bool:
         """Return True for a run that has ended: by its turns, or by itself."""
+        # Of situations a run that was over before is done too, without a further turn.
         if info.outcome != "done" or info.turns >= job.end or self.world.asks_again:
             return info.outcome == "done"
         # Somebody may have played single turns of it by hand.
@@ -339,12 +344,14 @@ class StudyPlayer:
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
         run._purse = self.purse
+        # A warning of an arm is said once, not for each of a hundred seeds.
         run._quiet = job.arm in self.warned
         self.warned.add(job.arm)
         self.playing[job.key] = run
         self.on_change()
         try:
             await play_turns(run, max(0, job.end - run.turn_number), progress=False)
+            # Only at the end: a prompt that is edited may be asked with in the last turn.
             if run._prompts.edit and (run.turn_number >= job.end or run.done(run.state)):
                 run._prompts.edit.check()
         except Exception as error:
@@ -369,6 +376,7 @@ class StudyPlayer:
         arm = self.arms[job.arm]
         origin = ANEW
         if job.forks:
+            # Plays and the runs that they fork stand in the same order.
             number = job.forks[job.plays.index(play)]
             manifest = tape.run(number).manifest
             # Without its seed, with which all samples of a situation would be one.
@@ -416,6 +424,7 @@ class StudyPlayer:
     def is_spent(self) -> bool:
         """Whether there is nothing left of a budget."""
         with suppress(BudgetReached):
+            # check() raises, since a call that cannot be paid must not be made.
             if self.purse is not None:
                 self.purse.check()
             return False
@@ -457,6 +466,7 @@ class WorkerPlayer:
             try:
                 entry, content = await self._worked(job, file)
             except (BrokenExecutor, _Stopped):
+                # Another try would meet the same pool, or play on after Ctrl-C.
                 raise
             except LabError as error:
                 return self._failed(job, file, error_text(error))
@@ -468,6 +478,7 @@ class WorkerPlayer:
         return self._failed(job, file, f"its worker was lost: {error_text(fault)}")
 
     async def _worked(self, job: Job, file: Path) -> tuple[StudyRun, bytes]:
+        # A worker may be on another machine, which does not see the folder.
         begun = _content(file)
         once = secrets.token_hex(8)
         work_done = self._executor.submit(work, self._pickled, job, begun, once)
@@ -529,6 +540,7 @@ async def play_all(
                 playing.add(asyncio.create_task(submit(job, file)))
             if not playing:
                 break
+            # As each ends, so that the table and what it forks follow at once.
             ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
             for finished in ended:
                 try:

@@ -285,12 +285,14 @@ def thin_prompts(
         moves_bp: the changes of the rate on offer, basis points.
         turn: the number of the state that is shown.
     """
+    # Once for all members, who differ in their profile alone.
     shared = {name: number(getattr(economy, name)) for name in _INDICATORS}
     if moves_bp and "moves" in prompt.slots:
         shared["moves"] = moves_in_words(moves_bp)
     render = prompt.sharing(shared)
 
     def write(name: str, profile: NationProfile | None) -> RenderedPrompt:
+        # The contract's agents know nothing of their nation but the name.
         advised = f"You advise {name}."
         if profile is not None:
             target = number(profile.inflation_target)
@@ -400,6 +402,7 @@ def rule_proposal(
         # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
         move = min(rates, key=lambda bp: (round(abs(rates[bp] - wanted), 9), abs(bp)))
         rate = rates[move]
+        # A smaller move is the nearest one; only of the largest is something left.
         is_largest = move in (min(moves_bp), max(moves_bp))
         is_cut_short = is_largest and abs(wanted - here) > abs(move) / 100
     else:
@@ -449,6 +452,7 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
+        # The same code as of a run's seats, so that both propose the same.
         proposal = rule_proposal(
             self.rule,
             state.global_state,

@@ -67,6 +67,7 @@ def known_quarters(
     quarters = [_quarter(state) for state in states]
     if us_from:
         return [*quarters_before(us_from, mirrored=mirrored), *quarters]
+    # A table that is empty but for one line would tell a first turn from all others.
     first = quarters[0]
     before = Quarter(
         period=None,
@@ -106,6 +107,7 @@ def role_of(
         members: how many vote.
         rule: how the votes become one rate, in words.
     """
+    # A bank of one has no votes to speak of.
     if members == 1:
         economy = "a large economy" if masked else name
         return f"You are the central bank of {economy} and set its policy interest rate."
@@ -123,6 +125,7 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
+    # Two years: a prompt that grew with each turn would cost more with each turn.
     latest = quarters[-SHOWN:]
     lines = [_HEADER]
     for quarters_ago, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
@@ -144,6 +147,7 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
 
 def _line(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
     """Return a quarter as a line of the table."""
+    # Counted back where it is masked: a date would tell a model what happened next.
     name = "now"
     if quarter.period and not masked:
         name = quarter.period
@@ -182,6 +186,7 @@ def _cell(value: float | None) -> str:
 
 def _distance(difference: float) -> str:
     """Return how far a number is from a mark, to be followed by the mark."""
+    # As it is printed: 0.004 points are none.
     points = number(abs(difference))
     if points == "0":
         return "at"

@@ -75,6 +75,7 @@ async def findings(
         try:
             result, ok, note = await check(client)
         except LLMFailureException as failure:
+            # Without a first answer there is no model to speak of.
             if failure.reason in LASTING or not abilities:
                 raise
             note = clip(str(failure), 200)
@@ -123,6 +124,7 @@ class _Speed:
         note = f"after {call.seconds:.1f} s"
         if reply.load_seconds:
             note += f", {reply.load_seconds:.1f} s of it to load"
+        # Reading twenty tokens takes next to nothing beside writing 32.
         writing_s = call.seconds - reply.load_seconds
         if reply.reply_tokens and writing_s > 0:
             self.writes = reply.reply_tokens / writing_s
@@ -140,6 +142,7 @@ class _Speed:
         reply, call = await client.converse(prompt, options=options)
         if reply.prompt_tokens is None:
             return "not known", True, "the server does not count tokens"
+        # The chat template's beginning may be in the cache all the same.
         tokens = reply.prompt_tokens - (reply.cached_tokens or 0)
         reading_s = call.seconds - reply.load_seconds
         if tokens <= 0 or reading_s <= 0:
@@ -165,6 +168,7 @@ async def _turn_of_economy(client: LLMClient, reads: float, writes: float) -> st
         reads: tokens a second.
         writes: tokens a second.
     """
+    # Chance answers in the model's place, so that this takes milliseconds.
     count = Count()
     await count.play(Simulation(decide="sample", llm_client=client))
     read = prompts_read(count.attempts)
@@ -187,6 +191,7 @@ async def _tally(answers: Iterable[Awaitable[str]]) -> Counter[str]:
         try:
             outcomes[await answer] += 1
         except LLMFailureException as failure:
+            # A server that went away says nothing of the model.
             if failure.reason not in FORGIVEN:
                 raise
             outcomes[failure.reason] += 1
@@ -284,6 +289,7 @@ async def _tools(client: LLMClient) -> _Result:
         options = {"seed": seed, "num_predict": 80}
         reply = await adapter.ask([LLMMessage("user", prompt)], _TOOLS, options=options)
         calls = [FunctionCall(call.name, call.arguments) for call in reply.function_calls or ()]
+        # Exactly one: a second call would do what was not asked for.
         return "ok" if calls == [_WANTED[prompt]] else "another call"
 
     right = (await _tally(starmap(ask, enumerate(_WANTED))))["ok"]

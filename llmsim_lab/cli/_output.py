@@ -75,9 +75,11 @@ def say_turns(frame: pd.DataFrame, series: Sequence[Series]) -> None:
         series: the columns that can be charted; those with a short heading are shown, or the first
             few if none has one.
     """
+    # A terminal is eighty characters wide.
     chosen = [item for item in series if item.short] or series[:_MOST_COLUMNS]
     headings = {"turn": "turn", "period": "quarter"}
     headings |= {item.column: item.short or item.label for item in chosen}
+    # A run of rules alone has no calls, and needs no columns of zeros.
     statuses = [name for name in get_args(Status) if name in frame and frame[name].any()]
     headings |= {name: f"model {name}" for name in statuses}
     headings["interventions"] = "from outside"
@@ -154,6 +156,7 @@ def report(
     say("")
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
+    # The turn that failed is none of the run's turns, but its calls were paid for.
     unfinished = simulation._log.calls if simulation._log is not None else ()
     say(_summary(turns, unfinished, failed_s))
     attempts: list[Attempt] = []

@@ -119,6 +119,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
             return world, config_type()
         return world, read_config(parameters, config_type)
     file, _, name = named.rpartition(":")
+    # A file's own name may have a colon in it.
     if file and not Path(named).exists() and Path(file).exists():
         raise ConfigError(f"{file} is not a Python file, so it has no world {name}")
     if parameters is not None:
@@ -154,6 +155,7 @@ def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
         if first not in fields:
             state[name] = value
             continue
+        # Only what was set: other fields may follow from the changed one.
         kept = {field: getattr(changed, field) for field in changed.model_fields_set}
         kept[str(first)] = with_value(getattr(changed, str(first)), rest, value)
         try:
@@ -162,6 +164,7 @@ def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
             raise ConfigError(f"--set {name}={value!r:.60}: {faults(error)}") from error
     if not state:
         return changed
+    # The names of a state are known once there is one.
     trial = world(changed)
     try:
         trial.intervene(0, state)
@@ -293,6 +296,7 @@ def fork(
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
+        # Here and not in fork(), so that the way out is an option of the command line.
         if at > info.turns:
             raise ConfigError(
                 f"run {info.id} on {file} has turns 0 to {info.turns}, and no turn {at} to fork; "
@@ -320,6 +324,7 @@ def _edits(files: Iterable[Path], info: RunInfo) -> list[Prompt]:
     for file in files:
         new = Prompt.load(file)
         old = recorded.get(new.name, new)
+        # So that a tape says which prompt it is an edit of.
         parent = None if old == new else old.digest
         edits.append(
             Prompt(

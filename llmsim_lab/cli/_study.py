@@ -74,7 +74,8 @@ def study(
     source = YamlFile.read(file, example="world: economic")
     described = source.parse(StudyFile)
     arguments = _arguments(file, described, source)
-    folder = arguments["tape"] = tape or arguments["tape"]
+    folder = tape or arguments["tape"]
+    arguments["tape"] = folder
     if action != "run" and not folder.exists():
         raise ConfigError(
             f"there is no folder {folder}, so nothing of this study was played; llmsim-lab study "
@@ -90,6 +91,7 @@ def study(
     world = _world(file, described, source)
     try:
         played = Study(world, **arguments)
+        # Only where a model is asked: connecting to one may fetch its weights.
         if action == "run" and any(map(played.lacks_model, played._arms.values())):
             played = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
@@ -105,6 +107,7 @@ def study(
         say(f"Written: {target}")
         return
     if action == "run":
+        # Before hours of calls, what they will take and what they can show.
         say(played.plan())
         try:
             played.run(parallel=parallel)
@@ -178,6 +181,7 @@ def _located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigErr
     places += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
     # An arm's name has the factors' names in it, and what is wrong may be another part of it.
     text = re.sub(r"^arm '.*?': ", "", str(error))
+    # The first name that the message has as a word: "tax" is not in "taxes".
     for location in places:
         if re.search(rf"(?<![\w.]){re.escape(location[-1])}[.: ='\"]", text):
             return ConfigError(source.fault(location, str(error)))

@@ -64,7 +64,9 @@ def initial_state(quarter: object) -> SimulationState:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
     period = start_quarter(quarter)
+    # Names such as 1979Q3 are in the order of time.
     until = [row for name, row in _quarters().items() if name <= period]
+    # Four, which inflation over four quarters takes.
     newest_first = until[:-5:-1]
     now = newest_first[0]
     inflation: Any = tuple(row["inflation_qoq_annualised"] for row in newest_first)
@@ -140,6 +142,7 @@ def next_quarter(quarter: object, *, steps: int = 1) -> str:
     match = _QUARTER.fullmatch(str(quarter).strip().upper())
     if match is None:
         raise ConfigError(f"quarter={quarter!r} is not of the form 1979Q3")
+    # divmod rounds down, also before the year's first quarter.
     years, rest = divmod(int(match[2]) - 1 + steps, 4)
     return f"{int(match[1]) + years:04}Q{rest + 1}"
 

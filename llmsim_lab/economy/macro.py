@@ -220,6 +220,7 @@ def set_levels(state: GlobalState, **levels: float) -> GlobalState:
     inflation: Any = state.lags.inflation
     gap, gap_before = state.lags.output_gap
     rate, *rates_before = state.lags.interest_rate
+    # Inflation is a mean over four quarters, so that one of them alone could not reach the level.
     if "inflation" in levels:
         inflation = tuple(value + levels["inflation"] - state.inflation for value in inflation)
     gaps = (levels.get("output_gap", gap), gap_before)
@@ -238,6 +239,7 @@ def mirrored(state: GlobalState) -> GlobalState:
     Raises:
         ConfigError: unemployment would leave 0 to 100 percent.
     """
+    # A share of people has bounds, which the other figures do not have.
     rest = STEADY_STATE
     unemployment = 2 * rest.unemployment - state.unemployment
     if not 0 <= unemployment <= 100:
@@ -376,6 +378,7 @@ Rule = TaylorRule | Callable[..., float]
 
 def rate_by(rule: Rule, state: GlobalState) -> float:
     """Return the rate that a rule asks for on a quarter's data, percent per year."""
+    # By name, so that a function of a user's may take them in any order.
     ask = rule.rate if isinstance(rule, TaylorRule) else rule
     return ask(
         inflation=state.inflation,
@@ -398,6 +401,7 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
     """
     if rate > lower_bound:
         return 0.0
+    # By the standard rule, whatever the bank follows: the budget knows nothing of its rule.
     wanted = rate_by(TaylorRule(lower_bound=-inf), state)
     missing = max(0.0, lower_bound - wanted - 2.0)
     return RudebuschSvensson().real_rate_to_gap * missing
@@ -483,6 +487,7 @@ class EngineConfig(Settings):
                 f"the new interest rate {rate:g}% is outside the bounds {self.lower:g}% to "
                 f"{self.upper:g}%"
             )
+        # Something else may have put the rate beyond a bound: back to it is no move.
         here = self.inside(current)
         distance = abs(rate - here)
         if distance > self.max_move + _TOLERANCE:
@@ -531,6 +536,7 @@ class QuadraticLoss(Settings):
         Raises:
             ConfigError: fewer than two quarters, or columns of different lengths.
         """
+        # Lists, since a frame's index may begin anywhere.
         prices = list(quarters["inflation"])
         gaps = list(quarters["output_gap"])
         rates = list(quarters["interest_rate"])

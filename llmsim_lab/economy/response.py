@@ -146,6 +146,7 @@ class PolicyResponse:
             return None
         import numpy as np
 
+        # One group for each of the three slopes; the constant is of the pairs' means.
         freedom = self.units - 3
         rng = np.random.default_rng(0)
         draws = rng.multivariate_normal(
@@ -190,6 +191,7 @@ class PolicyResponse:
                 f"{self.units} groups of decisions decide nothing; it takes {_FEWEST} or more, "
                 "such as runs of other seeds."
             )
+        # In the order of the criteria, of which the first says most.
         decisive = [criterion for criterion in self.criteria if criterion.verdict == self.outcome]
         words = self._words(decisive[0])
         if self.outcome == "pass":
@@ -242,6 +244,7 @@ class PolicyResponse:
         side = "above"
         low = target.low
         high = target.high
+        # "0.50 points below (0.20 to 0.80)" reads easier than two minus signs.
         if target.value < 0:
             side = "below"
             low = -target.high
@@ -323,6 +326,7 @@ def response_of(
     units = len(labels)
     if units < _FEWEST:
         return PolicyResponse("undecided", (), None, units)
+    # A row for each group, which says which decisions are its own.
     member = np.arange(units)[:, None] == places
     slopes, variance = _regressed(regressors, np.asarray(moves, dtype=float), member)
     quantile = float(stdtrit(units - 3, _AT))
@@ -330,6 +334,7 @@ def response_of(
     for name, judged in _CRITERIA.items():
         weights = np.array(judged.weights)
         value = float(weights @ slopes)
+        # Rounding may leave a variance of -1e-20, where moves are all alike.
         reach = quantile * sqrt(max(0.0, weights @ variance @ weights))
         interval = Estimated(value, value - reach, value + reach)
         criteria[name] = _criterion(name, interval, judged.bounds)
@@ -342,6 +347,7 @@ def response_of(
             (0, -1, 0, 0),
             _CRITERIA["rate"].weights,
         )
+    # Where it may be 0 there is no long run, and inflation no end.
     if criteria["long run"].low > 0:
         missed_by = _ratio(
             slopes,

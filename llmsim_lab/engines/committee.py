@@ -39,6 +39,7 @@ class Committee(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        # A setting without effect would look as if it had one.
         if self.rule != "chair" and (self.chair, self.tolerance_bp) != (None, 25):
             raise ValueError(f"chair and tolerance_bp have no effect with the rule {self.rule}")
         if self.rule == "chair" and not self.chair:
@@ -61,10 +62,13 @@ class Committee(Settings):
             most, named = rounded.most_common(1)[0]
             if 2 * named <= len(votes):
                 return current
+            # As it was voted, not as it was rounded; the least, so that their order does not count.
             return min(rate for rate in votes.values() if round(rate, 6) == most)
+        # Between the two in the middle, as near to the rate in force as that goes.
         median = min(max(current, median_low(votes.values())), median_high(votes.values()))
         if self.chair is None or self.chair not in votes:
             return median
+        # The others follow the chair so far.
         reach = self.tolerance_bp / 100
         return min(max(votes[self.chair], median - reach), median + reach)
 

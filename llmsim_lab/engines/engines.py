@@ -110,6 +110,7 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
+        # With the rate that this action meets, which is not yet the state's.
         economy = question.values["economy"]
         self.current_state = SimulationState(turn=question.turn - 1, global_state=economy)
         action = Action(agent_name=question.player, action_string=question.values["action"])
@@ -198,12 +199,14 @@ class EconLLMEngine(LLMEngine):
         turn: int,
         **bounds: Any,
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
+        # A model that judged the words could set another rate than they state.
         if action.rate_change_bp is not None or action.proposed_rate is not None:
             raise ConfigError(
                 f"the action of {action.agent_name!r}, {action.action_string!r}, states its size; "
                 "give its agent a seat in a Simulation, which applies it"
             )
-        here = round(current_state.interest_rate, 2)  # real data have more digits than are shown
+        # Real data have more digits than the prompt shows, and the schema offers what it shows.
+        here = round(current_state.interest_rate, 2)
         bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(here))}
         bounds["check"] = lambda decision: self.config.problem(
             decision.new_interest_rate, current=here
@@ -230,6 +233,7 @@ def minutes(
     def change(to: float) -> str:
         return f"{number(to)}% ({round(100 * (to - current), 2) + 0:+g} bp)"
 
+    # By name, since the order in which members are named does not matter.
     cast = ", ".join(f"{name} {change(vote)}" for name, vote in sorted(votes.items()))
     against = [name for name, vote in sorted(votes.items()) if dissents(vote, rate)]
     dissent = f"dissent: {', '.join(against)}" if against else "no dissent"

@@ -64,6 +64,7 @@ def of_model(model: MacroModel) -> Iterator[LintFinding]:
     quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
     change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
     growth = quarter.gdp_growth
+    # A real quarter grows by a fourth of its annual rate, as logarithms.
     if abs(4 * change - growth) > 0.05 * abs(growth):
         yield LintFinding(
             "annual rate in a quarter",
@@ -90,6 +91,7 @@ def of_rule(
         start: where the run begins.
         largest: the largest move of a turn, percentage points.
     """
+    # At rest the rule must ask for the resting rate, some 4 percent.
     neutral = rate_by(rule, STEADY_STATE)
     if 0 < abs(neutral) < _FRACTION or abs(neutral) > _MOST_PERCENT:
         yield LintFinding(
@@ -120,6 +122,7 @@ def _of_dynamics(who: str, rule: Rule) -> Iterator[LintFinding]:
             "lower the weight on the last rate",
         )
         return
+    # What it asks for once its own previous rate has caught up.
     response = of_inflation / (1 - inertia)
     if response <= 1:
         yield LintFinding(
@@ -129,6 +132,7 @@ def _of_dynamics(who: str, rule: Rule) -> Iterator[LintFinding]:
             "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5",
         )
         return
+    # The Taylor principle is not enough: inertia of .95 follows it and explodes in this model.
     root = closed_loop(rule).spectral_radius
     if root >= 1:
         yield LintFinding(

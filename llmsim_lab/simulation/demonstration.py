@@ -57,6 +57,7 @@ def demo_runs(tape: Tape) -> dict[int, dict[World, Simulation]]:
         world: World = "plain"
         if run.economy.mirrored:
             world = "mirrored"
+        # The shock is a fork of the plain run, with which it shares the quarters before.
         elif info.fork_turn is not None:
             world = "oil"
         runs.setdefault(run.seed, {})[world] = run
@@ -107,6 +108,7 @@ class Demonstration:
                 for player, frame in frames.items():
                     quarters = frame[["turn", *STATE, "unemployment"]]
                     paths.append(quarters.assign(player=player, world=world, seed=seed))
+                # What the shock adds is no quarter that was decided on without it.
                 if world != "oil":
                     moves.append(_judged(run, model).assign(world=world, seed=seed))
         self.paths = pd.concat(paths, ignore_index=True)
@@ -127,6 +129,7 @@ class Demonstration:
             path = Path(tape)
         # The tape is open for as long as calls may be read of the runs.
         recorded = demo_runs(Tape(path, read_only=True))
+        # A recording that was broken off may have one of the two.
         runs = {
             seed: worlds
             for seed, worlds in sorted(recorded.items())
@@ -163,6 +166,7 @@ class Demonstration:
 
         paths = self.paths[self.paths["player"] == self._known(player)]
         after = paths[(paths["turn"] > OIL_TURN) & (paths["world"] != "mirrored")]
+        # Seeds and quarters that both runs have.
         both = after[after.duplicated(["seed", "turn"], keep=False)]
         table = both.rename(columns={"world": "arm", "seed": "unit", "interest_rate": "value"})
         table = table.assign(
@@ -182,6 +186,7 @@ class Demonstration:
         """
         oil = self.path(player, "oil", column)
         plain = self.path(player, "plain", column)
+        # From the quarter before the shock on, where both runs are one and the line begins at 0.
         return (oil - plain).reindex_like(oil).loc[OIL_TURN - 1 :]
 
     def path(
@@ -230,6 +235,7 @@ class Demonstration:
         response = self.responds()
         verbs = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
         words = verbs.get(response.outcome, "is undecided")
+        # Who is asked to write a sentence first may answer otherwise.
         if self.by_letter:
             words += " when asked by letter"
         sentence = response.sentence[0].lower() + response.sentence[1:]

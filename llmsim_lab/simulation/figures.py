@@ -72,6 +72,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     for axes in (oil, plain, mirrored):
         plain_axes(axes, "y")
         axes.locator_params(axis="x", integer=True)
+    # What really happened had other shocks, and is drawn for orientation alone.
     past = load_us_macro().loc[start:].head(len(demonstration.path(RULE, "plain")))
     plain.plot(
         past["interest_rate"].tolist(),
@@ -107,6 +108,7 @@ def _line(
     label: str,
 ) -> None:
     """Draw the mean of seeds and their range, as far as all of them go."""
+    # A mean over other seeds from one quarter to the next would jump.
     values = values.dropna()
     look = _look_of(player)
     axes.fill_between(
@@ -201,6 +203,7 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     players = demonstration.players
     for row, player in enumerate(players):
         response = demonstration.responds(player)
+        # With few seeds nothing is decided, and there is no interval to draw.
         if not response.criteria:
             axes.text(0, row, " too few seeds", fontsize=8, va="center")
             continue

@@ -112,7 +112,8 @@ class GateQuestion(NamedTuple):
 
 def _planned() -> Iterator[GateQuestion]:
     """Yield all questions: those with the same name together, for the prefix cache."""
-    for first in (0, PAIRS):  # of each stage
+    # A clear case is decided by the first stage, at half the price.
+    for first in (0, PAIRS):
         for pair in range(first, first + PAIRS):
             yield GateQuestion(pair, is_mirrored=False)
             yield GateQuestion(pair, is_mirrored=True)
@@ -189,6 +190,7 @@ def room_at(target: float) -> float:
     """
     lowest, highest = EngineConfig().rate_bounds
     rate = rest_at(target).interest_rate
+    # On both sides, since each situation is shown mirrored too.
     room = min(STEADY_STATE.interest_rate, rate - lowest, highest - rate)
     if room < LEAST_ROOM:
         above = STEADY_STATE.interest_rate - STEADY_STATE.inflation
@@ -213,19 +215,21 @@ def situations(seed: int, room: float = STEADY_STATE.interest_rate) -> tuple[Qua
         seed: they follow from it.
         room: how far from the steady state a rate may be, percentage points.
     """
+    # Of both stages at once: a second one begun later has the situations that it would have had.
     rng = random.Random(f"economic gate, seed {seed}")
-    found: list[Quarters] = []
-    while len(found) < 2 * PAIRS:
+    usual: list[Quarters] = []
+    while len(usual) < 2 * PAIRS:
         with suppress(EconomyError):  # it was driven off the model's range
             quarters = _past(rng)
             if _is_usual(quarters, room):
-                found.append(quarters)
-    return tuple(found)
+                usual.append(quarters)
+    return tuple(usual)
 
 
 def _past(rng: random.Random) -> Quarters:
     """Return the last quarters of a run whose rate slips away from a rule's."""
     model = RudebuschSvensson()
+    # Without a bound, at which a path and its mirror image would part.
     rule = TaylorRule(lower_bound=-inf)
     path = [STEADY_STATE]
     slip = 0.0
@@ -242,7 +246,9 @@ def _past(rng: random.Random) -> Quarters:
 def _is_usual(quarters: Quarters, room: float) -> bool:
     """Return True if figures are those of usual times, and a rule's rate is off the bounds."""
     rest = STEADY_STATE
-    if abs(rate_by(TaylorRule(lower_bound=-inf), quarters[-1]) - rest.interest_rate) > room:
+    asked_for = rate_by(TaylorRule(lower_bound=-inf), quarters[-1])
+    # Where a bound is in the way, no response to inflation can be seen.
+    if abs(asked_for - rest.interest_rate) > room:
         return False
     return all(
         abs(quarter.interest_rate - rest.interest_rate) <= room - 0.25
@@ -256,6 +262,7 @@ def _shown(question: GateQuestion, quarters: Quarters, target: float) -> list[Da
     """Return a situation as a question shows it: around a target, mirrored, dated."""
     shown = []
     last = NAMES.get(question.name)
+    # Dated so that the last quarter is the named one.
     for quarters_ago, quarter in zip(range(len(quarters) - 1, -1, -1), quarters, strict=True):
         economy = mirrored(quarter) if question.is_mirrored else quarter
         period = None
@@ -309,6 +316,7 @@ class EconomicsCard(BaseModel):
     @property
     def response(self) -> PolicyResponse | None:
         """What the regression found; None where more than one question of 24 has no answer."""
+        # What is missing may be missing because of the economy, and more would bias the rest.
         if list(self.moves.values()).count(None) * PAIRS > len(self.moves):
             return None
         deviations: list[list[float]] = []
@@ -327,6 +335,7 @@ class EconomicsCard(BaseModel):
             for name, last in NAMES.items():
                 named = self._moves_of(pair, name)
                 if named is not None:
+                    # Over both images, in which what the economy calls for cancels.
                     change = (sum(named) - sum(plain)) / 2
                     changes.setdefault(f"{name}, {last}", []).append(change)
         return response_of(deviations, moves, groups=pairs, names=changes)
@@ -362,6 +371,7 @@ class EconomicsCard(BaseModel):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
+        # With its columns also where there is nothing: frames of several cards are put together.
         response = self.response
         criteria = () if response is None else response.criteria
         return frame_of(criteria, [*Criterion._fields])
@@ -401,6 +411,7 @@ async def card_of(
     if info is not None:  # a rule's answers cost nothing, so its card is not kept
         path = _path_of(examinee, info)
         kept = _read(path)
+        # Another seed asks about other economies, and is another card.
         if kept is not None and seed in (None, kept.seed):
             card = kept
     if card.outcome:
@@ -428,6 +439,7 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
     client = examinee.player
     # A model's name alone may be that of other weights, and servers have options of their own.
     parts: list[object] = []
+    # The prompt as it is sent, with and without a name: any change of its words counts.
     for name in ("", *NAMES):
         question = GateQuestion(0, is_mirrored=False, name=name)
         quarters = _shown(question, (STEADY_STATE,) * SHOWN, examinee.inflation_target)
@@ -440,6 +452,7 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
         parts.append(client.config.model_dump(mode="json"))
     text = json.dumps(parts, sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    # For people who look into the folder; what tells cards apart is the key.
     model = re.sub(
         r"[^\w.-]+",
         "-",
@@ -473,6 +486,7 @@ class _Asking:
             # Random numbers follow from the turn's number.
             turn = DRAWS * zlib.crc32(question.key.encode()) + len(answers)
             answers.append(await examinee.answer(shown, turn, question.name))
+            # From here on, for all questions: it draws.
             if len(set(answers)) > 1:
                 self._draws = DRAWS
         calls = len(answers) if self._is_model else 0
@@ -490,6 +504,7 @@ class _Asking:
         choice = await examinee.player.choose(text, options, samples=DRAWS, seed=1)
         calls = len(choice.calls)
         if decide == "sample":
+            # The mean of all draws, of which one would say less.
             return Measured(choice.expectation, choice.method, calls)
         return Measured(choice.decided(decide, random.Random()), choice.method, calls)
 
@@ -502,6 +517,7 @@ async def _measured(
 ) -> EconomicsCard:
     """Ask what is left of a card, keep each answer where there is a path, and judge."""
     half = len(QUESTIONS) // 2
+    # Of this session alone: a card that is continued may have been begun on another machine.
     seconds: list[float] = []
     for last in (half, len(QUESTIONS)):
         stage = range(last - half, last)
@@ -549,14 +565,17 @@ async def _with_stage(
             try:
                 measured = await asking.move(question, quarters_of[question.pair])
             except LLMFailureException as failure:
+                # Of one question there may be no answer; with a server that is gone there is none
+                # of any, and the card can be continued.
                 if failure.reason in LASTING:
-                    raise  # the card can be continued
+                    raise
             else:
                 move = measured.move_bp / 100
                 method = measured.method
                 calls = measured.calls
             seconds.append(time.monotonic() - began)
             moves = {**card.moves, question.key: move}
+            # After each answer, which took a minute on a slow machine.
             card = _kept(
                 path,
                 card,

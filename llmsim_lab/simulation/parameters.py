@@ -70,6 +70,7 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
     Raises:
         ValueError: there are too few or too many, one is twice, or 0 is not among them.
     """
+    # Without 0 a bank could not hold the rate.
     if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES or len(set(moves)) < len(moves):
         raise ValueError(
             f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "

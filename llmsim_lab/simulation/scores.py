@@ -92,6 +92,7 @@ class Losses:
                 f"{type(simulation).__name__} is not an economic simulation; pass the people's "
                 "run, a Simulation, or load('x.tape')"
             )
+        # Functions and models of a run stay in their seats; only people are replaced.
         people = people_in(simulation)
         if not people:
             raise ConfigError(
@@ -101,6 +102,7 @@ class Losses:
         turns = simulation.turn_number - simulation.turns[0].number
         if not turns:
             raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
+        # Of several people the first one's: a frame has one loss.
         target = _targets(simulation)[people[0]]
         self.loss = loss or QuadraticLoss(inflation_target=target)
         self.after = after
@@ -115,11 +117,13 @@ class Losses:
                     run.run(turns)
                 self.runs[name] = _continued(run, turns, aim, after)
             except (EconomyError, LLMFailureException) as error:
+                # A spiral or a server that went; the others are compared all the same.
                 missing[name] = f"ended at turn {run.turn_number}: {error}"
         rows: list[dict[str, object]] = [
             {"who": name, "note": note} for name, note in missing.items()
         ]
         rows += [self._row(name, played, turns) for name, played in self.runs.items()]
+        # Stable, so that equal losses stand in the order above, the people's first.
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
 
@@ -149,6 +153,7 @@ class Losses:
         losses = self.frame.dropna(subset="loss").set_index("who")["loss"]
         if _RULE not in losses:
             return ""
+        # The people's run is the first.
         peoples = losses[next(iter(self.runs))]
         rules = losses[_RULE]
         verb = "loses to"
@@ -203,6 +208,7 @@ def _rivals_of(simulation: Simulation, people: Sequence[str], model: Rival) -> _
         client = run_client(model, "model")
     models = [nation.name for nation in simulation.nations if _is_model(simulation, nation.name)]
     for name, rule in _RIVALS.items():
+        # A committee with a model in it cannot decide without one.
         if models and client is None:
             rivals.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
@@ -243,6 +249,7 @@ def _model_of(run: Simulation) -> str:
     """Return the name of the model that was asked in a recorded run."""
     for call in run.calls:
         site = call.request.site
+        # A validator or engine may be another model.
         if site and site.component == "agent":
             return call.request.model
     return "no model"
@@ -273,12 +280,14 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
         other: it must have as many turns, or more.
     """
     turns = simulation.turn_number
+    # A loss is a mean over turns, so that fewer of them are another loss.
     if other.turn_number < turns:
         return f"it has {other.turn_number} turns, and {turns} are compared"
     compared: dict[str, Callable[[Simulation], object]] = {
         "starting state": lambda run: run.turns[0].state,
         "economy": lambda run: run.economy,
         "limits of the rate": lambda run: run.engine,
+        # Without shocks the seed decides nothing.
         "seed of the shocks": lambda run: run.seed if run.economy.shock_scale else None,
         "list of interventions": lambda run: _interventions(run, turns),
     }
@@ -309,6 +318,7 @@ def _continued(
     frame = run.to_frame().iloc[: turns + 1]
     if not quarters:
         return frame
+    # What a term leaves behind shows only later: a rate needs three quarters to reach prices.
     successor = Simulation(
         nations=(Nation(name="Successor", inflation_target=target),),
         players="rule",
@@ -337,6 +347,7 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
         try:
             rows += _games_on(path, loss, after)
         except TapeError as error:
+            # One student's damaged tape leaves the others' games.
             rows.append({"tape": path.name, "note": str(error)})
     frame = frame_of(rows, _CLASS_COLUMNS)
     return frame.sort_values("against_rule_pct", kind="stable", ignore_index=True)

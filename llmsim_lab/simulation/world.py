@@ -213,6 +213,7 @@ class Nation(NationProfile):
     def _seated(cls, values: Any) -> Any:
         if isinstance(values, str):
             return {"name": values}
+        # Written so in files before players were named by their seats.
         if isinstance(values, Mapping) and "kind" in values:
             name = values.get("name", "Ann")
             raise ValueError(
@@ -324,6 +325,7 @@ class Simulation(Run[Economy]):
         self._shipped = self._shipped_prompt()
         self._check_moves()
         known_names("chair", self.committee.chair or (), self._members)
+        # A rate that a bound moves would not be the mirror image.
         rate = self.start().interest_rate
         if self.economy.mirrored and rate != self.engine.inside(rate):
             raise ConfigError(
@@ -389,6 +391,7 @@ class Simulation(Run[Economy]):
 
     def _gap_draw(self, turn: int) -> float:
         """Return what is new of a quarter's error of the gap, in standard deviations."""
+        # Of its own, so that a run with noise has the shocks of one without.
         draw = Random(f"{self.seed}/gap noise/{turn}").gauss(0, 1)
         return -draw if self.economy.mirrored else draw
 
@@ -518,6 +521,7 @@ class Simulation(Run[Economy]):
             prompt = self.prompt("engine_interest_rate")
             return update_prompts(prompt, self.engine, economy, ask.turn - 1)
 
+        # One member's vote is the rate.
         if self.committee.rule == "sequential" or len(self._members) < 2:
             return await self._one_after_the_other(ask, economy, accepted, writer)
         start = economy.interest_rate
@@ -545,6 +549,7 @@ class Simulation(Run[Economy]):
         """Return the rate that proposals lead to, of which each finds what the last one left."""
         rate = economy.interest_rate
         outcomes: dict[str, Mapping[str, Any]] = {}
+        # Not at once: each finds the rate that the last one left.
         for name, proposal in accepted.items():
             rates = await self._rates_meant(ask, economy, rate, {name: proposal}, writer)
             outcomes[name] = {
@@ -655,6 +660,7 @@ class Simulation(Run[Economy]):
     ) -> Callable[[str, Nation], RenderedPrompt]:
         """Return what writes a prompt to members: a briefing where it has the slots for one."""
         economy = states[-1].global_state
+        # A nation's own prompt may be of either kind, whatever ``briefing`` says.
         if "history" not in prompt.slots:
             return thin_prompts(
                 prompt,
@@ -662,6 +668,7 @@ class Simulation(Run[Economy]):
                 moves_bp=self.moves_bp,
                 turn=turn - 1,
             )
+        # A named economy is told by its name and dates, which is what the gate asks about.
         masked = self.masked and not is_named
         render = prompt.sharing(
             {
@@ -819,6 +826,7 @@ class Simulation(Run[Economy]):
 
 def seat_of(run: Simulation, nation: str) -> Any:
     """Return who decides for a nation, as ``players`` has it."""
+    # As Run.seat looks, without noting that the seat was asked.
     for seat in (nation, "agent", "*"):
         player = run.players.get(seat)
         if player:

@@ -27,11 +27,17 @@ _MOST_LETTERS = 44
 """Of the arms' names beside each other, on a phone's screen: longer ones get a letter each."""
 
 
+def _colour(place: int) -> str:
+    """Return the colour of the arm at a place; after six they come again."""
+    return SERIES_COLOURS[place % len(SERIES_COLOURS)]
+
+
 def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
     """Return the rows of an outcome that have a number."""
     from pandas import to_numeric
 
     rows = results[results["outcome"] == outcome]
+    # A text is no number, and beside texts numbers are objects.
     rows = rows.assign(value=to_numeric(rows["value"], errors="coerce"))
     return rows.dropna(subset=["value"])
 
@@ -80,8 +86,10 @@ def arms_figure(
     short_names = dict(zip(arms, letters or arms, strict=True))
     by_turn = rows["turn"].nunique() > 1
     forest_rows = len(effects) + sum(effect.typical is not None for effect in effects)
+    # A row is as high as its line of text, so that the plot grows with its rows.
     forest_height = 0.9 + 0.36 * forest_rows if effects else 0.0
     figure = new_figure(10 if by_turn or effects else 6, 4 + forest_height)
+    # Subfigures, since the forest is as wide as both charts below it.
     lower: Any = figure
     if effects:
         halves: Any = figure.subfigures(2, 1, height_ratios=[forest_height, 4])
@@ -159,7 +167,7 @@ def draw_forest(
     short_contrasts: dict[str, str] = {}
     for place, arm in enumerate(arms):
         contrast = contrast_name(arm, arms[0])
-        colours[contrast] = SERIES_COLOURS[place % len(SERIES_COLOURS)]
+        colours[contrast] = _colour(place)
         short_contrasts[contrast] = contrast_name(short_names[arm], short_names[arms[0]])
     names: list[str] = []
     for effect in effects:
@@ -177,6 +185,7 @@ def draw_forest(
             )
             names.append("typical difference")
     axes.set_yticks(range(len(names)), names, size="small")
+    # The first effect stands above, as in the table.
     axes.set_ylim(len(names) - 0.5, -0.5)
     title = f"{100 * effects[0].level:g} % interval, each comparison alone"
     if family:
@@ -213,6 +222,7 @@ def _draw_interval(
             color=colour,
             markerfacecolor=fill,
         )
+    # Beside the axes, where no interval can run over it.
     axes.annotate(
         _in_numbers(effect),
         (1.01, place),
@@ -230,8 +240,10 @@ def _in_numbers(effect: Estimate) -> str:
     if effect.low is not None:
         text += f" ({effect.low:.2f} to {effect.high:.2f})"
     p = effect.p if effect.p_family is None else effect.p_family
-    if p is not None:
-        text += f", p {p:.3f}".replace("p 0.", "p .") if p >= 0.0005 else ", p < .001"
+    if p is not None and p < 0.0005:
+        text += ", p < .001"
+    elif p is not None:
+        text += f", p {p:.3f}".replace("p 0.", "p .")
     return text.replace("-", MINUS)
 
 
@@ -246,6 +258,7 @@ def _draw_units(
 ) -> list[str]:
     """Draw each unit by arm and each arm's mean, and return the means in words."""
     wide = rows.pivot_table(index="unit", columns="arm", values="value")[list(shown)]
+    # Groups that share nothing have no line between them, and sixty lines are a grey area.
     if paired and len(wide) <= _MOST_LINES:
         axes.plot(
             wide.to_numpy().T,
@@ -257,7 +270,7 @@ def _draw_units(
     for place, arm in enumerate(shown):
         values = wide[arm].dropna()
         mean = float(values.mean())
-        colour = SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
+        colour = _colour(arms.index(arm))
         axes.scatter(
             [place] * len(values),
             values,
@@ -292,13 +305,14 @@ def _draw_turns(
     """Draw each arm's mean by turn."""
     means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
     for arm in shown:
+        # A run may end early, or an arm have fewer turns.
         line = means[arm].dropna()
         place = arms.index(arm)
         axes.plot(
             line.index,
             line,
             STYLES[place % len(STYLES)],
-            color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
+            color=_colour(place),
             linewidth=2,
         )
     _turns(axes)
@@ -314,6 +328,7 @@ def _explain_arms(
     """Write below the charts which line is which arm, and which letter."""
     from matplotlib.lines import Line2D
 
+    # Drawn for the legend alone: dots have no line to be known by.
     handles = []
     for arm in shown:
         place = arms.index(arm)
@@ -321,7 +336,7 @@ def _explain_arms(
             Line2D(
                 [],
                 [],
-                color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
+                color=_colour(place),
                 linestyle=STYLES[place % len(STYLES)],
                 linewidth=2,
                 label=drawable(f"{letters[place]}: {arm}" if letters else arm, 60),
@@ -376,6 +391,7 @@ def difference_figure(
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
     title = f"{drawable(contrast, 80)} · mean of {units}, simultaneous 95 % band"
     axes.set_title(title, loc="left", size="small")
+    # What is read aloud in place of the picture: the turn that stands out.
     peak = band.iloc[int(mean.abs().to_numpy().argmax())]
     largest = f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
     largest += f"{peak['estimate']:+.2f}, band {peak['low']:.2f} to {peak['high']:.2f}."
@@ -391,7 +407,10 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
         title: above it.
     """
     choices = curve.drop(columns=["estimate", "low", "high"])
-    lines = [(name, level) for name in choices for level in dict.fromkeys(choices[name])]
+    lines: list[tuple[str, object]] = []
+    for name in choices:
+        lines += [(str(name), level) for level in dict.fromkeys(choices[name])]
+    # Both parts share the axis of specifications, so that a mark stands below its estimate.
     figure = new_figure(8, 3 + 0.22 * len(lines))
     above, below = figure.subplots(
         2,
@@ -413,10 +432,10 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
     above.set_ylabel("estimate")
     above.set_title(drawable(title, 90), loc="left", size="small")
     for place, (name, level) in enumerate(reversed(lines)):
-        its = curve.index[choices[name] == level]
+        made_with = curve.index[choices[name] == level]
         below.plot(
-            its,
-            [place] * len(its),
+            made_with,
+            [place] * len(made_with),
             "|",
             color="black",
             markersize=8,
@@ -427,5 +446,6 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
     below.set_xlabel(f"{len(curve)} specifications, by their estimates")
     for axes in (above, below):
         plain_axes(axes)
-    least, most = curve["estimate"].min(), curve["estimate"].max()
+    least = curve["estimate"].min()
+    most = curve["estimate"].max()
     return told(figure, f"{title}: {len(curve)} specifications, {least:+.2f} to {most:+.2f}.")

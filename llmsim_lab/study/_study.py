@@ -716,6 +716,7 @@ class Study:
 
     def _check_executor(self, executor: object, budget: Budget | None) -> None:
         if not isinstance(executor, Executor):
+            # Such as Dask's client itself, which has submit() too.
             raise ConfigError(
                 f"executor={executor!r:.60} is not a concurrent.futures.Executor; give "
                 "ProcessPoolExecutor() or Dask's client.get_executor()"
@@ -755,6 +756,7 @@ class Study:
             ConfigError: one has no such name, its edit gives no prompt, or there are several
                 prompts, and it is not said which is edited.
         """
+        # Of situations one turn, of runs all turns.
         end = next(iter(self._jobs.values())).end
         for arm in [arm for name, arm in self._arms.items() if name in arms]:
             for place, wording in enumerate(self._world.wordings(arm)):
@@ -762,6 +764,7 @@ class Study:
                 begun_at = run.turn_number
                 edits = run._prompts.edit
                 if edits is None:
+                    # The world's own prompts.
                     continue
                 try:
                     while run.turn_number < end and not run.done(run.state):
@@ -925,6 +928,7 @@ class Study:
         rows = []
         for entry in self._entries.values():
             columns = asdict(entry)
+            # Without its folder, so that the frame is the same on another machine.
             columns["tape"] = entry.tape.name if entry.tape else ""
             rows.append({"arm": entry.arm, **self._levels(entry.arm, columns), **columns})
         return frame_of(rows)
@@ -935,6 +939,7 @@ class Study:
         for name, label in self._arms[arm].levels.items():
             level = self._arms[arm].values[name]
             place = f"factor {name}" if name in others else name
+            # Numbers as they are, so that they can be drawn along an axis.
             levels[place] = level if isinstance(level, int | float) else label
         return levels
 
@@ -946,6 +951,7 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
+        # A board reads it twenty times for each turn that is played.
         ended = [(entry.status, entry.turns) for entry in self._entries.values()]
         if self._kept_results is None or self._kept_results.ended != ended:
             table = self._table(self.outcome, self._rows_by_key)
@@ -972,6 +978,7 @@ class Study:
         """Return what a run's file says; of one that is done it is read once."""
         contents = self._contents_by_key.get(entry.key)
         if contents is None:
+            # Rows alone are kept: a run with its calls is megabytes.
             with Tape(entry.tape or "", read_only=True) as tape:
                 runs = sorted(self._jobs[entry.key].runs_on(tape).items())
                 contents = {
@@ -990,6 +997,7 @@ class Study:
         plays = self.contents(entry) if entry.status == "done" else {}
         # Functions take a run one after the other.
         loaded = lru_cache(1)(partial(self._loaded, job))
+        # By play first, for the same reason.
         for play, (label, outcome) in product(job.plays, outcomes.items()):
             contents = plays.get(play)
             values: Mapping[int, Any]
@@ -1007,6 +1015,7 @@ class Study:
             for turn, value in values.items():
                 if value is None:
                     value = math.nan
+                # Truth values count as shares.
                 elif not isinstance(value, str):
                     value = float(value)
                 yield {**head, "turn": turn, "value": value}
@@ -1062,6 +1071,7 @@ class Study:
         """
         unit = _as_unit(unit)
         replicate = whole_number("replicate", replicate)
+        # Its error says which arms and units there are.
         self.tape_of(arm, unit)
         labels = list(self._world.wordings(self._arms[arm]))
         place = 0
@@ -1080,6 +1090,7 @@ class Study:
                 f"arm {job.arm!r}, {job.where} has no sample {play.sample}{wording}; there are "
                 f"{sorted({begun.sample for begun in job.runs_on(tape)})}"
             )
+        # Functions are on no tape, and a replay needs them.
         players = {"players": self._world.level(self._arms[job.arm], "players")}
         return recorded_run(tape, info, self._world.cls, arguments=players)
 
@@ -1135,6 +1146,7 @@ class Study:
 
         It needs xarray: ``pip install 'llmsim-lab[study]'``.
         """
+        # Of seeds unit and run are the same, of situations the unit names its run.
         index = [name for name in _COLUMNS if name not in ("run", "value")]
         table = self.results
         values: xr.Dataset = table.set_index(index)["value"].unstack("outcome").to_xarray()
@@ -1173,6 +1185,7 @@ class Study:
             *(series.column for series in series_of(trial)),
         ]
         if outcome is None:
+            # All fields of recorded replies; of a run what the world names first, such as its loss.
             outcome = list(fields) if self._source is not None else names_known[:1]
         if isinstance(outcome, str) or callable(outcome):
             outcome = [outcome]
@@ -1242,6 +1255,7 @@ class Study:
             if upper == lower:
                 raise ConfigError(f"contrasts: {upper!r} is compared with itself")
         self._check_units(paired=paired, typical=typical)
+        # Without the reference there is nothing to subtract yet, or no group of it had people.
         draws = self._draws() if noise else Draws(self._compared_results(), self.reference)
         if formula is None and not contrasts and draws.reference not in set(draws.table["arm"]):
             estimates = Effects()
@@ -1349,6 +1363,7 @@ class Study:
             option = "samples=2 or more"
         else:
             option = "vary={'replicate': [0, 1], ...}"
+        # All that there is once more: a second draw of each run.
         turns = Counter[str]()
         for job in self._jobs.values():
             turns[job.arm] += len(job.plays) * (job.end - job.at)
@@ -1622,7 +1637,8 @@ class Study:
             )
             return self.registration
         known = read_registration(path)
-        # What was not named follows from the study, and is compared, not refused.
+        # What was not named follows from the study, and is compared, not refused: a script that is
+        # run again need not say again what its file says.
         expected = replace(claims, outcomes=known.claims.outcomes)
         if formula is None and contrasts is None:
             expected = replace(
@@ -1718,6 +1734,7 @@ class Study:
         pairs: list[list[str]] = []
         if formula is not None:
             left, _, right = formula.rpartition("~")
+            # effects() knows a wrong name only once there are runs.
             known_names("factor", [name.strip() for name in re.split("[+*:]", right)], self.factors)
             if left.strip():
                 outcomes = list(known_names("outcome", left.strip(), outcomes))
@@ -1846,6 +1863,7 @@ class Study:
         from llmsim_lab.study.estimates.power import NOT_YET, Detectable, detectable
 
         table = pilot._compared_results()
+        # Another reference would have another spread, and other differences from it.
         if pilot is not self and self.reference not in pilot.arms:
             note = f"not known: the pilot has no arm {self.reference!r}, the reference"
             return {name: Detectable(note=note) for name in self.outcome}
@@ -1859,6 +1877,7 @@ class Study:
                 generalises_to=pilot.generalises_to,
                 wanted=Wanted(paired=self._is_paired(None)),
             )
+        # As many as effects() adjusts for, also those that the pilot did not play.
         comparisons = (len(self.arms) - 1) * len(self.outcome)
         if comparisons == 0:
             return {name: Detectable(note=NOT_YET) for name in self.outcome}
@@ -1973,6 +1992,7 @@ class Study:
                 entry = self._player.read(job, self._files[key])
             if not entry.turns:
                 continue
+            # What a job forks was paid for elsewhere.
             before = job.at if job.forks else 0
             with Tape(self._files[key], read_only=True) as tape:
                 for info, rows in self.contents(entry).values():
@@ -2141,6 +2161,7 @@ class Study:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.about()}"]
+        # The same fault of a hundred runs is one line.
         failures = [entry for entry in self._entries.values() if entry.status == "failed"]
         errors = Counter(entry.error for entry in failures)
         lines += [f"  {count} failed: {error:.200}" for error, count in errors.most_common(3)]
@@ -2209,6 +2230,7 @@ def Comparison(  # noqa: N802 - what it gives is one
             one, which ``None`` stands for, unless it is among them.
         more: as for ``Study.again``.
     """
+    # The recorded prompt is the reference unless it is named.
     prompts = dict(prompt) if None in prompt.values() else {"as it is": None, **prompt}
     return Study.again(tape, {"prompt": prompts}, **more)
 
@@ -2236,6 +2258,7 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     # A fork shares its first turns with its parent.
     every = [info for info in tape.runs() if info.parent is None]
     infos = every if run == "all" else [tape.run(number) for number in run]
+    # Forks share their first turns; runs with one seed had the same luck.
     roots = {tape.line(info.id)[0][0] for info in infos}
     seeds = [info.manifest["seed"] for info in infos]
     worlds = {info.manifest["kind"] for info in infos}
@@ -2269,7 +2292,8 @@ def _situations(
         # Not the last turn, which was continued by nothing.
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode())
-            if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
+            # Another run went on from those before.
+            if record["turn"] >= (info.fork_turn or 0):
                 digests[int(record["turn"])] = so_far.hexdigest()[:16]
         wanted = [turn for turn in digests if turns is None or turn in turns]
         missing = [f"turn {turn}" for turn in turns or () if turn not in digests]
@@ -2326,6 +2350,7 @@ def _by_function(
     job: Job,
 ) -> Mapping[int, Any]:
     try:
+        # A user's function raises anything, also where its value is no number.
         value = outcome(run)
         if value is not None and not isinstance(value, str):
             value = float(value)

@@ -54,6 +54,7 @@ def verdict_prompts(
         "prices, regulation of business, and whatever else moves output, jobs or prices."
     )
     rule = _PERMISSIVE if permissive else _STRICT
+    # Filled in once: of a hundred prompts of a turn only the action differs.
     render = prompt.sharing({"domain_description": described, "rule": rule})
 
     def write(action: str, agent: str) -> RenderedPrompt:
@@ -109,6 +110,7 @@ class LLMValidator(Validator):
         Raises:
             LLMFailureException: the model failed on one of them.
         """
+        # At once: verdicts do not depend on each other.
         return await gather_all([self._marked(action, state) for action in actions])
 
     async def __call__(self, question: Question) -> ValidationDecision:
@@ -117,12 +119,14 @@ class LLMValidator(Validator):
         Raises:
             LLMFailureException: the model failed.
         """
+        # The run has the chain: it records every call.
         action = Action(agent_name=question.player, action_string=question.values["action"])
         decision, _ = await self._decide(action, question.turn)
         return decision
 
     async def _marked(self, action: Action, state: SimulationState) -> Action:
-        if action.status == "failed":  # it was outside the domain, after a second try
+        # It was outside the domain, after a second try: a model need not be asked again.
+        if action.status == "failed":
             result = ValidationResult(
                 is_valid=False,
                 reasoning="The agent's own check found the action outside its domain.",
@@ -141,6 +145,7 @@ class LLMValidator(Validator):
     async def _decide(
         self, action: Action, turn: int
     ) -> tuple[ValidationDecision, LLMReasoningChain]:
+        # Of the agent whose action it is, so that calls of one turn can be told apart.
         site = CallSite(component="validator", agent=action.agent_name, turn=turn)
         prompt = self._construct_validation_prompt(action)
         decision = await self.llm_client.call_with_retry(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from builders import make_state
 
-from llmsim_lab._util.text import number
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
@@ -52,7 +51,7 @@ def test_a_proposal_goes_as_far_as_what_is_on_offer(
     proposal = rule_proposal(TaylorRule(), GlobalState(**economy), EngineConfig(), **how)
     assert proposal.rate_change_bp == move
     assert proposal.proposed_rate == (pytest.approx(rate, abs=1e-6) if move is None else None)
-    assert proposal.action == f"Set the interest rate to {number(rate)}%"
+    assert proposal.action == f"Set the interest rate to {round(rate, 2):g}%"
     assert ("goes no further" in proposal.reasoning) is further
 
 

@@ -12,7 +12,6 @@ from cli_kit import Run, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab import data_path
-from llmsim_lab._util.config import yaml_text
 
 SCENARIO = str(data_path("scenarios/volcker.yaml"))
 
@@ -21,7 +20,7 @@ def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> Non
     nations = ["United States", "Federal Republic of Germany"]
     llm = {"model": "auto", "num_ctx": 2048}
     Path("two.yaml").write_text(
-        yaml_text({"start_at": "1979Q3", "turns": 2, "nations": nations, "llm": llm})
+        json.dumps({"start_at": "1979Q3", "turns": 2, "nations": nations, "llm": llm})
     )
     with FakeOllama(reply=reply) as server:
         status, out, err = llmsim_lab("run", "two.yaml", "--host", server.host, "--out", "here")
@@ -54,7 +53,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
 
 def test_a_run_whose_first_requests_fail_says_how_many_it_made(llmsim_lab: Run) -> None:
     nations = ["United States", "Federal Republic of Germany"]
-    Path("two.yaml").write_text(yaml_text({"turns": 2, "nations": nations}))
+    Path("two.yaml").write_text(json.dumps({"turns": 2, "nations": nations}))
     with FakeOllama(reply=reply) as server:
         server.fail_next(Fault.status(400, "no"), times=9)
         status, out, _ = llmsim_lab(

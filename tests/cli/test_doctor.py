@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,6 @@ from cli_kit import Run, succeeds
 from fake_ollama import FakeOllama, Fault
 from fake_ollama._fake_ollama import example
 
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._checks import Ability, findings
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
@@ -99,7 +99,7 @@ def without_tools(request: ChatRequest) -> Any:
 def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Ability]:
     backend = ScriptedBackend(answer, name="scripted")
     client = LLMClient(LLMConfig(model="scripted"), backend)
-    return {one.check: one for one in run_sync(findings(client))}
+    return {one.check: one for one in asyncio.run(findings(client))}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_how_fast_a_model_reads_is_measured_with_a_prompt_that_is_new(
     backend = ScriptedBackend(answer)
     backend.max_top_logprobs = probabilities
     client = LLMClient(LLMConfig(model="scripted"), backend)
-    found = [run_sync(findings(client, first=2))[1] for _ in range(2)]
+    found = [asyncio.run(findings(client, first=2))[1] for _ in range(2)]
     assert (found[0].result != "not known") == is_known
     assert note in found[0].note
     assert len(prompts) == 4, "nothing is asked of the economy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -15,7 +16,6 @@ from builders import in_words, make_client, played, policy, recorded
 from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 
-from llmsim_lab._util.config import yaml_text
 from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
@@ -48,7 +48,7 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     with FakeOllama(reply=reply) as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        (folder / "run.yaml").write_text(yaml_text(CONFIG))
+        (folder / "run.yaml").write_text(json.dumps(CONFIG))
         arguments = ["run", "run.yaml", "--tape", "a.tape", "--host", server.host]
         patch.setattr(sys, "argv", ["llmsim-lab", *arguments])
         with pytest.raises(SystemExit) as end:
@@ -122,7 +122,7 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
 
 
 def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: FakeOllama) -> None:
-    Path("run.yaml").write_text(yaml_text(CONFIG))
+    Path("run.yaml").write_text(json.dumps(CONFIG))
     run = ("run", "run.yaml", "--tape", "a.tape", "--host", server.host)
 
     def then_fail(body: dict[str, Any]) -> dict[str, Any]:

@@ -109,6 +109,9 @@ def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() 
         f"high {MINUS} low",
         "typical difference",
     ]
+    assert [line.get_xdata()[0] for line in forest.lines if line.get_marker() == "o"] == [2, 1.5]
+    intervals = [drawn.get_paths()[0].vertices[:, 0].tolist() for drawn in forest.collections[-2:]]
+    assert intervals == [[0.5, 3.5], [1, 2]]
     assert "smaller than ±0.25" in forest.get_title(loc="left")
     assert f"high {MINUS} low: +2.00, 95 % 0.50 to 3.50, p = .020" in figure.alt
 

@@ -42,6 +42,7 @@ def test_a_step_asks_the_engine_and_returns_a_prompt_for_each_who_responded() ->
         (NumberVariable(), "number"),
         (NumberVariable(max=0, step=1), "whole number, at most 0"),
         (NumberVariable(min=-1.5, max=2), "number, -1.5 to 2"),
+        (NumberVariable(min=0), "number, at least 0"),
         (ChoiceVariable(options=("Open", "Closed")), "one of Open, Closed"),
         (TextVariable(max_chars=9), "a text of at most 9 characters"),
     ],

@@ -95,6 +95,7 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
         ({"llm.temprature": [0.1]}, {}, "(did you mean 'llm.temperature'?)"),
         ({"rationle": [False]}, {}, "(did you mean 'rationale'?)"),
+        ({"sedes": [1]}, {}, "(did you mean 'seeds'?)"),
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "vary['factor']=2.0 is not a list; write [2.0] for one"),
         ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': Water: factor: Input"),

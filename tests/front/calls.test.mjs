@@ -91,3 +91,48 @@ test("calls of all runs can be listed, and compared with the one before and othe
     ["run 1 · turn 1", "run 1 · turn 2", "run 1 · turn 2", "run 2 · turn 2"]);
   assert.equal(store.at.call, null);
 });
+
+test("keys go through the list, to the call and back", () => {
+  const many = Array.from({ length: 40 }, (_, k) => call(k + 1, 1, 1, 0));
+  const window = openCalls([CALLS[0], run(1), turn(1, 1, []), { calls: many }]);
+  const { find, press, store, nodes } = window;
+  const list = () => find((it) => it.attributes.role === "listbox");
+  list().clientHeight = 216; // four rows
+  list().scrollTop = 0;
+  store.changed();
+  const at = (key, target = list()) => { press(key, target); window.draw(); return store.at.call; };
+  const moves = ["j", "ArrowDown", "k", "End", "Home", "PageDown", "PageUp"];
+  assert.deepEqual(moves.map((key) => at(key)),
+    [2, 3, 2, 40, 1, 4, 1]);
+  at("End");
+  assert.equal(list().scrollTop, 40 * 54 - 216);
+  list().fire("scroll"); // as a browser does
+  assert.equal(nodes((it) => it.attributes.role === "option").length, 4 + 12);
+  assert.equal(find((it) => it.attributes["aria-selected"] === "true").attributes["aria-posinset"],
+    "40");
+  at("Home");
+  press("Escape");
+  assert.equal(store.at.call, null);
+});
+
+test("a call shows its messages, its slots with their sources, its fields and its attempts", () => {
+  const lines = ["You are Ann.", '{"reasoning": "It rains.", "vote": {"yes": -1}}', "no JSON",
+    "bad"];
+  const tries = [{ messages: [["user", 0]], reply: 2, fault: "invalid_response", detail: 3 },
+    { messages: [["user", 0]], reply: 1, slots: [0, 8, 3], settings: 4, seed: 7, read: 5 }];
+  const records = [{ lines: [...lines, '{"model": "tiny", "temperature": 0.5}'],
+    texts: [[0], [1], [2], [3], [4]], forms: [[[0, "name", "state.name", 2]]] },
+  run(1), turn(1, 1, []), { calls: [{ ...call(1, 1, 1, 0), status: "repaired", tries }] }];
+  const { text, texts, find, button } = openCalls(records, { call: 1 });
+  assert.deepEqual(texts("slot"), ["Ann"]);
+  assert.match(text(), /1 slot filled in/);
+  find((it) => it.localName === "mark").fire("focus");
+  assert.match(texts("call-source")[0], /^name state\.name · 2 tokens$/);
+  assert.deepEqual(texts("call-why"), ["It rains."]);
+  assert.match(texts("call-reply")[0], /voteyes−1/);
+  assert.match(texts("call-head")[0], /tiny · prompt 5 tokens · 0 s/);
+  assert.doesNotMatch(texts("call-head")[0], /sample|run 1/);
+  button("1 · invalid_response").fire("click");
+  assert.match(texts("call-fault")[0], /invalid_responsebad/);
+  assert.match(texts("call-reply")[0], /no JSON/);
+});

@@ -116,10 +116,14 @@ def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(t
     assert {it.generalises_to for it in one.effects()} == {"these situations"}
     assert [it.generalises_to for it in both.effects()] == ["new runs"]
     assert both.results["run"].unique().tolist() == [1, 2]
-    words = {"prompt": {"as it is": None, "kind": [kind, lambda text: f"{text} Be good."]}}
-    study = played(again(tape, words, run=1, samples=1))
+    good, fair = (lambda text: f"{text} Be good."), (lambda text: f"{text} Be fair.")
+    words = {"prompt": {"as it is": None, "kind": [kind, good, fair]}}
+    study, wider = (played(again(tape, words, run=run)) for run in (1, "all"))
     assert {it.generalises_to for it in study.effects()} == {"new wordings"}
-    assert study.results["wording"].unique().tolist() == ["", "kind", "wording 2"]
+    assert study.results["wording"].unique().tolist() == ["", "kind", "wording 2", "wording 3"]
+    [these], [new] = (it.plan().detectable.values() for it in (study, wider))
+    assert (these.n, new.n) == (4, 4)  # wordings
+    assert new.value > these.value  # since new runs differ as well
 
 
 def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> None:

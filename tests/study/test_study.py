@@ -441,6 +441,11 @@ def test_main_effects_are_named_by_the_levels_labels() -> None:
     assert effect.contrast == "factor=wet \N{MINUS SIGN} factor=dry"
 
 
+def test_at_least_one_run_is_played_at_once() -> None:
+    with pytest.raises(ConfigError, match="parallel=0 must be a whole number from 1 on"):
+        study_of().run(parallel=0)
+
+
 def test_a_plan_s_spread_is_of_conditions_not_of_draws_of_the_reference() -> None:
     study = played(study_of(vary={"factor": [1.0, 2.0], "replicate": [0, 1]}))
     by_chance, *conditions = study.effects()

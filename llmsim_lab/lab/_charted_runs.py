@@ -96,7 +96,7 @@ def lines_of(*runs: object) -> list[Line]:
     return lines
 
 
-def runs_in(*sources: object) -> Iterator[tuple[str, Any]]:
+def runs_in(*sources: object) -> Iterator[tuple[str, Run | RecordedRun | pd.DataFrame]]:
     """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
     import pandas as pd
 
@@ -116,7 +116,9 @@ def runs_in(*sources: object) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _named_runs(by_name: Mapping[Any, object]) -> Iterator[tuple[str, Any]]:
+def _named_runs(
+    by_name: Mapping[object, object],
+) -> Iterator[tuple[str, Run | RecordedRun | pd.DataFrame]]:
     for name, source in by_name.items():
         runs = [run for _, run in runs_in(source)]
         if len(runs) > 1:

@@ -43,7 +43,7 @@ from llmsim_lab.lab._change_form import (
 from llmsim_lab.lab._charted_runs import charted, lines_of
 from llmsim_lab.lab._picture import Picture
 from llmsim_lab.lab._saved_view import SavedView
-from llmsim_lab.lab._shown_runs import FrameRun, RunsShown, turn_of
+from llmsim_lab.lab._shown_runs import FrameRun, RunsShown, ShownRun, turn_of
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.llm.human import OpenQuestion, check_answer
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 Source = Run | Tape | str | Path
 """A simulation, or a tape or its file."""
-Message = dict[str, Any]
+Message = dict[str, object]
 
 ALL = ("head", "transport", "overview", "turn", "calls", "compare")
 MOST_TURNS = 100_000
@@ -126,7 +126,7 @@ class Lab(AnyWidget):
     parts: ClassVar[Sequence[str]] = ALL
     # Of the class, since ``__del__`` calls close also where __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
-    _playing: asyncio.Future[Any] | None = None
+    _playing: asyncio.Future[None] | None = None
     _saved: SavedView | None = None
 
     def __init__(
@@ -185,7 +185,7 @@ class Lab(AnyWidget):
     def _next_number(self) -> int:
         return max(self.runs, default=0) + 1
 
-    def _add(self, run: Any, *, name: str = "") -> int:
+    def _add(self, run: Run | RecordedRun, *, name: str = "") -> int:
         """Show a run; returns its number here: its tape's, unless another run has that."""
         number = run.run_id
         if number is None or number in self.runs:
@@ -226,7 +226,7 @@ class Lab(AnyWidget):
     def _keep(
         self,
         number: int,
-        run: Any,
+        run: ShownRun,
         info: RunInfo,
     ) -> None:
         self.runs[number] = run
@@ -303,7 +303,7 @@ class Lab(AnyWidget):
         self,
         kind: str,
         key: str | int,
-        value: Any,
+        value: object,
     ) -> None:
         """Show a part of a view beyond those of runs, as ``Reading.put`` takes it."""
         self.reading.put(kind, key, value)
@@ -321,9 +321,9 @@ class Lab(AnyWidget):
 
     def _receive(
         self,
-        _: Any,
+        _: object,
         message: Message,
-        __: Any,
+        __: object,
     ) -> None:
         """Take a command, on whichever thread the kernel reads messages."""
         if not isinstance(message, dict):
@@ -356,7 +356,7 @@ class Lab(AnyWidget):
             if not isinstance(error, LabError):
                 raise
 
-    def _run(self, number: int) -> Any:
+    def _run(self, number: int) -> Run:
         """Return a run that can be played or changed.
 
         Raises:
@@ -416,7 +416,7 @@ class Lab(AnyWidget):
                 least=turns[0].number,
                 most=turns[-1].number,
             )
-        place: dict[str, Any] = {"run": number, "turn": turn}
+        place: Message = {"run": number, "turn": turn}
         if view is not None:
             place["view"] = view
         self.first = {name: value for name, value in place.items() if value is not None}
@@ -826,7 +826,7 @@ class Lab(AnyWidget):
         family = _static.family(self.reading, self.shown[0])
         return family[-MOST_DRAWN:]
 
-    def _run_and_turn(self) -> tuple[Any, Turn]:
+    def _run_and_turn(self) -> tuple[ShownRun, Turn]:
         number, at = self.shown
         run = self.runs[number]
         return run, turn_of(run, at)

@@ -430,7 +430,7 @@ def _chart_words(chart: Series, line: Line) -> list[str]:
     return words
 
 
-def _from_to(first: Any, last: float) -> str:
+def _from_to(first: object, last: float) -> str:
     if not is_number(first) or first == last:
         return number(last)
     return f"{number(first)} → {number(last)}"

@@ -151,7 +151,7 @@ class PromptComparer(StudyBoard):
             )
         return prompt
 
-    def _edit(self, name: str) -> Any:
+    def _edit(self, name: str) -> Prompt | Callable[[str], object]:
         """Return what a study edits the prompt with: a function, unless its text was edited."""
         prompt = self._read(name)
         variant = self._functions.get(name)
@@ -255,7 +255,7 @@ class PromptComparer(StudyBoard):
 class _FunctionVariant(NamedTuple):
     """A variant that is a function, and what it made of the prompt as it is shown."""
 
-    function: Callable[[str], Any]
+    function: Callable[[str], object]
     text: str
 
 

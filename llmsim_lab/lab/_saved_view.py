@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from IPython import get_ipython
 from IPython.display import DisplayHandle, display
@@ -140,7 +140,7 @@ class SavedView:
         }
 
 
-def _picture_data(figure: Figure | None) -> tuple[dict[str, str], dict[str, Any]]:
+def _picture_data(figure: Figure | None) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return a figure as an output and its metadata.
 
     Without a figure the output is empty: it holds the place of one that may come with a turn.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, styled, table
 from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.lab._charted_runs import is_number
+from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._reading import Reading, spoken
 from llmsim_lab.run._turn import Turn, plain_series, with_outcomes
@@ -88,7 +89,7 @@ def runs_html(reading: Reading) -> list[Markup]:
     return [details(f"{len(reading.runs)} runs", pre("\n".join(tree_lines(reading))))]
 
 
-def latest_call(run: Any, turn: Turn) -> list[CallRecord]:
+def latest_call(run: ShownRun, turn: Turn) -> list[CallRecord]:
     """Return the first call of a turn, or else the latest of the run before; none of none."""
     if turn.calls:
         return [turn.calls[0]]
@@ -122,7 +123,7 @@ class _Decided(NamedTuple):
     reasoning: str
 
 
-def _facts(run: Any, turn: Turn) -> Iterator[_Fact]:
+def _facts(run: ShownRun, turn: Turn) -> Iterator[_Fact]:
     """Yield the values to show of a turn."""
     columns = turn.columns()
     columns_before: Mapping[str, object] = {}
@@ -144,7 +145,7 @@ def _value(value: object) -> str:
     return clip(printable(str(value)), 60)
 
 
-def _change(before: Any, now: Any) -> str:
+def _change(before: object, now: object) -> str:
     if not (is_number(before) and is_number(now)) or round(now - before, 4) == 0:
         return ""
     sign = "+" if now > before else "-"
@@ -164,7 +165,7 @@ def _decisions(turn: Turn) -> Iterator[_Decided]:
         )
 
 
-def turn_text(run: Any, turn: Turn) -> str:
+def turn_text(run: ShownRun, turn: Turn) -> str:
     """Return a turn as a few lines of plain text."""
     lines = [turn_name(turn)]
     for fact in _facts(run, turn):
@@ -180,7 +181,7 @@ def turn_text(run: Any, turn: Turn) -> str:
     return "\n".join(lines)
 
 
-def turn_html(run: Any, turn: Turn) -> Markup:
+def turn_html(run: ShownRun, turn: Turn) -> Markup:
     """Return a turn as simple HTML: its state, what was done from outside, its decisions."""
     heading = styled(styled(turn_name(turn), tag="strong"), tag="p")
     parts = [heading, table(("variable", "value", "change"), list(_facts(run, turn)))]

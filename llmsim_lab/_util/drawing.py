@@ -55,6 +55,11 @@ def _chart_class() -> Any:
     return Chart
 
 
+def load_matplotlib() -> None:
+    """Import it now, while a person waits anyway, so that the first figure holds up no click."""
+    _chart_class()
+
+
 def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
     """Return an empty figure, white on dark pages too, whose parts make room for each other.
 

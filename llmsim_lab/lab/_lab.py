@@ -26,6 +26,7 @@ from markupsafe import Markup
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.drawing import load_matplotlib
 from llmsim_lab._util.html import details, join, pre, visible
 from llmsim_lab._util.text import clip, error_text, faults
 from llmsim_lab._util.waiting import background_loop
@@ -835,6 +836,8 @@ class Lab(AnyWidget):
         """Display the window, and below it the picture and the text that the notebook keeps."""
         if self._saved is not None:
             self._saved.close()
+        if "overview" in self.panels:
+            load_matplotlib()  # a run that has no turn yet has no picture, but soon has one
         self._saved = SavedView(self)
         self._saved.display()
 

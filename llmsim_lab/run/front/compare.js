@@ -10,42 +10,48 @@ import { clip, diff, fieldsIn, flatten, inWords } from "./text.js";
 const KEEP = 2, MOST_ROWS = 400, MOST_CALLS = 400, MOST_APART = 200;
 
 export function Compare({ store }) {
-  const { reading, at } = store, several = reading.runs.size > 1;
-  const ofRuns = several && at.of !== "calls";
-  const items = [["runs", "Runs", ofRuns], ["calls", "Calls", !ofRuns]].map(([of, ...item]) => (
-    [...item, () => store.go({ of, a: null, b: null })]));
-  const kinds = several && reading.calls.size > 1
+  const { reading, at } = store;
+  const hasRuns = reading.runs.size > 1;
+  const isOfRuns = hasRuns && at.of !== "calls";
+  const choose = (of) => () => store.go({ of, a: null, b: null });
+  const items = [["Runs", isOfRuns, choose("runs")], ["Calls", !isOfRuns, choose("calls")]];
+  const kinds = hasRuns && reading.calls.size > 1
     && h(Segments, { label: "What to compare", items });
   return h("section", { class: "compare", "aria-label": "Compare" },
-    h(ofRuns ? RunPair : CallPair, { store, kinds }));
+    h(isOfRuns ? RunPair : CallPair, { store, kinds }));
 }
 
 function Pickers({ store, kinds, options, pair, swatches }) {
-  const pick = (name, label, side) => h("div", { class: "row mid compare-pick" }, swatches?.[side],
-    h(Choice, { label, options, value: pair[side],
-      pick: (value) => store.go({ a: pair[0], b: pair[1], [name]: Number(value) }) }));
-  return h("div", { class: "row mid compare-pair" }, kinds, pick("a", "Left", 0),
-    pick("b", "Right", 1));
+  const picker = (name, label, side) => h("div", { class: "row mid compare-pick" },
+    swatches?.[side],
+    h(Choice, {
+      label, options, value: pair[side],
+      pick: (value) => store.go({ a: pair[0], b: pair[1], [name]: Number(value) }),
+    }));
+  return h("div", { class: "row mid compare-pair" },
+    kinds, picker("a", "Left", 0), picker("b", "Right", 1));
 }
 
 const CompareSection = ({ title }, content) => h("section", { "aria-label": title },
   h("h3", null, title), content);
 
 function RunPair({ store, kinds }) {
-  const { reading, at } = store, all = [...reading.runs.values()];
+  const { reading, at } = store;
+  const all = [...reading.runs.values()];
   const current = reading.runs.get(at.run);
   const beside = reading.runs.get(current.parent) ?? all.find((run) => run !== current);
   const [early, late] = beside.id < current.id ? [beside, current] : [current, beside];
   const runs = [reading.runs.get(at.a) ?? early, reading.runs.get(at.b) ?? late];
   const options = store.keep("runOptions", [reading.size], () => all.map((run) => (
     [run.id, clip(`Run ${run.id} · ${runLabel(reading, run)}`, 90)])));
-  const pair = { store, runs, names: runs.map((run) => `Run ${run.id}`) };
+  const swatches = runs.map((run) => h(Swatch, { run }));
+  const names = runs.map((run) => `Run ${run.id}`);
+  const props = { store, runs, names };
   return [
-    h(Pickers, { store, kinds, options, pair: runs.map((run) => run.id),
-      swatches: runs.map((run) => h(Swatch, { run })) }),
+    h(Pickers, { store, kinds, options, swatches, pair: runs.map((run) => run.id) }),
     runs[0] !== runs[1] && h(Charts, { store, runs, turn: at.turn ?? reading.last(runs[1]) }),
     ...store.keep("runPair", [...runs, reading.size, store.ui.shown], () => (
-      [Definitions, Templates, DecisionsApart].map((part) => h(part, pair)))),
+      [Definitions, Templates, DecisionsApart].map((part) => h(part, props)))),
   ];
 }
 
@@ -66,8 +72,10 @@ function Definitions({ store, runs, names }) {
 function Templates({ store, runs, names }) {
   const sides = runs.map((run) => new Map(Object.entries(manifestOf(store, run).prompts ?? {})
     .map(([place, prompt]) => [place, prompt.text])));
-  const textsOf = (place) => sides.map((side) => side.get(place) ?? "");
-  const groups = [...groupBy(pathsApart(sides), (place) => textsOf(place).join("\0")).values()];
+  const textsOf = (place) => sides.map((side) => side.get(place));
+  // A run that has not asked a question yet does not have its template.
+  const places = pathsApart(sides).filter((place) => sides.every((side) => side.has(place)));
+  const groups = [...groupBy(places, (place) => textsOf(place).join("\0")).values()];
   return groups.length > 0 && h(CompareSection, { title: "Prompt templates" },
     groups.map((places) => [
       h("h4", null, places.join(", ")),
@@ -165,19 +173,23 @@ function reasonsApart(reading, sides) {
 }
 
 function CallPair({ store, kinds }) {
-  const { reading, at } = store, all = reading.callsOf(reading.runs.get(at.run));
+  const { reading, at } = store;
+  const all = reading.callsOf(reading.runs.get(at.run));
   const first = reading.calls.get(at.a) ?? reading.calls.get(at.call) ?? all[0];
   if (!first) return h(NoCalls, { store });
   const second = reading.calls.get(at.b) ?? neighbours(store, first)[0]?.[0] ?? all[1] ?? first;
+  const calls = [first, second];
   const options = store.keep("callOptions", [first, second, all], () => {
-    const near = all.filter((call) => [first.player, second.player].includes(call.player));
-    return [...new Set([first, second, ...near.slice(0, MOST_CALLS)])].sort((a, b) => a.k - b.k)
-      .map((call) => [call.k, callWords(reading, call)]);
+    const players = calls.map((call) => call.player);
+    const near = all.filter((call) => players.includes(call.player)).slice(0, MOST_CALLS);
+    const listed = [...new Set([...calls, ...near])].sort((one, other) => one.k - other.k);
+    return listed.map((call) => [call.k, callWords(reading, call)]);
   });
-  const calls = [first, second], names = calls.map((call) => callWords(reading, call));
-  const part = (title, text) => h(CompareSection, { title }, h(Difference, {
-    store, id: title, texts: calls.map((call) => text(reading, call.tries.at(-1) ?? {})), names,
-  }));
+  const names = calls.map((call) => callWords(reading, call));
+  const part = (title, text) => {
+    const texts = calls.map((call) => text(reading, call.tries.at(-1) ?? {}));
+    return h(CompareSection, { title }, h(Difference, { store, id: title, texts, names }));
+  };
   return [
     h(Pickers, { store, kinds, options, pair: [first.k, second.k] }),
     ...store.keep("callPair", [first, second, reading.size, store.ui.shown], () => [
@@ -186,10 +198,12 @@ function CallPair({ store, kinds }) {
   ];
 }
 
+/** A reply by its fields, or as it came, and what went wrong. */
 function replyText(reading, { reply, tools, fault }) {
-  const text = reading.text(reply), leaves = [...flatten(fieldsIn(text) ?? {})];
-  return [leaves.map((leaf) => leaf.join(": ")).join("\n") || text, reading.text(tools), fault]
-    .filter(Boolean).join("\n");
+  const text = reading.text(reply);
+  const leaves = [...flatten(fieldsIn(text) ?? {})];
+  const fields = leaves.map((leaf) => leaf.join(": ")).join("\n");
+  return [fields || text, reading.text(tools), fault].filter(Boolean).join("\n");
 }
 
 const promptText = (reading, { messages = [] }) => messages
@@ -203,10 +217,12 @@ function Difference({ store, id, texts, names }) {
   if (texts[0] === texts[1]) return soft("The same.");
   const units = store.keep(`difference ${id}`, texts, () => foldEqual(diff(...texts)));
   const [count, more] = limited(store, id, units.length, MOST_ROWS, "more row");
-  const side = (unit, name, tag, key) => h("div",
-    { class: `${name}${unit.same ? " same soft" : ""}${unit[name] ? "" : " none"}` },
-    unit[name] && h(Passage, { store, id: `${id}.${key}.${name}`, mono: true,
-      pieces: unit[name].map(({ text, changed }) => ({ text, tag: changed && text && tag })) }));
+  const side = (unit, name, tag, key) => {
+    const pieces = unit[name]?.map(({ text, changed }) => ({ text, tag: changed && text && tag }));
+    const kinds = [name, unit.same && "same soft", !pieces && "none"];
+    return h("div", { class: kinds.filter(Boolean).join(" ") },
+      pieces && h(Passage, { store, id: `${id}.${key}.${name}`, mono: true, pieces }));
+  };
   const row = (unit, key) => [side(unit, "a", "del", key), side(unit, "b", "ins", key)];
   const skip = (button) => button && h("div", { class: "diff-skip fine" }, button);
   return h("div", { class: "diff" },
@@ -221,11 +237,13 @@ function Difference({ store, id, texts, names }) {
 
 /** Rows, with long passages of equal ones as `{folded: rows}`. */
 function foldEqual(rows) {
-  const units = [], isNear = (at) => (
+  const units = [];
+  const isNear = (at) => (
     rows.slice(Math.max(0, at - KEEP), at + KEEP + 1).some((row) => !row.same));
   rows.forEach((row, at) => {
+    const { folded } = units.at(-1) ?? {};
     if (isNear(at)) units.push(row);
-    else if (units.at(-1)?.folded) units.at(-1).folded.push(row);
+    else if (folded) folded.push(row);
     else units.push({ folded: [row] });
   });
   return units.flatMap((unit) => (unit.folded?.length <= 2 ? unit.folded : unit));

@@ -36,6 +36,7 @@ _MODULES = (
     "turn",
     "compare",
     "form",
+    "runs",
     "view",
 )
 _VIEWS = ("seat", "chat", "forest", "curve", "study", "prompts", "host")

@@ -1,15 +1,14 @@
 // What is shown of a reading: head, controls, the overview and a turn.
 
 import {
-  Box, Calls, callsKey, note, Passage, Segments, soft, Status,
+  Box, Calls, callsKey, note, Passage, Segments,
 } from "./calls.js";
-import {
-  Charts, limited, look, plain, runLabel, Swatch, toTurn, turnName,
-} from "./chart.js";
+import { Charts, plain, toTurn } from "./chart.js";
 import { Compare } from "./compare.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
 import { changedIn, Form, textOf } from "./form.js";
+import { Head, reach, Runs } from "./runs.js";
 import { Start } from "./state.js";
 import { clip, facts, figure, plural, titled } from "./text.js";
 import { Decisions, networkPanels, Turn } from "./turn.js";
@@ -19,13 +18,11 @@ const VIEWS = {
   calls: { draw: Calls, ofRun: true, onKey: callsKey }, compare: { draw: Compare, ofRun: true },
 };
 const TYPED_IN = "input:not([type=range]), form input, textarea, select";
-const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
-const FEW_WAITING = 3, LONG_TELLING = 300, MOST_TURNS = 100000;
+const FEW_WAITING = 3, MOST_WRITING = 6, LONG_TELLING = 300, MOST_TURNS = 100000;
 const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z",
   Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z",
   Fork: "M3 1h2v7.2L10 5V2l5 4.5-5 4V7.4L5 10.6V15H3z" };
 
-const small = (text) => h("small", null, text);
 const play = ({ commands }, run, turns) => commands({ do: "play", run, turns });
 const canPlay = ({ commands, panels }, run) => (
   commands && run && panels.includes("transport") && run.plays !== false);
@@ -62,127 +59,99 @@ export function App({ store }) {
   ];
 }
 
+/** The views that can be chosen: those that a host wants and that have something to show. */
 function viewsOf({ panels, reading }) {
-  const pairs = reading.runs.size > 1 || reading.calls.size > 1;
-  return panels.filter((it) => VIEWS[it] && (it !== "compare" || pairs)
-    && (VIEWS[it].ofRun ? reading.runs.size : reading.parts.has(it)));
+  const hasPairs = reading.runs.size > 1 || reading.calls.size > 1;
+  return panels.filter((name) => {
+    if (!VIEWS[name] || (name === "compare" && !hasPairs)) return false;
+    return VIEWS[name].ofRun ? reading.runs.size > 0 : reading.parts.has(name);
+  });
 }
 
 /** Fill in what an address or a host left open; the run, its turns and the one that is shown. */
 function settle(store, views) {
-  const { reading, at } = store, run = reading.runs.get(at.run) ?? [...reading.runs.values()][0];
-  const meant = at.call != null ? "calls" : at.a != null ? "compare" : at.turn != null && "turn";
-  const view = [at.view, meant, views[0]].find((it) => views.includes(it));
+  const { reading, at } = store;
+  const run = reading.runs.get(at.run) ?? [...reading.runs.values()][0];
+  const view = [at.view, viewMeant(at), views[0]].find((name) => views.includes(name));
   store.at = { ...at, run: run?.id, view };
   if (!run) return {};
-  const first = reading.first(run), last = reading.last(run);
+  const first = reading.first(run);
+  const last = reading.last(run);
   const n = Math.max(first, Math.min(at.turn ?? last, last)); // without one, the latest
   return { run, first, last, n, turn: reading.turn(run, n) };
 }
 
+/** The view that an address without one means, by what it names. */
+function viewMeant(at) {
+  if (at.call != null) return "calls";
+  if (at.a != null) return "compare";
+  return at.turn != null && "turn";
+}
+
 export function onKey(store, event, target) {
-  const { ui, commands, live } = store, { key } = event;
-  const views = viewsOf(store), { run, first, last, n } = settle(store, views);
-  const { ofRun, onKey: own } = VIEWS[store.at.view] ?? {};
+  const { key } = event;
+  const views = viewsOf(store);
+  const now = settle(store, views);
+  const { onKey: ownKey } = VIEWS[store.at.view] ?? {};
   if (!views.length || !target.closest) return;
-  if (own?.(store, event, target)) return event.preventDefault();
-  const pressed = [" ", "Enter"].includes(key) && target.closest("button, summary, [tabindex='0']");
-  if (key !== "Escape" && (pressed || target.closest(TYPED_IN))) return;
-  const plays = ofRun && canPlay(store, run);
-  const act = {
-    ArrowLeft: ofRun && (() => toTurn(store, run, Math.max(n - 1, first))),
-    ArrowRight: ofRun && (() => toTurn(store, run, Math.min(n + 1, last))),
-    "?": () => store.show({ help: !ui.help }),
-    "/": views.includes("calls")
-      && (() => { store.go({ view: "calls" }); store.draw(); ui.search?.focus(); }),
-    Escape: (ui.help || store.form) && (() => { ui.help = false; store.set({ form: null }); }),
-    " ": plays && (() => (live.busy ? commands({ do: "pause" }) : play(store, run.id, ui.turns))),
-    Enter: plays && !live.busy && (() => play(store, run.id, 1)),
-  }[key] ?? (views[key - 1] && (() => store.go({ view: views[key - 1] })));
+  if (ownKey?.(store, event, target)) {
+    event.preventDefault();
+    return;
+  }
+  const isPressed = [" ", "Enter"].includes(key)
+    && target.closest("button, summary, [tabindex='0']");
+  if (key !== "Escape" && (isPressed || target.closest(TYPED_IN))) return;
+  const act = actOf(store, key, views, now);
   if (!act) return;
   act();
   event.preventDefault();
 }
 
+/** What a key does where no view has it for itself. */
+function actOf(store, key, views, { run, first, last, n }) {
+  const { ui, commands, live } = store;
+  const { ofRun } = VIEWS[store.at.view] ?? {};
+  const isPlayable = ofRun && canPlay(store, run);
+  const toSearch = () => {
+    store.go({ view: "calls" });
+    store.draw();
+    ui.search?.focus();
+  };
+  const close = () => {
+    ui.help = false;
+    store.set({ form: null });
+  };
+  const playOrPause = () => (
+    live.busy ? commands({ do: "pause" }) : play(store, run.id, ui.turns));
+  const acts = {
+    ArrowLeft: ofRun && (() => toTurn(store, run, Math.max(n - 1, first))),
+    ArrowRight: ofRun && (() => toTurn(store, run, Math.min(n + 1, last))),
+    "?": () => store.show({ help: !ui.help }),
+    "/": views.includes("calls") && toSearch,
+    Escape: (ui.help || store.form) && close,
+    " ": isPlayable && playOrPause,
+    Enter: isPlayable && !live.busy && (() => play(store, run.id, 1)),
+  };
+  if (key in acts) return acts[key];
+  return views[key - 1] && (() => store.go({ view: views[key - 1] }));
+}
+
 function Help({ store, run }) {
-  const lists = store.panels.includes("calls"), plays = canPlay(store, run);
-  const keys = [["← →", "the turn before, the next turn", run], ["1 … 9", "another view"],
-    ["/", "search the calls", lists], ["j k ↓ ↑", "in the list of calls: next, previous", lists],
-    ["Enter", "in the list: to the call", lists], ["Esc", "back to the list; close a form"],
-    ["Space", "play, pause", plays], ["Enter", "play one turn", plays]];
-  return h("section", { class: "card", "aria-label": "Keys" }, h("dl", { class: "keys" },
-    keys.map(([key, what, can = true]) => can && [
-      h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
-}
-
-function Head({ store, run, n }) {
-  const { reading, title, panels } = store, name = title || run.name, one = reading.runs.size === 1;
-  return h("header", null,
-    h("div", { class: "row" },
-      h(store.commands ? "h2" : "h1", null, name),
-      h("span", { class: "soft" },
-        facts(one && name !== run.name && run.name, run.model, run.started?.slice(0, 10))),
-      h("span", { class: "when" }, turnName(reading, run, n))),
-    one ? !panels.includes("transport") && panels.includes("overview") && soft("One run, no forks.")
-      : h(Runs, { store, run }));
-}
-
-const openRun = (store, run) => store.go({ run: run.id, call: null });
-
-/** The runs: a few in a line, more as a tree that can be folded away. */
-function Runs({ store, run }) {
-  const { reading, ui, at, panels } = store, rows = reading.tree();
-  const few = reading.runs.size <= FEW_RUNS, short = rows.length <= FEW_ROWS;
-  const wanted = at.view === "overview" && (short || !panels.includes("transport"));
-  const open = !few && (ui.tree ?? wanted);
-  const pills = few ? rows.flatMap((row) => row.runs ?? row.run) : [run];
-  return h("div", { class: "row mid runs", role: "group", "aria-label": "Runs" },
-    pills.map((it) => h("button", { key: it.id, class: `run ${look(it)}`,
-      "aria-pressed": it === run, onclick: () => openRun(store, it) },
-    h(Swatch, { run: it }), clip(runLabel(reading, it), 70))),
-    !few && plain(open ? "Hide the runs" : `All ${plural(reading.runs.size, "run")}`,
-      () => store.show({ tree: !open }), { "aria-expanded": open }),
-    open && h(Tree, { store, run, rows }));
-}
-
-/** A run's latest turn, and the one that it is to reach. */
-const reach = (reading, run) => reading.last(run)
-  + (run.planned > reading.last(run) ? ` of ${run.planned}` : "");
-
-function Tree({ store, run, rows }) {
-  const { reading, ui } = store, wanted = (ui.treeSearch ?? "").toLowerCase();
-  const all = rows.flatMap((row) => (row.runs && (wanted || ui[`seeds ${row.run.id}`])
-    ? [row, ...row.runs.map((it) => ({ run: it, depth: row.depth + 1, seed: true }))] : [row]));
-  const found = all.filter((row) => !wanted || (!row.runs
-    && `run ${row.run.id} ${runLabel(reading, row.run)}`.toLowerCase().includes(wanted)));
-  const [count, more] = limited(store, "runs", found.length, MOST_RUNS, "more run");
-  const toChosen = (el) => { el.scrollTop = el.querySelector("[aria-current]")?.offsetTop - 60; };
-  return h("div", { class: "tree", ref: toChosen },
-    rows.length > 2 * FEW_ROWS && h("input", {
-      type: "search", placeholder: "Find a run", "aria-label": "Find a run",
-      oninput: (event) => store.show({ treeSearch: event.target.value }) }),
-    h("ul", null, found.slice(0, count).map((row) => h(TreeRow, {
-      key: `${row.run.id}${row.runs ? " seeds" : ""}`, store, ...row, shown: run }))),
-    more);
-}
-
-/** A run, or runs that differ only in their seed, which a click folds out. */
-function TreeRow({ store, run: it, runs, changes, seed, depth, shown }) {
-  const { reading, ui } = store, fold = `seeds ${it.id}`, open = runs && Boolean(ui[fold]);
-  const bad = [...reading.statuses(it)].filter(([word]) => word && word !== "ok");
-  const about = runs ? runs.includes(shown) && small(`run ${shown.id} is shown`) : [
-    bad.map(([word, its]) => small([h(Status, { word }), ` ${its.length}`])),
-    it.outcome && it.outcome !== "done" && small(clip(it.outcome, 60)),
-    [`run ${it.id}`, `to turn ${reach(reading, it)}`].map(small),
+  const hasList = store.panels.includes("calls");
+  const isPlayable = canPlay(store, run);
+  const keys = [
+    ["← →", "the turn before, the next turn", run],
+    ["1 … 9", "another view", true],
+    ["/", "search the calls", hasList],
+    ["j k ↓ ↑", "in the list of calls: next, previous", hasList],
+    ["Enter", "in the list: to the call", hasList],
+    ["Esc", "back to the list; close a form", true],
+    ["Space", "play, pause", isPlayable],
+    ["Enter", "play one turn", isPlayable],
   ];
-  return h("li", { style: `--depth: ${depth}` }, h("button", {
-    class: "tree-row", "aria-expanded": open,
-    "aria-current": !runs && it === shown ? "true" : null,
-    onclick: () => (runs ? store.show({ [fold]: !open }) : openRun(store, it)) },
-  h(Swatch, { run: it }),
-  h("span", { class: "what" }, runs && h("b", null, plural(runs.length, "seed"), " "),
-    seed ? `seed ${it.seed}` : clip(runLabel(reading, it, changes), 160)),
-  about));
+  return h("section", { class: "card", "aria-label": "Keys" },
+    h("dl", { class: "keys" }, keys.map(([key, words, isOurs]) => isOurs && [
+      h("dt", null, h("kbd", null, key)), h("dd", null, words)])));
 }
 
 /** A button that can be used or not; one that is disabled would lose the focus. */
@@ -230,20 +199,26 @@ function Transport({ store, run, n, ...turns }) {
     }, h(Icon, { name: "Fork", kind: "icon fork-icon" }), h(Word, null, "Fork or change …")));
 }
 
-const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" }, first,
-  h("input", { type: "range", "aria-label": "Turn", min: first, max: last, value: n,
-    disabled: first === last, oninput: ({ target }) => toTurn(store, run, Number(target.value)) }),
+const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine" },
+  first,
+  h("input", {
+    type: "range", "aria-label": "Turn", min: first, max: last, value: n, disabled: first === last,
+    oninput: ({ target }) => toTurn(store, run, Number(target.value)),
+  }),
   reach(store.reading, run));
 
 function Tabs({ store, views, run, ...turns }) {
-  const { reading, panels, ui, at, commands } = store, { ofRun, says } = VIEWS[at.view];
+  const { reading, panels, ui, at, commands } = store;
+  const { ofRun, says } = VIEWS[at.view];
   const calls = run ? reading.callsOf(run).length : 0;
+  const tab = (view) => h("button", {
+    key: view, "aria-current": view === at.view ? "page" : null,
+    onclick: () => store.go({ view }),
+  }, titled(view), view === "calls" && calls > 0 && h("small", null, figure(calls)));
+  const hasSlider = !commands && ofRun && panels.includes("transport");
   return h("section", { class: "row mid tabs", "aria-label": "Controls" },
-    views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
-      key: view, "aria-current": view === at.view ? "page" : null,
-      onclick: () => store.go({ view }),
-    }, titled(view), view === "calls" && calls > 0 && small(figure(calls))))),
-    !commands && ofRun && panels.includes("transport") && h(Slider, { store, run, ...turns }),
+    views.length > 1 && h("nav", { "aria-label": "Views" }, views.map(tab)),
+    hasSlider && h(Slider, { store, run, ...turns }),
     commands && !says && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },
       liveWords(store, run)),
     plain("?", () => store.show({ help: !ui.help }),
@@ -253,18 +228,20 @@ function Tabs({ store, views, run, ...turns }) {
 export function liveWords({ live, slow, gone, panels }, run) {
   if (gone) return "The kernel is gone: run the cell again.";
   if (slow) return "Sent; waiting for the kernel, which is busy.";
-  const looks = run?.plays === false && panels.includes("transport");
   if (!live.busy || live.turn == null) {
-    return live.says || (looks && "This run is read-only.");
+    const isReadOnly = run?.plays === false && panels.includes("transport");
+    return live.says || (isReadOnly && "This run is read-only.");
   }
-  const { waiting = [], finished } = live, others = waiting.length - FEW_WAITING;
-  const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
+  const { waiting = [], finished } = live;
+  const others = waiting.length - FEW_WAITING;
   const named = waiting.slice(0, FEW_WAITING).map(({ who, attempt, doing, seconds }) => {
-    const known = [attempt > 1 && `attempt ${attempt}`, doing, `${seconds} s`].filter(Boolean);
-    return `${clip(who, 60)} ${known.join(", ")}`;
+    const known = [attempt > 1 && `attempt ${attempt}`, doing, `${seconds} s`];
+    return `${clip(who, 60)} ${known.filter(Boolean).join(", ")}`;
   });
-  return `Playing turn ${live.turn}${more}. ${facts(
-    finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more waiting`)}`;
+  const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
+  const words = facts(
+    finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more waiting`);
+  return `Playing turn ${live.turn}${more}. ${words}`;
 }
 
 export const Fault = ({ store, text }, button) => h("div", { class: "fault", role: "alert" },
@@ -272,29 +249,36 @@ export const Fault = ({ store, text }, button) => h("div", { class: "fault", rol
 
 /** What models write while a turn is played, and what went wrong. */
 function Live({ store, run }) {
-  const { live, ui } = store, fault = store.fault || live.fault;
-  const writing = (live.busy && live.waiting ? live.waiting : []).filter((it) => it.text);
+  const { live, ui } = store;
+  const fault = store.fault || live.fault;
+  const waiting = live.busy && live.waiting ? live.waiting : [];
+  const writing = waiting.filter(({ text }) => text).slice(0, MOST_WRITING);
   ui.wrote = live.busy && (ui.wrote || writing.length > 0); // its place stays until the end
   const again = () => play(store, live.run ?? run.id, 1);
   return [
-    ui.wrote && h("div", { class: "writings" }, writing.slice(0, 6).map((it) => (
-      h("div", { class: "writing" }, h("b", null, it.who), h("p", { class: "text mono" },
-        it.text.slice(-600), h("span", { class: "caret" })))))),
+    ui.wrote && h("div", { class: "writings" }, writing.map(({ who, text }) => (
+      h("div", { class: "writing" },
+        h("b", null, who),
+        h("p", { class: "text mono" }, text.slice(-600), h("span", { class: "caret" })))))),
     fault && h(Fault, { store, text: fault },
       live.fault && canPlay(store, run) && h("button", { onclick: again }, "Try again")),
   ];
 }
 
 /** The form of what can be changed: a fork from a turn, or the run again from its start. */
-function Change({ store, form: { run, turn, parts }, form }) {
-  const part = parts[store.ui.part] ?? parts[0], fork = part.do === "fork", { fields } = part;
+function Change({ store, form }) {
+  const { run, turn, parts } = form;
+  const part = parts[store.ui.part] ?? parts[0];
+  const isFork = part.do === "fork";
+  const { fields } = part;
   const typed = store.keep(`typed ${part.do}`, [form], () => ({}));
-  const count = changedIn(fields, typed).length, items = parts.map((it, index) => (
+  const count = changedIn(fields, typed).length;
+  const items = parts.map((it, index) => (
     [it.title, it === part, () => store.show({ part: index })]));
   return h(Form, {
     store, label: "Fork or change", kind: part.do, fields, typed,
-    submit: [fork ? "Fork" : "Start again", count > 0 && ` with ${plural(count, "change")}`],
-    send: (changes) => store.commands({ do: part.do, run, ...(fork && { turn }), changes }),
+    submit: [isFork ? "Fork" : "Start again", count > 0 && ` with ${plural(count, "change")}`],
+    send: (changes) => store.commands({ do: part.do, run, ...(isFork && { turn }), changes }),
     cancel: () => store.set({ form: null }),
     ref: (el) => el.querySelector("input, select, textarea")?.focus(),
   }, h(Segments, { label: "What to change", items }));

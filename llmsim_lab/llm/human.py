@@ -29,6 +29,8 @@ from llmsim_lab.types import CallSite, ChatBackend, ChatReply, ChatRequest, Mode
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.01
+DAY_S = 86_400.0
+"""How long a person is waited for where nothing else is said."""
 
 Answered: TypeAlias = Mapping[str, object] | BaseModel | str
 """An answer: its fields as a mapping or model, or the reply's text."""
@@ -124,7 +126,7 @@ class Person(ChatBackend):
 
     is_model = False  # nothing is sampled, and a form is shown in any case
 
-    def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = 86_400.0) -> None:
+    def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = DAY_S) -> None:
         if ask is not None and not callable(ask):
             raise ConfigError(
                 f"Person(ask={ask!r:.60}) cannot be called; give a function of the question, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.fields import field_words
-from llmsim_lab.llm.human import OpenQuestion
+from llmsim_lab.llm.human import DAY_S, OpenQuestion
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._records import clients_of
@@ -68,8 +69,8 @@ def _field(question: OpenQuestion, name: str) -> Any:
 def ask_people_here(run: AnyRun) -> None:
     """Have the people of a run asked on the terminal, where nothing else can ask them.
 
-    So it is in a plain script, whose one thread waits for the run. In a notebook, and where another
-    thread may answer, they are left alone.
+    So it is in a plain script, which does nothing else while the run is played. In a notebook, and
+    where another thread or task may answer, they are left alone.
 
     Raises:
         ConfigError: nothing can ask them, and there is no terminal.
@@ -83,22 +84,36 @@ def ask_people_here(run: AnyRun) -> None:
     }
     if not unasked or not _is_plain_script():
         return
-    if sys.stdin is None or not sys.stdin.isatty():
-        seat = next(iter(unasked))
-        cls = type(run).__name__
-        raise ConfigError(
-            f"players[{seat!r}] of {cls} is a person, and no one can answer here: play on a "
-            f"terminal, in a notebook with HumanSeat(run), or say who answers: "
-            f"{cls}(players={{{seat!r}: Person(ask=function)}})"
-        )
-    for person in unasked.values():
-        person.ask = ask_on_terminal
+    if sys.stdin is not None and sys.stdin.isatty():
+        for person in unasked.values():
+            person.ask = ask_on_terminal
+        return
+    for seat, person in unasked.items():
+        # One with a limit is not waited for without end.
+        if person.timeout_s >= DAY_S:
+            cls = type(run).__name__
+            raise ConfigError(
+                f"players[{seat!r}] of {cls} is a person, and no one can answer here: play on a "
+                f"terminal, in a notebook with HumanSeat(run), or say who answers: "
+                f"{cls}(players={{{seat!r}: Person(ask=function)}})"
+            )
 
 
 def _is_plain_script() -> bool:
-    """Return True where the one thread is the one that calls, and no notebook's kernel is there."""
+    """Return True where nothing but a run is under way, so that only the terminal can answer."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return False
-    threads = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
-    return threads == [threading.main_thread()] == [threading.current_thread()]
+    others = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
+    if others != [threading.main_thread()]:
+        return False
+    # While runs are played on the loop of ``run_sync`` the main thread waits for them.
+    return threading.current_thread().name == LOOP_THREAD or _tasks_here() <= 1
+
+
+def _tasks_here() -> int:
+    """Return how many tasks there are beside each other on this thread."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # no loop runs here
+        return 0

@@ -122,6 +122,8 @@ class PlayedWorld(BaseWorld[StateT]):
     async def _step(self) -> Turn:
         if self._stepping:  # by a turn's own code
             raise ConfigError("a step of this run is under way; wait for it before the next")
+        if not self._session.is_replay:  # whose answers are on the tape
+            ask_people_here(self)
         self._stepping = True
         try:
             with self._session.playing():
@@ -182,8 +184,6 @@ class PlayedWorld(BaseWorld[StateT]):
 
         In a plain script people are asked on the terminal.
         """
-        # Before the loop begins: where nobody can answer, a run would wait for ever.
-        ask_people_here(self)
         try:
             return run_sync(self.arun(turns, budget=budget, progress=progress))
         except KeyboardInterrupt as error:

@@ -59,6 +59,9 @@ __all__ = [
     "ToolCall",
 ]
 
+HUMAN = "human"
+"""The model's name in what a person is asked."""
+
 OnText = Callable[[str], object]
 """Is given each new piece of a reply; see ``ChatBackend``."""
 

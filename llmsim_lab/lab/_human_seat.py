@@ -16,15 +16,15 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._lab import NO_LONGER, Lab, Message, answer_fields
+from llmsim_lab.lab._lab import NO_LONGER, Lab, Message
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.human import OpenQuestion, check_answer
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People, people_of
-from llmsim_lab.run.forms import read_changes
+from llmsim_lab.run.seating import PutQuestion, put
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates
+from llmsim_lab.simulation.chair import advice_for
 from llmsim_lab.simulation.scores import AFTER, Losses, Rival, advice_asked, of_class
 from llmsim_lab.simulation.world import Nation
 
@@ -207,12 +207,6 @@ class HumanSeat(Lab):
         people = people_of(self.simulation)  # one may answer for several players
         return tuple(question.agent for person in people for question in person.questions)
 
-    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
-        """Return a question as it is put to a person."""
-        if self.economic is None:
-            return question
-        return in_rates(self.economic, question)
-
     @property
     def turn_state(self) -> TurnState:
         """Where the next turn is; it may be played here or in a cell."""
@@ -229,15 +223,6 @@ class HumanSeat(Lab):
 
     # --- what is shown ------------------------------------------------------------------------
 
-    def _draft(self, question: OpenQuestion) -> str:
-        """Return what is the same before the turn and in it, and when the question comes again."""
-        return f"{question.turn} {question.agent} {question.component}"
-
-    def _number(self, question: OpenQuestion) -> str:
-        if question.complaint:
-            return f"{self._draft(question)} again"
-        return self._draft(question)
-
     def _asked(self) -> None:
         """Show where the run is and who is asked what."""
         played = self.simulation.turn_number
@@ -245,13 +230,11 @@ class HumanSeat(Lab):
             # It was of the term so far.
             self._score = None
             self._board = None
-        asks = []
-        for name, (_, question) in self.people.next().items():
-            draft = self._draft(question)
-            asks.append({"seat": name, "draft": draft, **self._as_shown(question)})
+        asks = [self._as_shown(asked) for asked in self._put_questions().values()]
         shown: Message = {
             "people": [*self.people.seats],
             "asks": asks,
+            "told": self._told(),
             "over": self.people.over,
             "waiting": [*self.waiting_for],
             "stepping": self.simulation._stepping,
@@ -269,6 +252,19 @@ class HumanSeat(Lab):
             # The turn may end without being one, and nothing says so.
             self._later(self._asked, _LATER_S)
 
+    def _put_questions(self) -> dict[str, PutQuestion]:
+        """Return what the people here can answer, by seat."""
+        return {
+            name: put(self.simulation, asked.question, name)
+            for name, asked in self.people.next().items()
+        }
+
+    def _told(self) -> Message:
+        """Return what each player here is told of the latest state, as far as the world says."""
+        run = self.simulation
+        told = {name: run.told(run.state, name) for name in self.people.seats}
+        return {name: dict(facts) for name, facts in told.items() if facts}
+
     _more = _asked
 
     def _do_advise(self, who: str) -> None:
@@ -281,25 +277,25 @@ class HumanSeat(Lab):
 
     def _do_answer(self, id: str, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
-        open_questions = self.people.next()
-        seat_of_form = {
-            self._number(question): name for name, (_, question) in open_questions.items()
-        }
-        if id == self._answered_form and (self._under_way or id not in seat_of_form):
+        by_number = {asked.number: asked for asked in self._put_questions().values()}
+        if id == self._answered_form and (self._under_way or id not in by_number):
             return  # a second click
-        if id not in seat_of_form:
+        if id not in by_number:
             raise ConfigError(NO_LONGER)
-        name = seat_of_form[id]
-        question = self._as_put(open_questions[name][1])
-        answer = _filled_in(question, values)
-        check_answer(question, answer, name=name)
+        asked = by_number[id]
+        answer: dict[str, Any] = {}
+        with self._marking(asked):
+            answer = asked.read(values)
+            asked.taken(answer)  # before the turn begins
+        if self._faults:
+            return
         self._answered_form = id
-        if name in self.people.waiting():
+        if asked.seat in self.people.waiting():
             # At once, since a cell may keep the loop busy.
-            self._reply(name, answer)
+            self._reply(asked.seat, answer)
             turn = self._rest_of_turn()
         else:
-            turn = self._turn_with(name, answer)
+            turn = self._turn_with(asked.seat, answer)
         self._loop.call_soon_threadsafe(self._finish, turn)
 
     def _finish(self, turn: Coroutine[Any, Any, None]) -> None:
@@ -323,11 +319,7 @@ class HumanSeat(Lab):
                 f"there is no question for {name} now; start the turn, then: await seat.asked()"
             )
         person, question = waiting[name]
-        put = self._as_put(question)
-        check_answer(put, values, name=question.agent)
-        reply = dict(values)
-        if self.economic is not None:
-            reply = as_reply(self.economic, values, put)
+        reply = put(self.simulation, question, name).taken(values)
         if name in self._advice:
             turn, _ = self._advice[name]
             if turn == self.simulation.turn_number:
@@ -482,13 +474,6 @@ class HumanSeat(Lab):
         if self._board is not None:
             parts += [pre(repr(self._board)), figure_html(self._board.figure)]
         return join(parts)
-
-
-def _filled_in(question: OpenQuestion, typed: Any) -> dict[str, Any]:
-    """Return a form's values: what was typed, and what the form began with for the rest."""
-    fields = answer_fields(question)
-    values = {field["place"][0]: field["value"] for field in fields if field["value"] is not None}
-    return values | read_changes(fields, typed)
 
 
 def _with_action(action: str | None, values: dict[str, Any]) -> dict[str, Any]:

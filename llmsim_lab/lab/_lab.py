@@ -13,8 +13,8 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from llmsim_lab.lab._saved_view import SavedView
 from llmsim_lab.lab._shown_runs import FrameRun, RunsShown, ShownRun, turn_of
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.client import run_client
-from llmsim_lab.llm.human import OpenQuestion, check_answer
+from llmsim_lab.llm.human import AnswerError
 from llmsim_lab.llm.scope import InFlight, Waiting, scoped
 from llmsim_lab.run import Run
 from llmsim_lab.run._page import module
@@ -55,7 +55,7 @@ from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, RecordedRun
 from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._turn import Turn
-from llmsim_lab.run.forms import Field, fields_of, read_changes
+from llmsim_lab.run.forms import Field, read_changes
 from llmsim_lab.run.playing import sole_driver
 from llmsim_lab.run.recorded import (
     RunOrigin,
@@ -66,6 +66,7 @@ from llmsim_lab.run.recorded import (
     run_on_tape,
     warn_of_settings,
 )
+from llmsim_lab.run.seating import PutQuestion, put
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt
 
@@ -87,12 +88,6 @@ MOST_DRAWN = 40
 NO_LONGER = "this question is closed"
 _SAVE_S = 0.5
 """How long after something new the static view is written anew."""
-
-
-def answer_fields(question: OpenQuestion) -> list[Field]:
-    """Return the fields of what is asked for; most begin with nothing in them."""
-    started = {name: part.get("start") for name, part in question.fields.items()}
-    return fields_of({"properties": dict(question.fields), "type": "object"}, started)
 
 
 @lru_cache(maxsize=64)
@@ -148,7 +143,8 @@ class Lab(AnyWidget):
         self._pausing = False
         self._sent = 0
         self._sent_at = 0.0
-        self._latest_question: OpenQuestion | None = None
+        self._faults: dict[str, Mapping[str, str]] = {}
+        """What was wrong with the last answer, by the question's number."""
         self._timers: set[str] = set()
         self._lock = threading.RLock()
         try:
@@ -711,49 +707,42 @@ class Lab(AnyWidget):
 
     # --- people -------------------------------------------------------------------------------
 
-    def _question(self) -> tuple[Person, OpenQuestion] | None:
+    def _put_question(self) -> tuple[Person, PutQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
         for run in self.runs.read.values():
             if not isinstance(run, Run):
                 continue
             for person in people_of(run):
                 for question in person.questions:
-                    return person, question
+                    return person, put(run, question)
         return None
-
-    def _number(self, question: OpenQuestion) -> object:
-        return id(question)
-
-    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
-        """Return a question as it is put to a person."""
-        return question
-
-    def _as_shown(self, question: OpenQuestion) -> Message:
-        messages = question.request.messages
-        return {
-            "id": self._number(question),
-            "who": question.agent,
-            "turn": question.turn,
-            "messages": [[message.role, message.content] for message in messages],
-            "fields": answer_fields(self._as_put(question)),
-            "fault": question.complaint,
-        }
 
     def _asked(self) -> None:
         """Show what a person is asked, on whichever thread the question came or went."""
-        waiting = self._question()
-        if waiting is None:
-            self._say({"ask": None})
-            return
-        _, question = waiting
-        self._latest_question = question  # kept, so that no other gets its number
-        self._say({"ask": self._as_shown(question)})
+        waiting = self._put_question()
+        self._say({"ask": None if waiting is None else self._as_shown(waiting[1])})
+
+    def _as_shown(self, asked: PutQuestion) -> Message:
+        """Return a question as its form is drawn, with what was wrong with the last answer."""
+        return asked.as_json(self._faults.get(asked.number))
 
     def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
-        waiting = self._question()
-        if waiting is None or self._number(waiting[1]) != id:
+        waiting = self._put_question()
+        if waiting is None or waiting[1].number != id:
             raise ConfigError(NO_LONGER)
-        self.answer(**read_changes(answer_fields(waiting[1]), values))
+        person, asked = waiting
+        with self._marking(asked):
+            asked.answer(person, asked.read(values))
+
+    @contextmanager
+    def _marking(self, asked: PutQuestion) -> Iterator[None]:
+        """Show what is wrong with an answer at its fields."""
+        self._faults.clear()
+        try:
+            yield
+        except AnswerError as error:
+            self._faults[asked.number] = error.by_field
+        self._asked()
 
     def answer(self, **values: Any) -> None:
         """Answer the question that a person in the run is asked; from any thread.
@@ -762,14 +751,14 @@ class Lab(AnyWidget):
             values: the fields of the reply.
 
         Raises:
-            ConfigError: no question waits, or a field is wrong; nothing was sent then.
+            AnswerError: a field is wrong; nothing was sent then.
+            ConfigError: no question waits.
         """
-        waiting = self._question()
+        waiting = self._put_question()
         if waiting is None:
             raise ConfigError("no question waits for a person in this run; play a turn first")
-        person, question = waiting
-        check_answer(question, values, name=question.agent)
-        person.answer(question, values)
+        person, asked = waiting
+        asked.answer(person, values)
 
     # --- what stays ---------------------------------------------------------------------------
 

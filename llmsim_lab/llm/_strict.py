@@ -48,21 +48,23 @@ Check = Callable[..., object]
 
 
 @lru_cache(maxsize=1024)
-def reply_validator(model: type[BaseModel], *, has_reasoning: bool = True) -> SchemaValidator:
+def reply_validator(
+    model: type[BaseModel], may_lack: frozenset[str] = frozenset()
+) -> SchemaValidator:
     """Return what reads a reply as an instance of a class.
 
     In a ``Reply``, and in the objects inside it, no field may be left out.
 
     Args:
         model: the class.
-        has_reasoning: whether it is asked for; else it may be left out.
+        may_lack: fields that may be left out, of those that the class has.
     """
     model.model_rebuild()  # does something only where an annotation named a class made later
     lenient = model.__pydantic_core_schema__
     schema = _strict(lenient, complete=issubclass(model, Reply))
-    if not has_reasoning:
-        field = _fields_in(lenient)["reasoning"]
-        _fields_in(schema)["reasoning"] = _strict(field, complete=False)
+    fields = _fields_in(schema) if may_lack else {}
+    for name in may_lack & fields.keys():
+        fields[name] = _with_default(_strict(_fields_in(lenient)[name], complete=False))
     # Else pydantic takes the lenient validators that the classes inside have already.
     return SchemaValidator(schema, _use_prebuilt=False)
 
@@ -79,6 +81,15 @@ def _fields_in(schema: Any) -> dict[str, Node]:
             node = node["schema"]
     fields: dict[str, Node] = node["fields"]
     return fields
+
+
+def _with_default(field: Node) -> Node:
+    """Return a field with a default: its class's own, or else what stands for nothing said."""
+    inner: Node = field["schema"]
+    if inner["type"] == "default":
+        return field
+    nothing = "" if inner["type"] == "str" else None
+    return {**field, "schema": {"type": "default", "schema": inner, "default": nothing}}
 
 
 def _strict(part: Any, *, complete: bool) -> Any:

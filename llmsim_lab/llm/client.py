@@ -14,6 +14,7 @@ import inspect
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ from llmsim_lab.llm.scope import scope, scoped
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.spans import Origin
 from llmsim_lab.types import (
+    HUMAN,
     CallRecord,
     CallSite,
     ChatBackend,
@@ -51,6 +53,7 @@ from llmsim_lab.types import (
     ModelInfo,
     Number,
     Rationale,
+    Reply,
     aliases_of,
     reply_schema,
 )
@@ -193,24 +196,22 @@ class LLMClient:
         )
         text_limits = _text_limits_of(response_model, self._config.max_text_chars, rationale)
 
-        def read(reply: ChatReply) -> ModelT:
-            return parse_reply(
-                reply.text,
-                response_model,
-                check,
-                choices,
-                limits,
-                thinking=reply.thinking,
-                rationale=rationale,
-            )
-
-        # One record for all attempts, so that a repaired reply says what was wrong at first.
-        decision, call = await self._sent(
-            request,
-            read,
-            total_timeout_s,
-            text_limits,
+        read = self.reader_of(
+            response_model,
+            choices,
+            limits,
+            check,
+            rationale=rationale,
         )
+        # One record for all attempts, so that a repaired reply says what was wrong at first.
+        # A person's answer is judged before it is sent, so that the form can say what is wrong.
+        with scoped(judge=read) if self._asks_a_person else nullcontext():
+            decision, call = await self._sent(
+                request,
+                read,
+                total_timeout_s,
+                text_limits,
+            )
         # Other classes have no place for it; ``converse`` returns it beside the reply.
         if isinstance(decision, Decision):
             decision.with_call(call)
@@ -482,6 +483,43 @@ class LLMClient:
             schema=schema,
             origin=origin,
         )
+
+    @property
+    def _asks_a_person(self) -> bool:
+        """Whether a person answers; in a replay the tape does, and only the name says it."""
+        return self._config.model == HUMAN
+
+    def reader_of(
+        self,
+        response_model: type[ModelT],
+        choices: Mapping[str, tuple[object, ...]] | None = None,
+        limits: Mapping[str, tuple[Number, Number]] | None = None,
+        check: Callable[[ModelT], str | None] | None = None,
+        *,
+        rationale: Rationale = "before",
+    ) -> Callable[[ChatReply], ModelT]:
+        """Return what reads replies to ``call_with_retry``, whose arguments these are.
+
+        It raises ``InvalidReply`` for one that is not what was asked for.
+        """
+        may_lack = frozenset[str]()
+        if self._asks_a_person:  # who may leave out both
+            may_lack = frozenset(Reply.model_fields)
+        elif rationale is False:
+            may_lack = frozenset(("reasoning",))
+
+        def read(reply: ChatReply) -> ModelT:
+            return parse_reply(
+                reply.text,
+                response_model,
+                check,
+                choices,
+                limits,
+                thinking=reply.thinking,
+                may_lack=may_lack,
+            )
+
+        return read
 
     def _messages_of(
         self, prompt: str, site: CallSite | None

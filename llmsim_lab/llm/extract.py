@@ -15,7 +15,7 @@ from llmsim_lab._util.jsontext import ALWAYS_FINITE, JSONObject, Schema, all_fin
 from llmsim_lab._util.text import fault_text, few, listed, text_of
 from llmsim_lab.llm._strict import reply_validator
 from llmsim_lab.llm.form import field_names
-from llmsim_lab.types import Message, Number, Rationale
+from llmsim_lab.types import Message, Number
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -37,11 +37,18 @@ class InvalidReply(ValueError):  # noqa: N818 - its words are for the model, not
 
     Attributes:
         rejected: the reply as a model instance where only its content was wrong.
+        by_field: what is wrong, by field; under an empty name what is wrong with the whole.
     """
 
-    def __init__(self, complaint: str, rejected: BaseModel | None = None) -> None:
+    def __init__(
+        self,
+        complaint: str,
+        rejected: BaseModel | None = None,
+        by_field: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(complaint)
         self.rejected = rejected
+        self.by_field = by_field or {"": complaint}
 
 
 def parse_reply(
@@ -52,7 +59,7 @@ def parse_reply(
     limits: Mapping[str, tuple[Number, Number]] | None = None,
     *,
     thinking: str = "",
-    rationale: Rationale = "before",
+    may_lack: frozenset[str] = frozenset(),
 ) -> ModelT:
     """Return the reply as an instance of the response model.
 
@@ -67,12 +74,12 @@ def parse_reply(
             breaks both is told these.
         limits: likewise the lowest and highest value.
         thinking: what the server separated from the text, for the complaint about an empty one.
-        rationale: where its reasoning is asked for; False for not at all.
+        may_lack: fields that may be left out.
 
     Raises:
         InvalidReply: nothing in the text fits.
     """
-    validator = reply_validator(response_model, has_reasoning=rationale is not False)
+    validator = reply_validator(response_model, may_lack)
     # Most replies are JSON and nothing else, and then the text is read once.
     try:
         decision: ModelT = validator.validate_json(text)
@@ -84,7 +91,8 @@ def parse_reply(
         values = {**values, **decision.__pydantic_extra__}
     for name, value in values.items():  # a class's own validator, or a field allowed besides
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
-            raise InvalidReply(f"{name}: Input should be finite (it is {value!r:.60})")
+            infinite = f"Input should be finite (it is {value!r:.60})"
+            raise InvalidReply(f"{name}: {infinite}", by_field={name: infinite})
     complaint = None if check is None else check(decision)
     if complaint:
         raise InvalidReply(complaint, rejected=decision)
@@ -111,13 +119,15 @@ def _last_that_fits(
         if thinking.strip() or text.strip():
             complaint += ": it has only thinking, and no answer after it"
     decision: object = None
+    by_field: Mapping[str, str] | None = None
     for value in _json_values(answer):
         try:
             decision = validator.validate_python(value)
         except ValidationError as wrong:
             complaint = _describe(wrong, allowed)
+            by_field = _by_field(wrong, allowed)
     if decision is None:
-        raise InvalidReply(complaint)
+        raise InvalidReply(complaint, by_field=by_field)
     return decision
 
 
@@ -196,6 +206,20 @@ def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
     if lacking:
         wrong.insert(0, f"it lacks {listed(lacking, _MOST_LISTED)}")
     return "; ".join(few(wrong, _MAX_FAULTS))
+
+
+def _by_field(error: ValidationError, allowed: Mapping[str, str]) -> dict[str, str]:
+    """Return what is wrong with a reply, by field; under an empty name, with all of it."""
+    by_field: dict[str, str] = {}
+    for fault in error.errors(include_url=False):
+        field, *inside = map(str, fault["loc"] or ("",))
+        words = fault_text({**fault, "loc": tuple(inside)})
+        if fault["type"] == "missing":
+            words = f"{'.'.join(inside)} is missing".strip()
+        elif fault["type"] in _BROKEN_LIMITS and field in allowed and not inside:
+            words = f"must be {allowed[field]}"
+        by_field.setdefault(field, words)
+    return by_field
 
 
 def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:

@@ -141,7 +141,8 @@ def ambiguities(
     before = f"{place}." if place else ""
     if isinstance(value, str):
         ambiguity = _ambiguity(value, field)
-        if ambiguity:
+        # A choice that is written so is meant.
+        if ambiguity and value not in field.get("enum", ()):
             yield place, ambiguity
     elif isinstance(value, Mapping):
         fields = field.get("properties", {})

@@ -7,33 +7,64 @@ import inspect
 import json
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+from zlib import crc32
 
 from pydantic import BaseModel
 
-from llmsim_lab._util.jsontext import JSON, Schema
+from llmsim_lab._util.jsontext import JSON, Schema, dumps
 from llmsim_lab._util.text import log_event
 from llmsim_lab._util.waiting import Listeners
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._config import LLMConfig
 from llmsim_lab.llm._scripted import reply_of
 from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.extract import InvalidReply
 from llmsim_lab.llm.fields import ambiguities, field_fault, field_of, typed_value
-from llmsim_lab.llm.scope import caller
-from llmsim_lab.types import CallSite, ChatBackend, ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.llm.scope import caller, scope
+from llmsim_lab.types import (
+    HUMAN,
+    CallSite,
+    ChatBackend,
+    ChatReply,
+    ChatRequest,
+    ModelInfo,
+    Reply,
+)
 
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.01
 DAY_S = 86_400.0
 """How long a person is waited for where nothing else is said."""
+_MARGIN_S = 3_600.0
+"""How much longer a client waits: the person's own limit comes first, and has its own words."""
+_AT_ONCE = 10_000
+"""How many questions one person may be asked at once, as where one answers for all players."""
+
+StandIn = Literal["", "random", "rule", "model"]
+"""Who answers for a person who does not: nobody, chance, the world's rule, the run's model."""
 
 Answered: TypeAlias = Mapping[str, object] | BaseModel | str
 """An answer: its fields as a mapping or model, or the reply's text."""
+
+
+class AnswerError(ConfigError):
+    """An answer of a person that is wrong and was not sent.
+
+    Attributes:
+        by_field: what is wrong, by field; under an empty name what is wrong with the whole.
+    """
+
+    def __init__(self, name: str, by_field: Mapping[str, str]) -> None:
+        faults = "; ".join(f"{field} {fault}".strip() for field, fault in by_field.items())
+        super().__init__(f"the answer of {name} was not sent: {faults}")
+        self.by_field = dict(by_field)
 
 
 @dataclass(eq=False)
@@ -42,18 +73,48 @@ class OpenQuestion:
 
     Attributes:
         request: what a model would be sent.
+        judge: reads an answer as the reply that is asked for; raises what is wrong with it.
+        for_people: what the world wrote for people in place of the prompt; may be empty.
+        asked_at: when it was asked, seconds since 1970.
         agent: who is asked; empty where the request does not say.
         component: as what it is asked, as in ``Answer``; empty where the request does not say.
         turn: the turn being played; 0 where the request does not say.
     """
 
     request: ChatRequest
+    judge: Callable[[ChatReply], object] | None = None
+    for_people: str = ""
+    asked_at: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
         site = self.request.site or CallSite(component="")
         self.agent = site.agent or ""
         self.component = site.component
         self.turn = site.turn or 0
+
+    @property
+    def name(self) -> str:
+        """Whose answer is waited for, for messages."""
+        return self.agent or self.component
+
+    @property
+    def text(self) -> str:
+        """What a person is shown: what the world wrote for people, or else the prompt."""
+        return self.for_people or self.request.prompt
+
+    @property
+    def draft(self) -> str:
+        """What the question is called before its turn, in it, and when it comes again."""
+        return f"{self.turn} {self.agent} {self.component}"
+
+    @property
+    def number(self) -> str:
+        """The same for another question of the turn, or for a second try, is another number.
+
+        It follows from what is asked, so that it is the same after a restart.
+        """
+        asked = dumps([self.request.prompt, self.request.schema])
+        return f"{self.draft} {crc32(asked.encode()):08x}"
 
     @property
     def complaint(self) -> str:
@@ -63,9 +124,17 @@ class OpenQuestion:
 
     @property
     def fields(self) -> Mapping[str, Schema]:
-        """The answer's fields by name, each with its part of the schema; none for free text."""
+        """The answer's fields by name, each with its part of the schema; none for free text.
+
+        People may leave out their reasoning and their confidence.
+        """
         root = self.request.schema or {}
-        return {name: field_of(part, root) for name, part in root.get("properties", {}).items()}
+        fields: dict[str, Schema] = {}
+        for name, part in root.get("properties", {}).items():
+            fields[name] = field_of(part, root)
+            if name in Reply.model_fields:
+                fields[name] = {**fields[name], "optional": True}
+        return fields
 
     def value(self, name: str, typed: str) -> JSON:
         """Return what was typed for a field as a value of its type; the text if it is not one."""
@@ -82,22 +151,38 @@ class OpenQuestion:
         with suppress(ValueError):
             values = json.loads(reply.text)
         root = self.request.schema or {}
-        for place, ambiguity in ambiguities(values, root, root):
-            raise ConfigError(
-                f"the answer of {self.agent or self.component} was not sent: {place} {ambiguity}"
-            )
+        ambiguous = dict(ambiguities(values, root, root))
+        if ambiguous:
+            raise AnswerError(self.name, ambiguous)
         return reply
 
     def faults(self, values: Mapping[str, JSON]) -> dict[str, str]:
-        """Return what is wrong with an answer's form, by field; empty where nothing is."""
+        """Return what is wrong with an answer, by field; empty where nothing is.
+
+        It is judged by its form, and then as the reply that is asked for, with all that its class
+        checks; under an empty name stands what is wrong with the answer as a whole.
+        """
         faults: dict[str, str] = {}
-        for name, field in self.fields.items():
-            fault = field_fault(values.get(name), field)
+        for name, part in self.fields.items():
+            fault = field_fault(values.get(name), part)
             if fault:
                 faults[name] = fault
         for name in values.keys() - self.fields.keys():
             faults[name] = "there is no such field"
-        return faults
+        if faults:
+            return faults
+        given = {name: value for name, value in values.items() if value is not None}
+        return self.faults_of_reply(self.reply({**values, **given}))
+
+    def faults_of_reply(self, reply: ChatReply) -> dict[str, str]:
+        """Return what is wrong with a reply, as the one who asks for it judges it."""
+        if self.judge is None:
+            return {}
+        try:
+            self.judge(reply)
+        except InvalidReply as error:
+            return dict(error.by_field)
+        return {}
 
 
 # --- the person -----------------------------------------------------------------------------------
@@ -119,21 +204,37 @@ class Person(ChatBackend):
             an async function's coroutine; it is called in a thread of its own, so it may wait.
             Without one, call ``answer``.
         timeout_s: how long each answer is waited for, seconds; a day if not given.
+        stand_in: who answers for the person after that: ``random``, ``rule`` or ``model``, with the
+            status ``fallback``. ``Person(stand_in="random")`` is the word ``person, else random``
+            with a time limit of one's own. Without one the question's ``fallback`` does, or the
+            turn fails.
 
     Raises:
-        ConfigError: ``ask`` cannot be called.
+        ConfigError: ``ask`` cannot be called, or nobody of the name can stand in.
     """
 
     is_model = False  # nothing is sampled, and a form is shown in any case
 
-    def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = DAY_S) -> None:
+    def __init__(
+        self,
+        ask: AskPerson | None = None,
+        *,
+        timeout_s: float = DAY_S,
+        stand_in: StandIn = "",
+    ) -> None:
         if ask is not None and not callable(ask):
             raise ConfigError(
                 f"Person(ask={ask!r:.60}) cannot be called; give a function of the question, "
                 "Person(ask=lambda question: {'amount': 3, ...})"
             )
+        if stand_in not in get_args(StandIn):
+            raise ConfigError(
+                f"Person(stand_in={stand_in!r:.40}) must be one of "
+                f"{', '.join(filter(None, get_args(StandIn)))}"
+            )
         self.ask = ask
         self.timeout_s = timeout_s
+        self.stand_in: StandIn = stand_in
         # Each use of these is a single step, so that threads need no lock.
         self._asked: dict[OpenQuestion, _Waiting] = {}
         self._listeners = Listeners()
@@ -169,21 +270,38 @@ class Person(ChatBackend):
         """Answer one of ``questions`` with its fields or the reply's text, from any thread.
 
         Raises:
+            AnswerError: the answer is wrong; the question waits on.
             ConfigError: this answer is no longer waited for, or it is of a wrong type.
         """
         reply = question.reply(answer)
+        faults = question.faults_of_reply(reply)
+        if faults:
+            raise AnswerError(question.name, faults)
         try:
             self._asked[question].set_result(reply)
         except (KeyError, InvalidStateError):
-            raise ConfigError(
-                f"the question to {question.agent or question.component} of turn {question.turn} "
-                "is closed: it was answered, or the turn was stopped"
-            ) from None
+            raise _closed(question) from None
+        self._listeners()
+
+    def give_up(self, question: OpenQuestion, reason: str) -> None:
+        """End one of ``questions`` at once as if its time were over; from any thread.
+
+        Args:
+            question: which one.
+            reason: why, in words: ``Ann has left``.
+
+        Raises:
+            ConfigError: this answer is no longer waited for.
+        """
+        try:
+            self._asked[question].set_exception(BackendError(reason, reason="timeout"))
+        except (KeyError, InvalidStateError):
+            raise _closed(question) from None
         self._listeners()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
-        question = OpenQuestion(request)
+        question = OpenQuestion(request, scope().judge, scope().for_people)
         waiting: _Waiting = Future()
         self._asked[question] = waiting
         self._listeners()
@@ -212,10 +330,16 @@ class Person(ChatBackend):
                     turn=question.turn,
                     why=words,
                 )
-            answer = await asyncio.wrap_future(waiting)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            async with asyncio.timeout(self.timeout_s) as limit:
+                answer = await asyncio.wrap_future(waiting)
+                if inspect.isawaitable(answer):
+                    answer = await answer
             return question.reply(answer)
+        except TimeoutError:
+            if not limit.expired():  # what asks raised it
+                raise
+            words = f"{question.name} did not answer within {self.timeout_s:g} s"
+            raise BackendError(words, reason="timeout") from None
         finally:
             waiting.cancel()
             del self._asked[question]
@@ -223,20 +347,14 @@ class Person(ChatBackend):
 
     async def model_info(self) -> ModelInfo:
         """Return that a person answers."""
-        return ModelInfo(name="human", backend="human")
+        return ModelInfo(name=HUMAN, backend="human")
 
 
-def check_answer(question: OpenQuestion, values: Mapping[str, JSON], *, name: str) -> None:
-    """Raise ConfigError if an answer's form is wrong.
-
-    Args:
-        question: what is answered.
-        values: the fields of the reply.
-        name: whose answer it is.
-    """
-    faults = [f"{field} {fault}" for field, fault in question.faults(values).items()]
-    if faults:
-        raise ConfigError(f"the answer of {name} was not sent: {'; '.join(faults)}")
+def _closed(question: OpenQuestion) -> ConfigError:
+    return ConfigError(
+        f"the question to {question.name} of turn {question.turn} is closed: it was answered, or "
+        "the turn was stopped"
+    )
 
 
 def _ask_by_function(ask: AskPerson, question: OpenQuestion, waiting: _Waiting) -> None:
@@ -256,11 +374,11 @@ def _ask_by_function(ask: AskPerson, question: OpenQuestion, waiting: _Waiting) 
 def human_client(person: Person) -> LLMClient:
     """Return a client whose model is a person; its calls are recorded as those of ``human``."""
     config = LLMConfig(
-        model="human",
-        timeout_s=person.timeout_s,
+        model=HUMAN,
+        timeout_s=person.timeout_s + _MARGIN_S,
         retry_wait_s=0,
         num_ctx=1_000_000,  # a person has no window that a prompt could be too long for
         max_text_chars=2_000,
-        max_concurrency=1,
+        max_concurrency=_AT_ONCE,
     )
     return LLMClient(config, person)

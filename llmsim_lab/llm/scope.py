@@ -154,6 +154,8 @@ class Scope:
         counted: whether a line on the screen counts the work already.
         stand_in: answers each request in place of the model, which is asked nothing, as where a
             plan counts calls.
+        judge: reads an answer of a person as the reply that is asked for, or raises what is wrong.
+        for_people: what a person is shown in place of the prompt; empty for the prompt itself.
     """
 
     recorder: Recorder = field(default_factory=Unrecorded)
@@ -166,6 +168,8 @@ class Scope:
     driver: object = None
     counted: bool = False
     stand_in: Callable[[ChatRequest], ChatReply] | None = None
+    judge: Callable[[ChatReply], object] | None = None
+    for_people: str = ""
 
 
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen

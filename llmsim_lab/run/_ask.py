@@ -31,6 +31,7 @@ from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
 from llmsim_lab.llm.bounds import Limits
 from llmsim_lab.llm.chains import FORGIVEN
 from llmsim_lab.llm.choice import Choice, Decide
+from llmsim_lab.llm.human import StandIn
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._answers import (
     Options,
@@ -639,7 +640,7 @@ class Ask:
                 try:
                     only.question.decision = await only.question.send(only.client, only.text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
-                    self._asking_failed(error, only.question)
+                    await self._answer_failed(error, only)
             elif only is not None:
                 await self._wait_for(only)
             elif work:
@@ -797,7 +798,7 @@ class Ask:
                 try:
                     question.decision = await question.send(client, text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
-                    self._asking_failed(error, question)
+                    await self._answer_failed(error, work)
             case _ToConverse(client, question, by_model):
                 try:
                     # The tape has its calls and no answer besides: a replay works it out again.
@@ -808,6 +809,64 @@ class Ask:
                 await self._choose(work)
             case _Returned():
                 await self._wait_for_function(work)
+
+    async def _answer_failed(self, error: Exception, sent: _ToModel) -> None:
+        """Let another one answer for a person who does not, or do what ``_asking_failed`` does."""
+        backend = getattr(sent.client, "backend", None)
+        stand_in = backend.stand_in if isinstance(backend, Person) else ""
+        if stand_in and isinstance(error, LLMFailureException) and error.reason in FORGIVEN:
+            await self._fill_in(stand_in, error, sent)
+        else:
+            self._asking_failed(error, sent.question)
+
+    async def _fill_in(
+        self,
+        stand_in: StandIn,
+        failure: LLMFailureException,
+        sent: _ToModel,
+    ) -> None:
+        """Take and record what another one answers for a person.
+
+        Args:
+            stand_in: who it is.
+            failure: how asking the person failed.
+            sent: what the person was asked.
+        """
+        question = sent.question
+        calls = [failure.call]
+        filled_by: str = stand_in
+        model = self._run.llm_client
+        if stand_in == "model" and model is not None:
+            filled_by = model.config.model
+            question.decision = await question.send(model, sent.text)
+            calls.append(question.decision.call)
+        elif stand_in == "rule":
+            rule = getattr(self._run, "rule")  # noqa: B009 - a world need not have one
+            try:
+                answer = rule(Question(question))
+                if isawaitable(answer):
+                    answer = await answer
+            except Exception as error:  # noqa: BLE001 - a world's own code raises anything
+                self._code_raised(error, question)
+                return
+            question.decision = as_reply(answer, question, rule_of)
+        else:
+            question.decision = random_reply(question, question.random("stand-in"))
+        self.stand_ins[question.answerer] += 1
+        record = answer_by_code(
+            question.decision,
+            question,
+            f"{filled_by} answers for {caller(question.site)}: {failure.detail}",
+            calls=tuple(call for call in calls if call is not None),
+        )
+        question.batch.answers.append(
+            replace(
+                record,
+                status="fallback",
+                confidence=None,
+                filled_by=filled_by,
+            )
+        )
 
     def _asking_failed(self, error: Exception, question: AskedQuestion) -> None:
         """Let a stand-in answer for a model that failed, or raise what names the question."""

@@ -27,6 +27,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
+from llmsim_lab.llm.human import StandIn
 from llmsim_lab.people import Population
 from llmsim_lab.run._kept import kept_values
 from llmsim_lab.run._registry import RunClass, is_shipped
@@ -75,8 +76,45 @@ class StateChange(Settings):
         return words
 
 
-PlayerWord = Literal["model", "rule", "random", "person"]
-"""Who answers for a player: the run's model, the world's own rule, chance, or a person here."""
+PlayerWord = Literal[
+    "model",
+    "rule",
+    "random",
+    "person",
+    "person, else random",
+    "person, else rule",
+    "person, else model",
+]
+"""Who answers for a player: the run's model, the world's own rule, chance, or a person here.
+
+``person, else random`` lets chance answer in place of a person who has left, or takes too long.
+"""
+
+_ELSE = "person, else "
+
+
+def word_of_person(stand_in: StandIn) -> PlayerWord:
+    """Return the word for a person, for whom another one may stand in."""
+    match stand_in:
+        case "random":
+            return "person, else random"
+        case "rule":
+            return "person, else rule"
+        case "model":
+            return "person, else model"
+    return "person"
+
+
+def stand_in_of(word: str) -> StandIn | None:
+    """Return who stands in for the person that a word is for; None where it is for no person."""
+    match word.partition(_ELSE)[2]:
+        case "random":
+            return "random"
+        case "rule":
+            return "rule"
+        case "model":
+            return "model"
+    return "" if word == "person" else None
 
 
 OnError = Literal["raise", "fallback"]
@@ -129,7 +167,9 @@ class WorldConfig(OfJson, Settings):
         llm: the model and how to talk to it.
         interventions: what is done from outside, and when.
         players: who answers for a player, by name; ``*`` stands for all others, which the model
-            answers for if nothing is said. One word alone, ``random``, is for all.
+            answers for if nothing is said. One word alone, ``random``, is for all. Of ``person,
+            else random`` chance answers for a person who has left or takes too long; so do
+            ``person, else rule`` and ``person, else model``.
         rationale: where replies have their ``reasoning``: ``before`` the decision, so that it can
             follow from it, ``after`` it, or not at all, ``False``.
         population: players like the people of a table; None is nobody in particular.
@@ -160,7 +200,8 @@ class WorldConfig(OfJson, Settings):
     @property
     def needs_model(self) -> bool:
         """True if a run makes any model call."""
-        return "model" in self.players.values() or "*" not in self.players
+        words = self.players.values()
+        return "model" in words or "person, else model" in words or "*" not in self.players
 
 
 def players_seed(config: WorldConfig) -> int | str:

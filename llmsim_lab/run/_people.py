@@ -9,10 +9,11 @@ from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.human import OpenQuestion
+from llmsim_lab.llm.scope import scope
 from llmsim_lab.run._question import Question
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.recorded import Run
-from llmsim_lab.types import CallSite, ChatRequest, Decision, Number, Rationale
+from llmsim_lab.types import CallSite, Decision, Number, Rationale
 
 
 def people_of(run: Run) -> list[Person]:
@@ -44,12 +45,12 @@ class _Noting:
 
     Args:
         client: the person's.
-        requests: takes each person and request.
+        asked: takes each person and question.
     """
 
-    def __init__(self, client: LLMClient, requests: list[tuple[Person, ChatRequest]]) -> None:
+    def __init__(self, client: LLMClient, asked: list[PersonAsked]) -> None:
         self._client = client
-        self._requests = requests
+        self._asked = asked
 
     async def call_with_retry(
         self,
@@ -59,11 +60,12 @@ class _Noting:
         choices: Mapping[str, tuple[Any, ...]] | None,
         limits: Mapping[str, tuple[Number, Number]] | None,
         check: Callable[[Any], str | None],
-        site: CallSite,
+        site: CallSite | None,
         rationale: Rationale = "before",
     ) -> None:
-        """Note the request."""
-        request = self._client.request_of(
+        """Note the question."""
+        client = self._client
+        request = client.request_of(
             prompt,
             response_model,
             choices,
@@ -71,24 +73,32 @@ class _Noting:
             site=site,
             rationale=rationale,
         )
-        self._requests.append((cast("Person", self._client.backend), request))
+        judge = client.reader_of(
+            response_model,
+            choices,
+            limits,
+            check,
+            rationale=rationale,
+        )
+        question = OpenQuestion(request, judge, scope().for_people)
+        self._asked.append(PersonAsked(cast("Person", client.backend), question))
 
 
-def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
+def foreseen(run: Run) -> list[PersonAsked]:
     """Return what people will be asked first in the next turn, without asking anything.
 
     Empty where others come first: it is then known when it is asked.
     """
-    requests: list[tuple[Person, ChatRequest]] = []
+    asked: list[PersonAsked] = []
 
     async def note(question: Question) -> None:
         player = run._player_for(question.by or question.player, question.tag)
         if isinstance(getattr(player, "backend", None), Person):
-            await question.put_to(cast("LLMClient", _Noting(player, requests)))
+            await question.put_to(cast("LLMClient", _Noting(player, asked)))
         raise LLMFailureException("connection_error")  # for which nothing ever stands in
 
     run._rehearse(note, within_s=_FORESIGHT_S)
-    return requests
+    return asked
 
 
 class People:
@@ -123,12 +133,31 @@ class People:
                 f'{type(run).__name__}(players={{"Bob": Person()}})'
             )
         self.run = run
-        self.seats = people
-        if agent is not None:
-            self.seats = {name: people[name] for name in known_names("person", agent, people)}
         self._foreseen: list[PersonAsked] = []
         self._foreseen_after: Turn | None = None
         """The turn after which this was foreseen."""
+        self.seats = people
+        self._name_others()
+        if agent is not None:
+            self.seats = {name: people[name] for name in known_names("person", agent, people)}
+
+    def _name_others(self) -> None:
+        """Give the seats of ``*`` the names of those who will be asked, where that is known."""
+        if OTHERS not in self.seats or self.over:
+            return
+        person = self.seats[OTHERS]
+        if self.run._stepping:
+            asked = [PersonAsked(person, question) for question in person.questions]
+        else:
+            asked = self._foresee()
+        names = [
+            question.agent
+            for who, question in asked
+            if who is person and question.agent and question.agent not in self.seats
+        ]
+        if names:
+            del self.seats[OTHERS]
+            self.seats |= dict.fromkeys(names, person)
 
     @property
     def over(self) -> bool:
@@ -149,24 +178,30 @@ class People:
         # While a turn is played the questions themselves are there.
         if run._stepping or self.over:
             return self.waiting()
-        latest = run.turns[-1]  # another one, too, where its state was changed
+        return self._by_seat(self._foresee())
+
+    def _foresee(self) -> list[PersonAsked]:
+        """Return what will be asked first in the next turn; worked out once a turn."""
+        latest = self.run.turns[-1]  # another one, too, where its state was changed
         if self._foreseen_after is not latest:
             self._foreseen_after = latest
-            self._foreseen = [
-                PersonAsked(person, OpenQuestion(request)) for person, request in foreseen(run)
-            ]
-        return self._by_seat(self._foreseen)
+            self._foreseen = foreseen(self.run)
+        return self._foreseen
 
     def _by_seat(self, questions: Iterable[PersonAsked]) -> dict[str, PersonAsked]:
         """Return the first question of each seat, in the order of the seats."""
         by_seat: dict[str, PersonAsked] = {}
-        for one in questions:
-            seat = OTHERS
-            for name in (one.question.component, one.question.agent):  # the agent's goes first
-                if name in self.seats and self.seats[name] is one.person:
-                    seat = name
-            by_seat.setdefault(seat, one)
+        for asked in questions:
+            by_seat.setdefault(self._seat_of(asked), asked)
         return {seat: by_seat[seat] for seat in self.seats if seat in by_seat}
+
+    def _seat_of(self, asked: PersonAsked) -> str:
+        """Return the name of the seat in which a question is answered."""
+        question = asked.question
+        for name in (question.agent, question.component):
+            if name in self.seats and self.seats[name] is asked.person:
+                return name
+        return OTHERS
 
     def named(self, agent: str | None) -> str:
         """Return the name of a seat; that of the first who is asked if not given."""

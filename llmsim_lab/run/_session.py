@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
-from llmsim_lab._util.jsontext import loads
+from llmsim_lab._util.jsontext import JSONObject, loads
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import _records
@@ -159,20 +159,28 @@ class Recording(Session):
 
     async def _check_models(self, run: AnyRun) -> None:
         """Write down which models answer; a resumed run must have the same."""
-        for name, client in _records.clients_of(run).items():
-            info = await client.model_info()
-            # Read after the wait: another task may have changed the manifest meanwhile.
-            manifest = self.tape.run(self.number).manifest
-            models_of_players = manifest.get("players", {})
+        models = {
+            name: asdict(await client.model_info())
+            for name, client in _records.clients_of(run).items()
+        }
+        # Read after the wait: another task may have changed the manifest meanwhile.
+        manifest = self.tape.run(self.number).manifest
+        models_of_players = dict(manifest.get("players", {}))
+        unknown: JSONObject = {}
+        for name, model in models.items():
             recorded = models_of_players.get(name) if name else manifest["model"]
             if recorded is not None:
                 # A resumed run with another model would be half of each.
-                self._check_model(name, asdict(info), recorded)
+                self._check_model(name, model, recorded)
             # Known only now: a server says which model it has when it is asked.
             elif name:
-                self.recorder.describe({"players": {**models_of_players, name: asdict(info)}})
+                models_of_players[name] = model
+                unknown["players"] = models_of_players
             else:
-                self.recorder.describe({"model": asdict(info)})
+                unknown["model"] = model
+        # Once for all: a class of two hundred would write as many lines, each with all before it.
+        if unknown:
+            self.recorder.describe(unknown)
 
     def _check_model(
         self,

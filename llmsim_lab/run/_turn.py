@@ -151,6 +151,8 @@ class Answer:
         reasoning: why, in the player's words; or in the program's, where it decided.
         confidence: 0 to 1; None where nothing was said of it.
         given: the reply's fields where no call has them, JSON-ready.
+        filled_by: who answered for a person: ``random``, ``rule``, or the model's name; empty where
+            nobody had to.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -163,6 +165,8 @@ class Answer:
     reasoning: Annotated[str, Field(alias="why")] = ""
     confidence: Annotated[Confidence | None, Field(alias="sure")] = None
     given: Columns = field(default_factory=dict)
+    # Left out where it is empty: recordings from before it stay equal.
+    filled_by: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
 
     @property
     def call(self) -> CallRecord | None:
@@ -245,7 +249,9 @@ class Turn:
         for answer in self.by_code:
             if answer.status == "ok":
                 continue
-            for call in answer.calls:
+            # Of a model that answered for a person the call was as good as any other.
+            calls = answer.calls[:1] if answer.filled_by else answer.calls
+            for call in calls:
                 by_call[id(call)] = answer.status
             if not answer.calls:
                 counts[answer.status] += 1
@@ -416,7 +422,7 @@ def _decision_columns(answer: Answer) -> Columns:
     calls = answer.calls
     columns: Columns = {name: getattr(answer, name) for name in _DECIDED}
     # Of several calls, as a choice has them, the first one's: all ask one model.
-    columns["model"] = calls[0].request.model if calls else None
+    columns["model"] = answer.filled_by or (calls[0].request.model if calls else None)
     for name in _COSTS:
         columns[name] = sum(getattr(call, name) for call in calls)
     # A start of 0.0 keeps the column one of floats.

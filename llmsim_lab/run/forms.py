@@ -42,15 +42,19 @@ def fields_of(
     for field in fields:
         name = field["place"][-1]
         label = (labels or {}).get(name)
-        field["label"] = label or _label_of(field["place"])
+        field["label"] = label or label_of(field["place"], field["schema"])
     return fields
 
 
-def _label_of(place: Sequence[str]) -> str:
-    """Return a place in people's words; what can be set has a name already."""
+def label_of(place: Sequence[str], part: Mapping[str, Any]) -> str:
+    """Return a place in people's words, or a field's title; what can be set has a name already."""
     if place[0] == "set":
         return place[-1]
     words = " · ".join(name.replace("_", " ") for name in place)
+    title: str = part.get("title", "")
+    # Those that pydantic makes of names say nothing more.
+    if title and title.lower() != place[-1].replace("_", " ").lower():
+        words = title
     return words[:1].upper() + words[1:]
 
 

@@ -22,7 +22,7 @@ from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
 from llmsim_lab.llm.client import run_client
-from llmsim_lab.llm.human import human_client
+from llmsim_lab.llm.human import OpenQuestion, human_client
 from llmsim_lab.llm.scope import CallLog, Purse, scope
 from llmsim_lab.people import PublishedFigure
 from llmsim_lab.prompts import Prompt
@@ -35,7 +35,9 @@ from llmsim_lab.run._config import (
     WorldConfig,
     by_name,
     config_type_of,
+    stand_in_of,
     state_type_of,
+    word_of_person,
 )
 from llmsim_lab.run._kept import kept_config, kept_state
 from llmsim_lab.run._personas import with_personas
@@ -315,6 +317,21 @@ class BaseWorld(Generic[StateT]):
         """Return what a WARNING says before the first turn is played, by field; by default none."""
         return ()
 
+    def told(self, state: StateT, player: str) -> Mapping[str, Any]:
+        """Return what a player is told of a state, such as what it earned: by name, JSON-ready.
+
+        Windows and rooms show it to the person in that seat. By default nothing.
+        """
+        return {}
+
+    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
+        """Return a question as it is put to a person; see ``run/seating.py``."""
+        return question
+
+    def _as_reply(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a person answered to a question of ``_as_put`` as the run takes it."""
+        return dict(values)
+
     def done(self, state: StateT) -> bool:
         """Return True if the run is over before its last turn."""
         return False
@@ -460,7 +477,7 @@ def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> d
     words: dict[str, str] = {}
     for name, player in players.items():
         if isinstance(player, Person):
-            words[name] = "person"
+            words[name] = word_of_person(player.stand_in)
         elif isinstance(player, str):
             if player not in get_args(PlayerWord):
                 argument = f"{player!r}" if name == "*" else f"{{{name!r}: {player!r}}}"
@@ -508,7 +525,18 @@ def _seated(run: BaseWorld, players: Mapping[str, object]) -> _Seated:
         if not isinstance(player, str) and not is_person:  # whose answers are all on the tape
             unrecorded.append(name)
     # Now, and not at the first question, which may be hours away.
-    if "rule" in seated.values() and getattr(run, "rule", None) is None:
+    stand_ins = {
+        client.backend.stand_in
+        for client in seated.values()
+        if isinstance(getattr(client, "backend", None), Person)
+    }
+    if "model" in stand_ins and run.llm_client is None:
+        raise ConfigError(
+            f"a model is to answer where a person of {type(run).__name__} does not, and the run "
+            "has none: llm_client=connect('auto'), or let chance answer: 'person, else random'"
+        )
+    has_rules = "rule" in seated.values() or "rule" in stand_ins
+    if has_rules and getattr(run, "rule", None) is None:
         raise ConfigError(
             f"{type(run).__name__} has no rule; define def rule(self, question) -> YourReply(...) "
             "in it, or let chance answer: 'random'"
@@ -522,12 +550,13 @@ def _as_player(run: BaseWorld, name: str, player: Any) -> Any:
     Raises:
         ConfigError: it is none of these.
     """
-    if player == "person":
-        player = Person()
+    if isinstance(player, str):
+        stand_in = stand_in_of(player)
+        if stand_in is None:
+            return player
+        player = Person(stand_in=stand_in)
     if isinstance(player, Person):
         return human_client(player)
-    if isinstance(player, str):
-        return player
     if not isinstance(player, type):
         if hasattr(player, "chat"):  # a backend
             config = run.llm_client.config if run.llm_client else LLMConfig()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import number
 from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.llm.human import OpenQuestion
-from llmsim_lab.simulation.world import Simulation
 
-_LEFT_OPEN: Mapping[str, object] = {"reasoning": "No reason given.", "confidence": 0.5}
-"""What stands for what a person leaves open."""
+if TYPE_CHECKING:
+    from llmsim_lab.simulation.world import Simulation
 
 
 def rates_of(run: Simulation) -> dict[float, dict[str, float]]:
@@ -40,48 +39,44 @@ def in_rates(run: Simulation, question: OpenQuestion) -> OpenQuestion:
     """Return a question as it is put to a person; the same answer is waited for.
 
     Where there are rates on offer, one of them is asked for, which begins where the rate is, and
-    says what it does; what may be left open is marked.
+    says what it does; the action in words may be left open.
     """
+    rates = rates_of(run) if question.component == "agent" else {}
+    if not rates:
+        return question
     schema = question.request.schema or {}
-    fields = {**schema["properties"]}
-    optional = {*_LEFT_OPEN}
-    rates: Mapping[float, object] = {}
-    if question.component == "agent":
-        rates = rates_of(run)
-    if rates:
-        optional.add("action")  # the rate says it
-        fields.pop("rate_change_bp", None)
-        here = run.state.interest_rate
-        rate_field = {
-            "enum": [*rates],
-            "says": [policy_words(here, rate) for rate in rates],
-            "start": _nearest(here, rates),
-        }
-        fields = {"rate": rate_field, **fields}
-    for name in fields.keys() & optional:
-        fields[name] = {**fields[name], "optional": True}
-    shown = {**schema, "properties": fields}
-    return replace(question, request=replace(question.request, schema=shown))
+    fields = dict(schema["properties"])
+    fields.pop("rate_change_bp", None)
+    fields["action"] = {**fields["action"], "optional": True}  # the rate says it
+    here = run.state.interest_rate
+    rate_field = {
+        "enum": [*rates],
+        "says": [policy_words(here, rate) for rate in rates],
+        "start": _nearest(here, rates),
+    }
+    shown = {**schema, "properties": {"rate": rate_field, **fields}}
+    # What judges the reply knows no rate.
+    return replace(
+        question,
+        request=replace(question.request, schema=shown),
+        judge=None,
+    )
 
 
-def as_reply(run: Simulation, values: Mapping[str, Any], asked: OpenQuestion) -> dict[str, Any]:
-    """Return what a person filled in as the run takes it.
+def as_reply(run: Simulation, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a person filled in as the run takes it: a rate becomes what leads to it.
 
-    A rate becomes what leads to it, and what was left open is filled in, as the reply says.
+    An action that was left open is filled in, as the reply says.
     """
-    reply = {**values}
-    fillers = {**_LEFT_OPEN}
-    if "rate" in reply:
-        fillers = {"action": policy_words(run.state.interest_rate, reply["rate"]), **fillers}
-    left_open = [name for name in fillers if name in asked.fields and reply.get(name) in (None, "")]
-    for name in left_open:
-        reply[name] = fillers[name]
-    if left_open:
-        reply["left_open"] = left_open
-    if "rate" in reply:
-        rates = rates_of(run)
-        reply |= rates[_nearest(reply.pop("rate"), rates)]
-    return reply
+    reply = dict(values)
+    if "rate" not in reply:
+        return reply
+    rate = reply.pop("rate")
+    if not reply.get("action"):
+        reply["action"] = policy_words(run.state.interest_rate, rate)
+        reply["left_open"] = ["action"]
+    rates = rates_of(run)
+    return reply | rates[_nearest(rate, rates)]
 
 
 def policy_words(here: float, rate: float) -> str:

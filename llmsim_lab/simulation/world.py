@@ -51,6 +51,7 @@ from llmsim_lab.engines.committee import Committee
 from llmsim_lab.engines.engines import dissents, minutes, update_prompts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.choice import Decide
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.models import (
     GlobalState,
     MacroLags,
@@ -64,6 +65,7 @@ from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._lint import LintFinding, MacroModel, of_model, of_rule, of_targets
+from llmsim_lab.simulation.chair import as_reply, in_rates
 from llmsim_lab.simulation.gate import DatedEconomy, EconomicsCard, Examinee, card_of
 from llmsim_lab.simulation.parameters import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.types import Rate, Reply
@@ -439,6 +441,12 @@ class Simulation(Run[Economy]):
     def _quarters(self, state: Economy) -> list[Economy]:
         """Return the run's quarters up to one."""
         return [*(turn.state for turn in self.turns[:-1]), state]
+
+    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
+        return in_rates(self, question)
+
+    def _as_reply(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return as_reply(self, values)
 
     def _as_read(self, state: Economy) -> Economy:
         """Return a quarter with what prompts show of it: its gap as read, and no coming shock."""

@@ -12,10 +12,10 @@ import pytest
 from client_kit import GOOD, decide, failure_of
 from pydantic import BaseModel, Field, TypeAdapter
 
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.fields import typed_value
-from llmsim_lab.llm.human import OpenQuestion, human_client
+from llmsim_lab.llm.human import AnswerError, OpenQuestion, human_client
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest
 
@@ -219,29 +219,41 @@ async def test_a_request_waits_for_its_answer() -> None:
     assert person.questions == ()
 
 
-async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
+async def test_an_answer_that_the_reply_class_refuses_is_not_sent_and_can_be_given_again() -> None:
     person = Person()
     task = ask(person, check=lambda d: "say more" if d.action == GOOD["action"] else None)
-    person.answer(await person.asked(), GOOD)
-    second = await person.asked()
-    assert second.complaint == "say more."
-    person.answer(second, GOOD | {"action": "Raise the rate to 4 %"})
+    question = await person.asked()
+    assert question.faults(GOOD) == {"": "say more"}
+    for wrong, fault in [
+        (GOOD, "say more"),
+        ("Raise it.", "there is no JSON object in it"),
+        (GOOD | {"confidence": 2}, "confidence Input should be less than or equal to 1"),
+    ]:
+        with pytest.raises(AnswerError, match=f"the answer of Aland was not sent: .*{fault}"):
+            person.answer(question, wrong)
+    person.answer(question, GOOD | {"action": "Raise the rate to 4 %"})
     decision = await task
     assert decision.call is not None
-    assert decision.call.status == "repaired"
+    assert (decision.call.status, decision.call.attempts) == ("ok", 1)
 
 
-async def test_a_person_whose_text_is_not_an_answer_reads_the_fault_and_no_form(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_a_function_answers_wrongly_is_asked_again_with_what_was_wrong() -> None:
+    complaints = list[str]()
+
+    def answer(question: OpenQuestion) -> Any:
+        complaints.append(question.complaint)
+        return GOOD if question.complaint else "Raise it."
+
+    assert (await ask(Person(answer))).action == GOOD["action"]
+    assert complaints == ["", "the reply is not valid JSON: there is no JSON object in it."]
+
+
+async def test_people_may_leave_out_their_reasons_and_how_sure_they_are() -> None:
     person = Person()
     task = ask(person)
-    person.answer(await person.asked(), "Raise it.")
-    second = await person.asked()
-    assert second.complaint.endswith("there is no JSON object in it.")
-    person.answer(second, GOOD)
-    assert (await task).action == GOOD["action"]
-    assert "tell_form" not in caplog.text
+    person.answer(await person.asked(), {"action": "Hold the rate"})
+    decision = await task
+    assert (decision.reasoning, decision.confidence) == ("", None)
 
 
 async def test_stopping_takes_the_question_away() -> None:
@@ -256,8 +268,21 @@ async def test_stopping_takes_the_question_away() -> None:
         person.answer(question, GOOD)
 
 
-async def test_nobody_answering_in_time_is_a_timeout() -> None:
-    assert (await failure_of(human_client(Person(timeout_s=0.01)))).reason == "timeout"
+async def test_a_person_who_does_not_answer_in_time_is_not_asked_again() -> None:
+    failure = await failure_of(human_client(Person(timeout_s=0.01)))
+    assert (failure.reason, failure.attempts) == ("timeout", 1)
+    assert failure.detail == "Aland did not answer within 0.01 s"
+
+
+async def test_a_question_that_is_given_up_ends_at_once() -> None:
+    person = Person()
+    task = ask(person)
+    question = await person.asked()
+    person.give_up(question, "Aland has left")
+    with pytest.raises(LLMFailureException, match="Aland has left"):
+        await task
+    with pytest.raises(ConfigError, match="is closed"):
+        person.give_up(question, "Aland has left")
 
 
 async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> None:

@@ -36,7 +36,8 @@ async def test_what_a_turn_begins_with_is_known_before(world: Callable[[Person],
     person = Person()
     run = world(person)
     before = dict(run.prompts)
-    [(who, expected)] = foreseen(run)
+    [(who, question)] = foreseen(run)
+    expected = question.request
     assert (who, dict(run.prompts), person.questions) == (person, before, ())
     task = asyncio.create_task(run.step())
     asked = (await person.asked()).request

@@ -286,15 +286,14 @@ function Change({ store, form }) {
 
 /** A person plays: the situation that a model would have read, and a form for the answer. */
 export function Ask({ store, ask, folded, more }) {
-  const { id, draft = id, who, messages, fields, fault, faults } = ask;
+  const { id, draft = id, who, text, fields, fault, faults } = ask;
   const label = `${who}, turn ${ask.turn}`;
   const typed = store.keep(`answer ${who}`, [draft], () => ({})); // kept where it is asked again
   const send = (values) => store.commands({ do: "answer", id, values });
   const at = fields.findIndex(({ schema }) => schema.says), { schema, value } = fields[at] ?? {};
   const says = schema?.says[schema.enum.map(textOf).indexOf(typed[at] ?? textOf(value))];
   const situation = h(Box, { kind: "asked", label: "Your situation" },
-    messages.map(([, text], n) => h("div", { key: n },
-      h(Passage, { store, id: `ask ${id} ${n}`, text }))));
+    h(Passage, { store, id: `ask ${id}`, text }));
   return [
     h(Form, { store, label, kind: draft, asks: true, fields, typed, faults,
       submit: says ?? "Answer", send, more },

@@ -1,0 +1,203 @@
+"""A seat: a person, a question, and how it is put.
+
+Windows, the terminal and a room put questions to people in the same way and take answers by the
+same rules; they differ in how texts get there and back. ``put`` makes of an open question what a
+form is drawn of. What comes back is read and judged here, by field, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llmsim_lab._util.jsontext import JSON
+from llmsim_lab.llm import Person
+from llmsim_lab.llm.extract import parse_reply
+from llmsim_lab.llm.fields import field_words, typed_value
+from llmsim_lab.llm.human import AnswerError, OpenQuestion
+from llmsim_lab.run.forms import Field, fields_of, label_of
+from llmsim_lab.run.recorded import Run
+from llmsim_lab.types import HUMAN, ChatReply, ChatRequest, Reply, reply_schema
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PutQuestion:
+    """A question as a person sees it.
+
+    Attributes:
+        run: the run that asks; None of questions that are no part of one.
+        question: what waits for the answer.
+        form: the same as it is put: an economy asks for a rate in place of a move.
+        seat: the name of the person's seat.
+        fields: what the form is drawn of.
+    """
+
+    run: Run | None
+    question: OpenQuestion
+    form: OpenQuestion
+    seat: str
+    fields: list[Field]
+
+    @property
+    def number(self) -> str:
+        """What an answer names: of a second try another one than of the first."""
+        return self.question.number
+
+    @property
+    def draft(self) -> str:
+        """Under which name what is typed is kept: the same before the turn and in it."""
+        return self.question.draft
+
+    @property
+    def text(self) -> str:
+        """The situation."""
+        return self.question.text
+
+    def as_json(self, faults: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return the question as pages take it, with what was wrong with an answer, by field."""
+        by_field = dict(faults or {})
+        whole = by_field.pop("", "")
+        return {
+            "id": self.number,
+            "draft": self.draft,
+            "seat": self.seat,
+            "who": self.question.agent,
+            "turn": self.question.turn,
+            "text": self.text,
+            "fields": self.fields,
+            "fault": whole or self.question.complaint,
+            "faults": by_field,
+            "askedAt": self.question.asked_at,
+        }
+
+    def read(self, typed: object) -> dict[str, Any]:
+        """Return the values of a form, by field: what was typed, and else what it began with.
+
+        Args:
+            typed: what the form sent: texts and values, nested by the places of the fields.
+
+        Raises:
+            AnswerError: there is no such field.
+        """
+        by_place = {tuple(field["place"]): field for field in self.fields}
+        values: dict[str, Any] = {}
+        for place, field in by_place.items():
+            if field["value"] is not None:
+                _put_at(values, place, field["value"])
+
+        def read_at(place: tuple[str, ...], value: object) -> None:
+            if place in by_place:
+                schema = by_place[place]["schema"]
+                _put_at(values, place, _read(value, schema))
+            elif isinstance(value, Mapping):
+                for name, inner in value.items():
+                    read_at((*place, str(name)), inner)
+            else:
+                raise AnswerError(self.question.name, {".".join(place): "there is no such field"})
+
+        read_at((), typed)
+        return values
+
+    def taken(self, values: Mapping[str, JSON]) -> dict[str, Any]:
+        """Return the reply that values make, which will be accepted as it is.
+
+        Raises:
+            AnswerError: something is wrong, by field; nothing was sent.
+        """
+        faults = self.form.faults(values)
+        if faults:
+            raise AnswerError(self.question.name, faults)
+        reply = {name: value for name, value in values.items() if value is not None}
+        if self.run is not None and self.form is not self.question:
+            reply = self.run._as_reply(reply)
+            faults = self.question.faults_of_reply(self.question.reply(reply))
+        if faults:
+            raise AnswerError(self.question.name, faults)
+        return reply
+
+    def answer(self, person: Person, values: Mapping[str, JSON]) -> None:
+        """Answer the question.
+
+        Raises:
+            AnswerError: something is wrong, by field; the question waits on.
+            ConfigError: the answer is no longer waited for.
+        """
+        person.answer(self.question, self.taken(values))
+
+
+def put(run: Run | None, question: OpenQuestion, seat: str = "") -> PutQuestion:
+    """Return a question as it is put to a person.
+
+    Args:
+        run: the run that asks.
+        question: what waits for an answer.
+        seat: the name of the person's seat; who is asked if not given.
+    """
+    form = question if run is None else run._as_put(question)
+    return PutQuestion(
+        run=run,
+        question=question,
+        form=form,
+        seat=seat or question.name,
+        fields=_fields(form),
+    )
+
+
+def put_reply(reply: type[Reply], text: str = "") -> PutQuestion:
+    """Return questions that are no part of a run, such as those at the end, as they are put.
+
+    Args:
+        reply: its fields are asked for, but for reasoning and confidence.
+        text: what stands above them.
+    """
+    schema = reply_schema(reply)
+    asked = {
+        name: part for name, part in schema["properties"].items() if name not in Reply.model_fields
+    }
+    may_lack = frozenset(Reply.model_fields)
+
+    def judge(answer: ChatReply) -> object:
+        return parse_reply(answer.text, reply, may_lack=may_lack)
+
+    request = ChatRequest(model=HUMAN, messages=(), schema={**schema, "properties": asked})
+    return put(None, OpenQuestion(request, judge, text))
+
+
+def _fields(form: OpenQuestion) -> list[Field]:
+    """Return the fields of what is asked for; most begin with nothing in them."""
+    parts = form.fields
+    started = {name: part.get("start") for name, part in parts.items()}
+    drawn = fields_of({"properties": dict(parts), "type": "object"}, started)
+    fields: list[Field] = []
+    for name, part in parts.items():
+        of_part = [field for field in drawn if field["place"][0] == name]
+        if not of_part:  # a list or a mapping is typed as JSON
+            words = [part.get("description", ""), field_words(part)]
+            of_part = [
+                {
+                    "place": [name],
+                    "label": label_of([name], part),
+                    "help": "; ".join(filter(None, words)),
+                    "schema": dict(part),
+                    "value": None,
+                }
+            ]
+        is_required = not part.get("optional")
+        fields += [{**field, "required": is_required} for field in of_part]
+    return fields
+
+
+def _read(value: object, schema: Mapping[str, Any]) -> Any:
+    """Return a value of a form as its field takes it."""
+    if not isinstance(value, str):
+        return value
+    return typed_value(value.strip(), schema)
+
+
+def _put_at(values: dict[str, Any], place: tuple[str, ...], value: object) -> None:
+    """Set a value at a place of nested values."""
+    *outer, last = place
+    for name in outer:
+        values = values.setdefault(name, {})
+    values[last] = value

@@ -93,7 +93,7 @@ async def test_the_form_has_the_rates_that_moves_lead_to_and_begins_where_the_ra
         )
         optional = [it for it, field in visitor.fields().items() if field["schema"].get("optional")]
         assert sorted(optional) == ["action", "confidence", "reasoning"]
-        assert "Mandate: stable prices" in visitor.ask()["messages"][0][1]
+        assert "Mandate: stable prices" in visitor.ask()["text"]
         assert "output_gap" not in visitor.now["columns"]
 
 
@@ -108,8 +108,11 @@ async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(pa
     [call] = replay(path).calls
     assert call.reply is not None
     said = json.loads(call.reply.text)
-    assert said["left_open"] == ["action", "reasoning", "confidence"]
-    assert "advice_asked" not in said
+    assert said == {
+        "action": "Raise the rate to 11.67 %",
+        "rate_change_bp": 200,
+        "left_open": ["action"],
+    }
 
 
 async def test_headlines_are_the_quarters_numbers_the_most_striking_first() -> None:
@@ -230,9 +233,9 @@ async def test_a_person_may_judge_what_others_propose() -> None:
 async def test_what_is_wrong_is_said_and_nothing_is_played() -> None:
     async with seated(table_of()) as visitor:
         await visitor.answer(rate="30")
-        assert "Rate is 30; it must be one of 5.17" in visitor.browser.latest("fault")
+        assert visitor.ask()["faults"]["rate"].startswith("is 30; it must be one of 5.17")
         assert visitor.seat.simulation.turn_number == 0
-        assert visitor.ask()["id"] == "1 Aland agent"  # by which the draft is kept
+        assert visitor.ask()["draft"] == "1 Aland agent"
 
 
 async def test_a_turn_that_fails_is_said_raised_and_asked_again(
@@ -362,7 +365,7 @@ def pot(**players: Any) -> PublicGoods:
 
 async def test_in_another_world_a_person_sees_what_a_model_sees_and_no_more() -> None:
     async with seated(pot(Bob=Person())) as visitor:
-        assert "You are Bob and have 20" in visitor.ask()["messages"][-1][1]
+        assert "You are Bob and have 20" in visitor.ask()["text"]
         assert "columns" not in visitor.now
         amount = visitor.fields()["amount"]
         assert amount["help"] == "coins for the pot; a whole number from 0 to 20"
@@ -376,8 +379,8 @@ async def test_in_another_world_a_person_sees_what_a_model_sees_and_no_more() ->
 async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
     async with seated(PublicGoods(players={"*": "person", "Ann": "random"}, turns=1)) as visitor:
         for name in ("Bob", "Cy", "Di"):
-            assert (visitor.now["people"], visitor.ask()["who"]) == (["everybody else"], name)
-            await visitor.answer(reasoning="Fair.", confidence="0.5", amount="1")
+            assert visitor.now["people"] == ["Bob", "Cy", "Di"]
+            await visitor.answer(name, amount="1")
         assert visitor.seat.simulation.state.given["Di"] == 1
         assert "turn 1: Di (ok): amount 1" in visitor.seat.static_text()
 

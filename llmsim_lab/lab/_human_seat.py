@@ -22,7 +22,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People, people_of
-from llmsim_lab.run.seating import PutQuestion, put
+from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.chair import advice_for
 from llmsim_lab.simulation.scores import AFTER, Losses, Rival, advice_asked, of_class
@@ -252,7 +252,7 @@ class HumanSeat(Lab):
             # The turn may end without being one, and nothing says so.
             self._later(self._asked, _LATER_S)
 
-    def _put_questions(self) -> dict[str, PutQuestion]:
+    def _put_questions(self) -> dict[str, SeatQuestion]:
         """Return what the people here can answer, by seat."""
         return {
             name: put(self.simulation, asked.question, name)

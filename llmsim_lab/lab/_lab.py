@@ -66,7 +66,7 @@ from llmsim_lab.run.recorded import (
     run_on_tape,
     warn_of_settings,
 )
-from llmsim_lab.run.seating import PutQuestion, put
+from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt
 
@@ -707,7 +707,7 @@ class Lab(AnyWidget):
 
     # --- people -------------------------------------------------------------------------------
 
-    def _put_question(self) -> tuple[Person, PutQuestion] | None:
+    def _put_question(self) -> tuple[Person, SeatQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
         for run in self.runs.read.values():
             if not isinstance(run, Run):
@@ -722,7 +722,7 @@ class Lab(AnyWidget):
         waiting = self._put_question()
         self._say({"ask": None if waiting is None else self._as_shown(waiting[1])})
 
-    def _as_shown(self, asked: PutQuestion) -> Message:
+    def _as_shown(self, asked: SeatQuestion) -> Message:
         """Return a question as its form is drawn, with what was wrong with the last answer."""
         return asked.as_json(self._faults.get(asked.number))
 
@@ -735,7 +735,7 @@ class Lab(AnyWidget):
             asked.answer(person, asked.read(values))
 
     @contextmanager
-    def _marking(self, asked: PutQuestion) -> Iterator[None]:
+    def _marking(self, asked: SeatQuestion) -> Iterator[None]:
         """Show what is wrong with an answer at its fields."""
         self._faults.clear()
         try:

@@ -342,6 +342,7 @@ class Person(ChatBackend):
             raise BackendError(words, reason="timeout") from None
         finally:
             waiting.cancel()
+            _close_unawaited(waiting)
             del self._asked[question]
             self._listeners()
 
@@ -355,6 +356,15 @@ def _closed(question: OpenQuestion) -> ConfigError:
         f"the question to {question.name} of turn {question.turn} is closed: it was answered, or "
         "the turn was stopped"
     )
+
+
+def _close_unawaited(waiting: _Waiting) -> None:
+    """Close what a function returned to be awaited, where the time was over before that."""
+    if waiting.cancelled() or waiting.exception() is not None:
+        return
+    answer = waiting.result()
+    if inspect.iscoroutine(answer):
+        answer.close()  # does nothing to one that has ended
 
 
 def _ask_by_function(ask: AskPerson, question: OpenQuestion, waiting: _Waiting) -> None:

@@ -22,7 +22,7 @@ from llmsim_lab.types import HUMAN, ChatReply, ChatRequest, Reply, reply_schema
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PutQuestion:
+class SeatQuestion:
     """A question as a person sees it.
 
     Attributes:
@@ -126,7 +126,7 @@ class PutQuestion:
         person.answer(self.question, self.taken(values))
 
 
-def put(run: Run | None, question: OpenQuestion, seat: str = "") -> PutQuestion:
+def put(run: Run | None, question: OpenQuestion, seat: str = "") -> SeatQuestion:
     """Return a question as it is put to a person.
 
     Args:
@@ -135,7 +135,7 @@ def put(run: Run | None, question: OpenQuestion, seat: str = "") -> PutQuestion:
         seat: the name of the person's seat; who is asked if not given.
     """
     form = question if run is None else run._as_put(question)
-    return PutQuestion(
+    return SeatQuestion(
         run=run,
         question=question,
         form=form,
@@ -144,7 +144,7 @@ def put(run: Run | None, question: OpenQuestion, seat: str = "") -> PutQuestion:
     )
 
 
-def put_reply(reply: type[Reply], text: str = "") -> PutQuestion:
+def put_reply(reply: type[Reply], text: str = "") -> SeatQuestion:
     """Return questions that are no part of a run, such as those at the end, as they are put.
 
     Args:

@@ -1,21 +1,21 @@
-"""A person in the economy: asked for a rate instead of a move, and free to leave words open."""
+"""A person in the economy: asked for a rate instead of a move, and free to leave words open.
+
+``run`` is a ``Simulation``, whose module imports this one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmsim_lab._util.text import number
 from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.llm.human import OpenQuestion
 
-if TYPE_CHECKING:
-    from llmsim_lab.simulation.world import Simulation
 
-
-def rates_of(run: Simulation) -> dict[float, dict[str, float]]:
+def rates_of(run: Any) -> dict[float, dict[str, float]]:
     """Return the rates on offer, percent per year, each with the part of a reply that states it.
 
     They are those that the moves on offer lead to. Where actions are in words and the run has
@@ -35,7 +35,7 @@ def rates_of(run: Simulation) -> dict[float, dict[str, float]]:
     return dict(sorted(rates.items()))
 
 
-def in_rates(run: Simulation, question: OpenQuestion) -> OpenQuestion:
+def in_rates(run: Any, question: OpenQuestion) -> OpenQuestion:
     """Return a question as it is put to a person; the same answer is waited for.
 
     Where there are rates on offer, one of them is asked for, which begins where the rate is, and
@@ -63,7 +63,7 @@ def in_rates(run: Simulation, question: OpenQuestion) -> OpenQuestion:
     )
 
 
-def as_reply(run: Simulation, values: Mapping[str, Any]) -> dict[str, Any]:
+def as_reply(run: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a person filled in as the run takes it: a rate becomes what leads to it.
 
     An action that was left open is filled in, as the reply says.
@@ -88,7 +88,7 @@ def policy_words(here: float, rate: float) -> str:
     return f"{verb} the rate to {number(rate)} %"
 
 
-def advice_for(run: Simulation, name: str) -> str:
+def advice_for(run: Any, name: str) -> str:
     """Return what the Taylor rule would do about this quarter, in words."""
     targets = {nation.name: nation.inflation_target for nation in run.nations}
     rule = TaylorRule(inflation_target=targets.get(name, run.nations[0].inflation_target))

@@ -20,6 +20,7 @@ from llmsim_lab.llm.calls.context import CallContext, Outcome, TextLimit
 from llmsim_lab.llm.extract import InvalidReply, has_form, without_thinking
 from llmsim_lab.llm.form import told_form
 from llmsim_lab.types import (
+    HUMAN,
     Attempt,
     CallRecord,
     ChatReply,
@@ -112,9 +113,11 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
     # A stand-in may look at what was answered, and at what it cost.
     if isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
+    # A person who has left is no fault of anything, and mostly another one answers.
+    has_left = request.model == HUMAN and fault.reason == "timeout"
     log_event(
         logger,
-        logging.ERROR,
+        logging.INFO if has_left else logging.ERROR,
         "LLM_FAILURE",
         words="",  # which the exception has
         component=component,

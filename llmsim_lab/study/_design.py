@@ -291,7 +291,8 @@ class World:
             self.turns = whole_number("turns", end, least=1)
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
-        for label, model in [("fixed", fixed.get("model")), *self.factors.get("model", {}).items()]:
+        _check_model(fixed.get("model"), "model 'fixed'")
+        for label, model in self.factors.get("model", {}).items():
             _check_model(model, f"model {label!r}")
 
     def _path(self, name: str) -> tuple[Any, ...]:
@@ -484,7 +485,8 @@ class World:
         state = self.level(arm, "state")
         # In place of the recorded one, which all arms continue otherwise.
         if self.asks_again and state is not None:
-            run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
+            checked = checked_state(run, state, "starts from")
+            run.turns[-1] = replace(run.turns[-1], state=checked)
         return run
 
     def config(
@@ -607,8 +609,11 @@ def with_value(node: Any, path: Sequence[Any], value: Any) -> Any:
     if isinstance(node, Sequence) and not isinstance(node, str):
         if not (isinstance(head, int) and head < len(node)):
             raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
-        return [*node[:head], with_value(node[head], rest, value), *node[head + 1 :]]
+        items = list(node)
+        items[head] = with_value(node[head], rest, value)
+        return items
     if isinstance(node, BaseModel):
+        # Only what was set: other fields may follow from the changed one.
         values: Mapping[Any, Any] = {name: getattr(node, name) for name in node.model_fields_set}
         old = getattr(node, str(head), None)
     else:
@@ -862,7 +867,8 @@ def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
         # A cell may have nothing in it yet.
         with suppress(ValueError):
             cells.append(cell.cell_contents)
-    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    defaults = list(function.__defaults__ or ())
+    defaults += (function.__kwdefaults__ or {}).values()
     kept = []
     for item in (*defaults, *cells):
         if hasattr(item, "__code__"):

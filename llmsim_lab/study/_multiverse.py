@@ -128,7 +128,11 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     )
 
 
-def _pairs(arms: Mapping[str, Mapping[str, str]], factor: str, levels: list[str]) -> dict[str, str]:
+def _pairs(
+    arms: Mapping[str, Mapping[str, str]],
+    factor: str,
+    levels: list[str],
+) -> dict[str, str]:
     """Return arms with the factor's second level, and the same with its first."""
     first_by_choices = {}
     for arm, of_arm in arms.items():

@@ -300,7 +300,10 @@ class StudyPlayer:
             info.id,
             tape.turn_records(info.id)[-1:],
         )
-        return bool(self.world.begin(self.arms[job.arm], None, job.run).done(last.state))
+        arm = self.arms[job.arm]
+        # Asked of a run on no tape: done() may look at the parameters.
+        trial = self.world.begin(arm, None, job.run)
+        return bool(trial.done(last.state))
 
     async def play(self, job: Job, file: Path) -> StudyRun:
         """Play what is left of a job; what goes wrong is in what is returned."""
@@ -352,8 +355,10 @@ class StudyPlayer:
         try:
             await play_turns(run, max(0, job.end - run.turn_number), progress=False)
             # Only at the end: a prompt that is edited may be asked with in the last turn.
-            if run._prompts.edit and (run.turn_number >= job.end or run.done(run.state)):
-                run._prompts.edit.check()
+            edits = run._prompts.edit
+            has_ended = run.turn_number >= job.end or run.done(run.state)
+            if edits and has_ended:
+                edits.check()
         except Exception as error:
             with suppress(TapeError):  # what has to be raised is this failure
                 run._session.ended(f"{_FAILED}{error_text(error)}")
@@ -388,10 +393,13 @@ class StudyPlayer:
             origin = RunOrigin("fork", number, run.turn_number)
         else:
             run = world.begin(arm, self.models.of(world, arm), job.run, play)
-        name = [job.arm, list(world.wordings(arm))[play.wording], job.where]
+        # The only wording of an arm has no name.
+        wording = list(world.wordings(arm))[play.wording]
+        parts = [job.arm, wording, job.where]
         if world.asks_again:
-            name.append(f"sample {play.sample}")
-        run.config = run.config.model_copy(update={"name": ", ".join(filter(None, name))})
+            parts.append(f"sample {play.sample}")
+        name = ", ".join(filter(None, parts))
+        run.config = run.config.model_copy(update={"name": name})
         # A file may be copied to another one's name.
         note = {"job": job.digest, "play": list(play)}
         return record(

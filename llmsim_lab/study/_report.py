@@ -90,7 +90,8 @@ def _print_view(study: Study) -> Markup:
         "Runs": _runs(study, begun),
     }
     parts = [styled(study.name, tag="h1"), _paragraph(_summary(study, entries))]
-    parts += [_SECTION.format(title, join(content)) for title, content in sections.items()]
+    for title, content in sections.items():
+        parts.append(_SECTION.format(title, join(content)))
     parts.append(_paragraph(f"Written by llmsim-lab {version('llmsim-lab')}."))
     return join(parts, between="\n")
 
@@ -263,18 +264,24 @@ def _failures(study: Study) -> Iterator[Markup]:
         f"{len(failed)} runs failed, and are left out of all effects with their partners."
     )
     if failed:
-        rows = [(run.arm, run.unit, run.turns, safe(run.error, limit=_LONGEST)) for run in failed]
+        rows = []
+        for run in failed:
+            # An error may hold what a model wrote.
+            error = safe(run.error, limit=_LONGEST)
+            rows.append((run.arm, run.unit, run.turns, error))
         yield _table(("arm", "unit", "turns", "error"), rows)
 
 
 def _runs(study: Study, begun: Sequence[StudyRun]) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
-    counts = study.to_frame().reindex(columns=["calls", "repaired", "fallback", "failed"]).sum()
-    yield _table((), counts.astype(int).items(), caption="calls of complete runs")
-    rows = [
-        (run.arm, run.unit, run.status, _digest_of(study, run), run.tape.name if run.tape else "")
-        for run in begun
-    ]
+    # Reindexed, since a study without a complete run has no columns.
+    frame = study.to_frame().reindex(columns=["calls", "repaired", "fallback", "failed"])
+    counts = frame.sum().astype(int)
+    yield _table((), counts.items(), caption="calls of complete runs")
+    rows = []
+    for run in begun:
+        tape = run.tape.name if run.tape else ""
+        rows.append((run.arm, run.unit, run.status, _digest_of(study, run), tape))
     yield _table(("arm", "unit", "status", "digest", "tape"), rows)
     yield _paragraph(
         "Digest: SHA-256 of the frame as sorted JSON without seconds, as a replay has it."

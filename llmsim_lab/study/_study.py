@@ -538,8 +538,12 @@ class Study:
         code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
         # The None and the 0 stood for something once, and are in the names of files that there are.
         shared = [world.cls.kind, code, None, world.fixed, world.asks_again or world.turns]
+
+        def changes_from_outside(arm: Arm) -> int:
+            return len(world.interventions(arm))
+
         # Those that set the least from outside first: others continue their runs.
-        for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
+        for arm in sorted(self._arms.values(), key=changes_from_outside):
             levels = {name: value for name, value in arm.values.items() if name != "interventions"}
             # The first arm with these levels leads; with itself it shares nothing.
             leader = leaders.setdefault(digest_of([levels, 0]), arm)
@@ -909,7 +913,8 @@ class Study:
     @property
     def others(self) -> int:
         """How many tapes in the folder are not this study's: of other settings, seeds or code."""
-        return len({*self.tape.glob("*.tape")} - {*self._files.values()})
+        in_folder = set(self.tape.glob("*.tape"))
+        return len(in_folder.difference(self._files.values()))
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -930,7 +935,8 @@ class Study:
             columns = asdict(entry)
             # Without its folder, so that the frame is the same on another machine.
             columns["tape"] = entry.tape.name if entry.tape else ""
-            rows.append({"arm": entry.arm, **self._levels(entry.arm, columns), **columns})
+            levels = self._levels(entry.arm, columns)
+            rows.append({"arm": entry.arm, **levels, **columns})
         return frame_of(rows)
 
     def _levels(self, arm: str, others: Container[str] = _COLUMNS) -> dict[str, Any]:
@@ -1149,7 +1155,9 @@ class Study:
         # Of seeds unit and run are the same, of situations the unit names its run.
         index = [name for name in _COLUMNS if name not in ("run", "value")]
         table = self.results
-        values: xr.Dataset = table.set_index(index)["value"].unstack("outcome").to_xarray()
+        wide = table.set_index(index)["value"].unstack("outcome")
+        values: xr.Dataset = wide.to_xarray()
+        # In xarray's order of the arms, which is not the design's.
         of_arm = table.drop_duplicates("arm").set_index("arm").loc[values["arm"].values]
         levels = {name: ("arm", of_arm[name].to_numpy()) for name in self.factors}
         return values.assign_coords(levels)
@@ -1199,7 +1207,9 @@ class Study:
         for item in outcomes.values():
             name = str(item).removesuffix(LAST)
             # "coins.Ann@lst" is a slip of "@last", and no name of a player.
-            may_come = name.partition(".")[0] in parts and "@" not in name.rpartition(".")[2]
+            field = name.partition(".")[0]
+            key = name.rpartition(".")[2]
+            may_come = field in parts and "@" not in key
             if not callable(item) and name not in names_known and not may_come:
                 raise ConfigError(
                     f"outcome {item!r:.60} is not a column of {type(trial).__name__}"
@@ -1257,7 +1267,9 @@ class Study:
         self._check_units(paired=paired, typical=typical)
         # Without the reference there is nothing to subtract yet, or no group of it had people.
         draws = self._draws() if noise else Draws(self._compared_results(), self.reference)
-        if formula is None and not contrasts and draws.reference not in set(draws.table["arm"]):
+        has_reference = draws.reference in set(draws.table["arm"])
+        is_named = formula is not None or contrasts
+        if not has_reference and not is_named:
             estimates = Effects()
         else:
             estimates = effects(
@@ -1467,8 +1479,8 @@ class Study:
     def _compared_results(self) -> pd.DataFrame:
         """Return what effects are made from: factors have labels, by which effects are named."""
         table = self.counted_results
-        for place, column in enumerate(self.factors):
-            labels = {arm: list(levels.values())[place] for arm, levels in self.arms.items()}
+        for column, factor in zip(self.factors, self.arms[self.reference], strict=True):
+            labels = {arm: levels[factor] for arm, levels in self.arms.items()}
             table = table.assign(**{column: table["arm"].map(labels)})
         return table
 
@@ -1495,8 +1507,8 @@ class Study:
         """What a result of this design holds for."""
         # Recorded situations of one run say nothing of other runs.
         runs = len({job.run for job in self._jobs.values()})
-        has_wordings = any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values())
-        if has_wordings:
+        wording_counts = [len(self._world.wordings(arm)) for arm in self._arms.values()]
+        if max(wording_counts) > 1:
             return "new wordings and situations" if runs > 1 else "new wordings"
         if self._source is None or runs > 1:
             return "new runs"
@@ -1570,7 +1582,9 @@ class Study:
         """
         outcome = self.outcome.get(column, column)
         table = self._values_of(column)
-        if self._source is not None or table["turn"].nunique() > 1 or self._world.turns == 1:
+        # Situations, and runs of one turn, have single turns in any case.
+        is_single = self._source is None and table["turn"].nunique() < 2
+        if not is_single or self._world.turns == 1:
             return table
         try:
             # An outcome may be called as the column whose last value it takes.
@@ -1698,9 +1712,12 @@ class Study:
         # In the registered order, whose first levels are what others are compared with.
         arms = list(self.registration.design.arms)
         table = self._compared_results()
-        table = table[table["outcome"].isin(claims.outcomes) & table["arm"].isin(arms)]
+        is_claimed = table["outcome"].isin(claims.outcomes) & table["arm"].isin(arms)
+        in_order = table[is_claimed].sort_values(
+            "arm", key=lambda names: names.map(arms.index), kind="stable"
+        )
         return effects(
-            table.sort_values("arm", key=lambda names: names.map(arms.index), kind="stable"),
+            in_order,
             claims.formula,
             contrasts=[(one, other) for one, other in claims.contrasts] or None,
             generalises_to=self.generalises_to,
@@ -1734,8 +1751,9 @@ class Study:
         pairs: list[list[str]] = []
         if formula is not None:
             left, _, right = formula.rpartition("~")
+            names = [name.strip() for name in re.split("[+*:]", right)]
             # effects() knows a wrong name only once there are runs.
-            known_names("factor", [name.strip() for name in re.split("[+*:]", right)], self.factors)
+            known_names("factor", names, self.factors)
             if left.strip():
                 outcomes = list(known_names("outcome", left.strip(), outcomes))
         elif contrasts is not None:
@@ -1788,7 +1806,8 @@ class Study:
             # A world's own prompts are known only once they were asked with.
             played = run_sync(self._played_by_chance(arm))
             prompts[name] = prompts_of(entries_of(played.prompts))
-        return RunFacts(models, prompts, {**self._world.code, "llmsim-lab": version("llmsim-lab")})
+        code = {**self._world.code, "llmsim-lab": version("llmsim-lab")}
+        return RunFacts(models, prompts, code)
 
     async def _played_by_chance(self, arm: Arm) -> AnyRun:
         """Return a run of an arm in which chance answered some turns, so that it has prompts."""
@@ -2117,6 +2136,7 @@ class Study:
                 contrast=contrast,
                 units=counted(int(band["n"].max()), unit),
             )
+        # By its label, or by the column that it is.
         labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
@@ -2167,8 +2187,8 @@ class Study:
         lines += [f"  {count} failed: {error:.200}" for error, count in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
         done = self.counts["done"]
-        failed = self.counts["failed"]
-        if 0 < done == len(self._jobs) - failed and len(self.arms) > 1 and not self.running:
+        all_ended = done + self.counts["failed"] == len(self._jobs)
+        if done and all_ended and len(self.arms) > 1 and not self.running:
             try:
                 lines.append(str(self.effects()))
             except LabError as error:
@@ -2198,12 +2218,15 @@ class Study:
 
     def arms_rows(self) -> tuple[list[str], list[list[object]]]:
         """Return the heads and the rows of ``arms_table``."""
-        by_arm = Counter[tuple[str, str]]((run.arm, run.status) for run in self.progress())
+        by_arm = Counter[tuple[str, str]]()
+        for run in self.progress():
+            by_arm[run.arm, run.status] += 1
         rows: list[list[object]] = []
         for arm, levels in self.arms.items():
             counts = [by_arm[arm, state] for state in _STATES]
             rows.append([arm, *levels.values(), *counts])
-        return ["arm", *self.arms[self.reference], *_STATES], rows
+        factors = self.arms[self.reference]
+        return ["arm", *factors, *_STATES], rows
 
 
 def _by_chance(run: AnyRun) -> AnyRun:
@@ -2262,7 +2285,8 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     roots = {tape.line(info.id)[0][0] for info in infos}
     seeds = [info.manifest["seed"] for info in infos]
     worlds = {info.manifest["kind"] for info in infos}
-    if len(worlds) != 1 or not len(infos) == len(roots) == len(set(seeds)):
+    are_independent = len(infos) == len(roots) == len(set(seeds))
+    if len(worlds) != 1 or not are_independent:
         raise ConfigError(
             f"runs {[info.id for info in infos]}, of {', '.join(worlds)}, have seeds {seeds} and "
             f"begin as {len(roots)} runs: they are not independent; choose runs of one world with "
@@ -2321,9 +2345,11 @@ def _in_replies(turn: Any, outcome: str) -> Any:
         ConfigError: several have texts.
     """
     name, _, player = outcome.partition(".")
-    answers = [
-        answer for answer in turn.answers if name in answer.fields and player in ("", answer.player)
-    ]
+    answers = []
+    for answer in turn.answers:
+        is_of_player = player in ("", answer.player)
+        if is_of_player and name in answer.fields:
+            answers.append(answer)
     values = [answer.fields[name] for answer in answers]
     if not values:
         return None

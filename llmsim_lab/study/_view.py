@@ -59,7 +59,8 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
 def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
     """Add how far each run is, by its place: arm by arm."""
     for place, run in enumerate(study.progress()):
-        reading.put(VIEW, place, [run.status, run.turns, run.error, numbers.get(run.key)])
+        number = numbers.get(run.key)
+        reading.put(VIEW, place, [run.status, run.turns, run.error, number])
 
 
 def shown_effects(study: Any) -> Effects:
@@ -170,7 +171,8 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
     charts: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}
     # Situations are single turns, each of its own state.
     if study.unit_name == "seed" and rows["turn"].nunique() > 1:
-        means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm").reindex(columns=arms)
+        of_turns = rows.groupby(["turn", "arm"])["value"].mean()
+        means = of_turns.unstack("arm").reindex(columns=arms)
         charts["turns"] = _listed(means.reset_index())
         for arm in arms:
             if arm != study.reference:
@@ -216,6 +218,9 @@ def _curve(study: Any, factor: str, outcome: str) -> dict[str, Any]:
 
 def _listed(frame: Any) -> list[list[Any]]:
     """Return a frame's rows; None for numbers that are not known."""
-    known = frame.replace([math.inf, -math.inf], math.nan)  # no JSON has infinite ones
-    rows: list[list[Any]] = known.astype(object).where(known.notna(), None).to_numpy().tolist()
+    # No JSON has infinite ones.
+    known = frame.replace([math.inf, -math.inf], math.nan)
+    # As objects, since a column of floats would make NaN of None.
+    objects = known.astype(object).where(known.notna(), None)
+    rows: list[list[Any]] = objects.to_numpy().tolist()
     return rows

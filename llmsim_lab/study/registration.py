@@ -264,11 +264,11 @@ def _part(name: str, then: Any, now: Any) -> RegisteredPart:
     if _hash_of(then) == _hash_of(now):
         return RegisteredPart(name, _worded(then), "the same", "kept")
     if isinstance(then, Mapping) and isinstance(now, Mapping):
-        differing = [
-            key
-            for key in {**then, **now}
-            if key not in then or key not in now or _hash_of(then[key]) != _hash_of(now[key])
-        ]
+        differing = []
+        for key in {**then, **now}:
+            is_in_both = key in then and key in now
+            if not is_in_both or _hash_of(then[key]) != _hash_of(now[key]):
+                differing.append(key)
         # Only what differs: of forty arms a reader would not find the one.
         then = {key: then.get(key, "not registered") for key in differing}
         now = {key: now.get(key, "not in the study") for key in differing}

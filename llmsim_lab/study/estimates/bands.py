@@ -137,6 +137,7 @@ def _curves_of_pairs(table: pd.DataFrame, one: str, other: str) -> Curves:
 def _curves_of_groups(table: pd.DataFrame, one: str, other: str) -> Curves:
     """Return the runs of each arm, which share nothing."""
     values, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    # The variances of the arms' means add up, whatever their signs; see ``band``.
     groups = []
     for sign, arm in ((1.0, one), (-1.0, other)):
         of_arm = values[arms.index(arm)]
@@ -144,7 +145,8 @@ def _curves_of_groups(table: pd.DataFrame, one: str, other: str) -> Curves:
         if not len(complete):
             raise ConfigError(f"no run of {arm!r} has numbers at every turn")
         groups.append(Group(sign, complete))
-    mean = groups[0].curves.mean(axis=0) - groups[1].curves.mean(axis=0)
+    upper, lower = groups
+    mean = upper.curves.mean(axis=0) - lower.curves.mean(axis=0)
     n = sum(len(group.curves) for group in groups)
     return Curves(
         turns=turns,

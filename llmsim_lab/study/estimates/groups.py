@@ -69,10 +69,11 @@ def group_means(sample: Sample, level: float) -> Parts:
     )
     if parts.interval is None:
         return parts
-    of_one_run = [
-        Spread(stratum.weight**2 * float(stratum.values.var(ddof=1)), len(stratum.values) - 1)
-        for stratum in strata
-    ]
+    # For plan(), which asks how the difference would vary with other numbers of runs.
+    of_one_run = []
+    for weight, values in strata:
+        variance = weight**2 * float(values.var(ddof=1))
+        of_one_run.append(Spread(variance, len(values) - 1))
     parts = replace(parts, groups=tuple(of_one_run))
     if any(is_skewed(group) for group in groups):
         return replace(parts, notes=(SKEWED_GROUP,))

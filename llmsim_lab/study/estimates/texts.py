@@ -101,7 +101,8 @@ def text_distance(sample: TextSample, pairs: Numbers, notes: tuple[str, ...]) ->
     """
     is_known = _is_known(pairs)
     count = int(is_known.sum())
-    parts = Parts(kind="text distance", n=int(is_known.any(axis=1).sum()), notes=notes)
+    units = int(is_known.any(axis=1).sum())
+    parts = Parts(kind="text distance", n=units, notes=notes)
     if not count:
         return replace(parts, notes=(*notes, "there are no answers of both arms"))
     means = sign_flips(count) @ pairs[is_known] / count

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import axe
 import pytest
+from own_worlds import own_runs
 from page_kit import HOSTILE, add_odd_run, hostile_game, long_run
 from playwright.sync_api import Browser, Page, expect
 
@@ -236,7 +237,7 @@ def test_without_scripts_the_page_says_what_it_takes(browser: Browser, first_run
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 400)])
 def test_every_view_is_accessible_and_as_wide_as_the_window(
-    browser: Browser, first_run: Path, scheme: str, width: int
+    browser: Browser, first_run: Path, tmp_path: Path, scheme: str, width: int
 ) -> None:
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
@@ -248,5 +249,10 @@ def test_every_view_is_accessible_and_as_wide_as_the_window(
         expect(page.get_by_role("main")).to_be_visible()
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{place} is {wide} px wide"
+        assert axe.faults_of(page, "#page") == [], place
+    jury = own_runs(str(tmp_path))["jury"].page(tmp_path / "jury.html")
+    for place in ("view=overview", "view=turn"):  # with rows of yes and no, a network and tables
+        page = seen.open(jury, place)
+        expect(page.get_by_role("main")).to_be_visible()
         assert axe.faults_of(page, "#page") == [], place
     context.close()

@@ -1,6 +1,6 @@
 // A turn's state: figures with their changes, tables by player, texts.
 
-import { Passage, Table } from "./calls.js";
+import { Box, Passage, Table } from "./calls.js";
 import { limited } from "./chart.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
@@ -114,7 +114,8 @@ function PlayerTables({ store, run, n, dicts }) {
     const rows = isAcross
       ? table.map((dict) => [dict.label, headOf(dict), ...shown.map((key) => cell(dict, key))])
       : shown.map((key) => [key, clip(key, 60), ...table.map((dict) => cell(dict, key))]);
-    return h("div", { key: index, class: "by-player" },
+    const label = table.map((dict) => dict.label).join(", ");
+    return h(Box, { key: index, kind: "by-player", label },
       h(Table, { kind: "players", heads: ["", ...heads], rows }), more);
   });
 }

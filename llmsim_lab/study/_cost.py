@@ -15,9 +15,8 @@ from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.study._design import AnyRun
-from llmsim_lab.study.people import HUMAN
 from llmsim_lab.tape import Tape
-from llmsim_lab.types import Attempt
+from llmsim_lab.types import HUMAN, Attempt
 
 _MOST_TURNS = 10
 _ENOUGH_CALLS = 1_000

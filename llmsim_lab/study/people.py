@@ -9,9 +9,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._people import OTHERS
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.study._playing import Unit
-
-HUMAN = "human"
-"""The model's name in what a person is asked."""
+from llmsim_lab.types import HUMAN
 
 
 class GroupOfPeople(NamedTuple):
@@ -47,9 +45,8 @@ def seats_of_people(run: Run) -> list[str]:
 
 def answers_of_people(run: Run) -> list[Answer]:
     """Return the decisions that people were asked for, with what stood in for them."""
-    return [
-        answer
-        for turn in run.turns
-        for answer in turn.answers
-        if answer.calls and answer.calls[0].request.model == HUMAN
-    ]
+    answers: list[Answer] = []
+    for turn in run.turns:
+        answers += turn.answers
+    # Of several calls the person's comes first, and that of a model which stands in later.
+    return [one for one in answers if one.calls and one.calls[0].request.model == HUMAN]

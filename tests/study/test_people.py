@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from study_kit import Basin, Water, Wish, instant_client, played, study_of, time
 from llmsim_lab import Ask, Person, Question
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.run._people import people_of
 from llmsim_lab.study import Study, multiverse
 from llmsim_lab.study.estimates import effects
 
@@ -22,11 +24,9 @@ NOT_PAIRED = "groups of people share nothing, so runs are not paired by seed"
 
 
 class Spring(Water):
-    """A basin that takes 0 for the wish of a person who does not answer."""
-
     async def turn(self, state: Basin, ask: Ask) -> Basin:
         question = "You are {{ name }}. The basin holds {{ state.level }}. How much?"
-        wishes = await ask.each(state.shares, Wish, question, fallback=Wish(amount=0))
+        wishes = await ask.each(state.shares, Wish, question)
         luck = 3 * ask.rng_for("rain").random()
         return state.replace(level=self.factor + luck + sum(w.amount for w in wishes.values()))
 
@@ -38,7 +38,7 @@ def amount_of(name: str, level: float) -> int:
 def answer(question: OpenQuestion) -> Wish:
     """Answer as a person who reads the prompt."""
     level = float(question.request.prompt.split("holds ")[1].split(". How")[0])
-    return Wish(amount=amount_of(question.agent, level), reasoning="", confidence=1.0)
+    return Wish(amount=amount_of(question.agent, level))
 
 
 def by_function(question: Question) -> Wish:
@@ -55,7 +55,48 @@ async def never(question: OpenQuestion) -> Wish:
     raise AssertionError
 
 
-ABSENT = Person(ask=never, timeout_s=0.01)
+ABSENT = Person(ask=never, timeout_s=0.01, stand_in="rule")
+
+
+class Room:
+    """Answers for the people of a study's runs as they are asked, or says that they have left."""
+
+    def __init__(self, study: Study, absent: list[tuple[str, int]]) -> None:
+        self.study = study
+        self.absent = absent
+        self.groups: set[tuple[str, object]] = set()
+        study.listen(self.welcome)
+
+    def welcome(self) -> None:
+        for group, run in self.study.playing.items():
+            if group not in self.groups:
+                self.groups.add(group)
+                for person in people_of(run):
+                    person.listen(partial(self.settle, group, person))
+
+    def settle(self, group: tuple[str, int], person: Person) -> None:
+        for question in person.questions:
+            if group in self.absent:
+                person.give_up(question, "they have left")
+            else:
+                person.answer(question, answer(question))
+
+
+def test_a_room_plays_groups_by_name_and_absent_people_are_filled_in(tmp_path: Path) -> None:
+    settings = {"players": {"*": "person, else random"}, "seeds": 3, "tape": tmp_path}
+    study = spring(**settings)
+    groups = [("factor=1", 0), ("factor=1", 1), ("factor=2", 0), ("factor=2", 1)]
+    room = Room(study, absent=[("factor=2", 1)])
+    study.run(only=groups, parallel=len(groups), progress=False)
+    assert room.groups == set(groups)
+    assert [group.filled for group in study.groups()] == [0, 0, 0, 6]
+    assert study.simulation("factor=2", 1).decisions()["model"].unique().tolist() == ["random"]
+    again = spring(**settings)
+    assert again.effects().label.startswith("4 of 6 runs so far")
+    assert again.effects().label.endswith("1 of 4 groups had no people, and are left out")
+    assert again.effects()[0].note.endswith(
+        "groups without people, left out: 0 of 2 in factor=1, 1 of 2 in factor=2"
+    )
 
 
 def test_a_study_by_people_has_the_frame_of_the_same_answers_by_functions() -> None:

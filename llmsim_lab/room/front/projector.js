@@ -64,7 +64,7 @@ const Bar = ({ answered, asked }) => h("div", { class: "bar", "aria-hidden": "tr
 function ChartWall({ charts, planned }) {
   const across = innerWidth >= WIDE && charts.length > 1 ? 2 : 1;
   const wide = Math.floor((Math.min(innerWidth, 1800) - EDGE * (across + 1)) / across);
-  const high = Math.max(260, Math.min(across === 1 ? innerHeight * 0.6 : wide * 0.62, 700));
+  const high = Math.max(260, Math.min(innerHeight * 0.62, wide * 0.85, 700));
   return h("section", { class: `wall across${across}` }, charts.map(({ name, lines }) => (
     h(BigChart, { key: name, name, lines, wide, high, planned }))));
 }

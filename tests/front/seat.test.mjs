@@ -19,7 +19,7 @@ const FIELDS = [
   { place: ["reasoning"], label: "Reasoning", value: null, schema: { optional: true } },
 ];
 const ask = (seat, more) => ({ seat, id: `2 ${seat}`, draft: `2 ${seat}`, who: seat, turn: 2,
-  fields: FIELDS, messages: [["user", "The rate?"]], fault: "", ...more });
+  fields: FIELDS, text: "The rate?", fault: "", ...more });
 const seated = (more, options) => makeWindow([...ECONOMY, part("seat", "now", {
   people: ["Ann"], asks: [ask("Ann")], waiting: [],
   columns: ["rate"], advice: {}, over: false, score: null, ...more })],

@@ -95,6 +95,7 @@ def parse_reply(
             raise InvalidReply(f"{name}: {infinite}", by_field={name: infinite})
     complaint = None if check is None else check(decision)
     if complaint:
+        # With the decision: a caller may show what was refused.
         raise InvalidReply(complaint, rejected=decision)
     return decision
 
@@ -112,6 +113,7 @@ def _last_that_fits(
         InvalidReply: none does; it is about the last piece, or about the text where it has none.
     """
     answer = without_thinking(text)
+    # What pydantic says of prose, an invalid first character, would puzzle a model.
     reason = error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
     complaint = f"the reply is not valid JSON: {reason}"
     if not answer.strip():
@@ -124,6 +126,7 @@ def _last_that_fits(
         try:
             decision = validator.validate_python(value)
         except ValidationError as wrong:
+            # Of the last piece, which is the answer of a model that wrote drafts first.
             complaint = _describe(wrong, allowed)
             by_field = _by_field(wrong, allowed)
     if decision is None:
@@ -224,6 +227,7 @@ def _by_field(error: ValidationError, allowed: Mapping[str, str]) -> dict[str, s
 
 def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
     """Return the conversation with a text at the end of its system message."""
+    # Chat templates take one system message, some refuse a second.
     if messages and messages[0].role == "system":
         first = replace(messages[0], content=f"{messages[0].content}\n\n{text}")
         return (first, *messages[1:])

@@ -128,6 +128,7 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             line=above.lines + 1,
         )
     for info in tape.runs():
+        # A manifest of another program may be wrong in each part.
         for fault in info.faults[:3]:
             yield Finding(what=fault, run=info.id)
 
@@ -158,6 +159,7 @@ def _check(
         fault = fault_in_settings(line["settings"])
         if fault:
             raise ValueError(fault)
+    # The number stands in the line, for finding it, and in its record, for reading it.
     if kind == "turn" and line["record"]["turn"] != line["turn"]:
         raise ValueError(f"its record is that of turn {line['record']['turn']}")
     for number in _calls_named_in(line):

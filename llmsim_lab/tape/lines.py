@@ -163,6 +163,7 @@ def _strictly(name: str, members: Mapping[str, object]) -> TypeAdapter[Line]:
 @cache
 def _adapter(kind: str) -> TypeAdapter[Line]:
     members: dict[str, object] = {}
+    # Those two belong to no run.
     if kind not in ("tape", "text"):
         members = {"run": _Number, "is": Literal[kind]}
     return _strictly(kind, {**members, **_KINDS[kind], "sum": str})
@@ -277,6 +278,7 @@ def parts_of(request: ChatRequest) -> RequestParts:
     messages = request.messages
     system = None
     first = messages[0] if messages else None
+    # The system message goes with the settings: all calls of a player share both in one text.
     if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
         system = first.content
         messages = messages[1:]
@@ -294,6 +296,7 @@ def parts_of(request: ChatRequest) -> RequestParts:
     ]
     site = request.site
     asker = (site.component, site.agent, site.replicate) if site else None
+    # Without the turn, in which alone calls are looked for.
     identity = (asker, request.attempt, texts.shared, tuple(contents))
     return RequestParts(identity, texts.whole, messages)
 
@@ -350,6 +353,7 @@ def _fault_of(attempt: Attempt) -> dict[str, object] | None:
     if attempt.reason is None:
         return None
     fault: dict[str, object] = {"reason": attempt.reason, "detail": attempt.detail}
+    # Only what there is: most faults are a text that is not the form asked for.
     if attempt.status_code:
         fault["status_code"] = attempt.status_code
     if attempt.retry:
@@ -434,6 +438,7 @@ def call_of(
         ValueError: its settings are not settings.
         TapeError: a text is missing.
     """
+    # One object for all calls that name it, so a thousand calls hold their schema once.
     system, settings = journal.text(line["settings"], parsed_settings)
     messages = line["messages"]
     if system is not None:
@@ -576,6 +581,7 @@ class Manifest(Mapping[str, Any]):
             derive: finds it out.
         """
         digest = self.digest(name)
+        # What stands in the run's own line is short: finding it out again costs nothing.
         if digest is None:
             return derive()
         derived = self._journal.derived
@@ -616,6 +622,7 @@ class RunInfo:
 
     def has_same(self, part: str, other: RunInfo) -> bool:
         """Return True if a part of the manifest is the same text as another's, without reading."""
+        # Runs that are on no tape, as a window shows them, have plain mappings.
         if not isinstance(self.manifest, Manifest) or not isinstance(other.manifest, Manifest):
             return False
         digest = self.manifest.digest(part)
@@ -658,6 +665,7 @@ class RunInfo:
         for name, hint in _hints().items():
             if name in self.manifest:
                 faults += self._faults_in(name)
+            # Parts that later versions added may be missing on older tapes.
             elif get_origin(hint) is not NotRequired:
                 faults.append(f"{name}: Field required")
         return [f"its manifest: {fault}" for fault in faults]

@@ -402,8 +402,9 @@ class Lane:
         sent.is_writing = False
         sent.fault = None
         self._limits.began(began)
-        task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
-        sent.cancelled = task.cancelling()  # requests are made in tasks
+        task = asyncio.current_task()
+        assert task is not None  # requests are made in tasks
+        sent.cancelled = task.cancelling()
         self._in_time[sent] = task
         if sent.total_s < math.inf:
             self._limited.add(sent)
@@ -467,7 +468,8 @@ class Lane:
         if sent.fault is None:
             return None
         # As ``asyncio.timeout`` does it, which takes long where nothing is late.
-        task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
+        task = asyncio.current_task()
+        assert task is not None  # the one that ``begin`` saw
         is_ended_from_here = task.uncancel() <= sent.cancelled
         # Without an error it was late, and not to be stopped.
         if is_ended_from_here and isinstance(error, asyncio.CancelledError):

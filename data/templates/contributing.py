@@ -71,6 +71,9 @@ class Contributing(Run[Pot]):
             seen=[*state.seen, gifts],
         )
 
+    def told(self, state: Pot, player: str) -> dict[str, float]:
+        return {"earned": round(state.earned[player], 2)} if state.earned else {}
+
     def rule(self, question: Question) -> Gift:
         return Gift(amount=question.limits["amount"][self.returned >= 1])
 

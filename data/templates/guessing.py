@@ -90,6 +90,12 @@ class Guessing(Run[Guesses]):
         )
         return Guesses(guess=mean / highest, seen=[*state.seen, period])
 
+    def told(self, state: Guesses, player: str) -> dict[str, object]:
+        if not state.seen:
+            return {}
+        last = state.seen[-1]
+        return {"number to hit": round(last.target, 2), "won": player in last.winners}
+
     def rule(self, question: Question) -> Number:
         highest = question.limits["number"][1]
         seen = question.state.seen

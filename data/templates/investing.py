@@ -71,6 +71,11 @@ class Investing(Run[Trust]):
         )
         return Trust(sent=sent / owned, returned=back / owned)
 
+    def told(self, state: Trust, player: str) -> dict[str, float]:
+        if state.sent is None or state.returned is None:
+            return {}
+        return {"sent, of all": state.sent, "returned, of all": state.returned}
+
     def rule(self, question: Question) -> Amount:
         return Amount(amount=0)
 

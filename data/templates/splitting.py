@@ -77,6 +77,12 @@ class Splitting(Run[Split]):
         )
         return Split(share=share, accepted=answer.accept)
 
+    def told(self, state: Split, player: str) -> dict[str, object]:
+        if state.share is None:
+            return {}
+        outcome = {} if state.accepted is None else {"accepted": state.accepted}
+        return {"offered, of all": state.share, **outcome}
+
     def rule(self, question: Question) -> Offer | Answer:
         if question.player in ("B", "Lou"):
             return Answer(accept=question.values["offer"] > 0)

@@ -145,14 +145,62 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
     }
 
 
+def briefing_for_people(
+    quarters: Sequence[Quarter],
+    profile: NationProfile,
+    role: str,
+    *,
+    masked: bool,
+) -> str:
+    """Return what a person is shown of a briefing: the same figures in a third of the words.
+
+    Args:
+        quarters: as for ``briefing``.
+        profile: the member's.
+        role: who is asked, as ``role_of`` returns it.
+        masked: as for ``briefing``.
+    """
+    shown = briefing(quarters, masked=masked)
+    view = view_of(profile, float(shown["inflation"]))
+    latest = quarters[-SHOWN:]
+    before = []
+    for quarters_ago, quarter in zip(range(len(latest) - 1, 0, -1), latest, strict=False):
+        before.append(
+            f"{_name_of(quarter, quarters_ago, masked=masked)}: rate {quarter.interest_rate:.2f}, "
+            f"inflation {_cell(quarter.inflation)} (quarter {_cell(quarter.inflation_in_quarter)}),"
+            f" gap {_cell(quarter.output_gap)}, unemployment {_cell(quarter.unemployment)}"
+        )
+    now = latest[-1]
+    return "\n".join(
+        [
+            f"{role} {view['profile']}",
+            "",
+            f"Now the policy rate is {shown['interest_rate']} %. Inflation over four quarters is "
+            f"{shown['inflation']} %, {view['distance']} the target (in the quarter "
+            f"{_cell(now.inflation_in_quarter)} %). The output gap is {_cell(now.output_gap)} %, "
+            f"unemployment {_cell(now.unemployment)} %.",
+            "",
+            f"Output first responds to the rate 2 quarters from now, inflation 3. The real rate is "
+            f"{shown['real_rate']} %, {shown['stance']} the neutral "
+            f"{shown['neutral_real_rate']} %: above it output and then inflation fall.",
+            "",
+            "Before, oldest first, %:",
+            *before,
+        ]
+    )
+
+
+def _name_of(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
+    """Return what a quarter is called."""
+    # Counted back where it is masked: a date would tell a model what happened next.
+    if quarter.period and not masked:
+        return quarter.period
+    return f"-{quarters_ago}" if quarters_ago else "now"
+
+
 def _line(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
     """Return a quarter as a line of the table."""
-    # Counted back where it is masked: a date would tell a model what happened next.
-    name = "now"
-    if quarter.period and not masked:
-        name = quarter.period
-    elif quarters_ago:
-        name = f"-{quarters_ago}"
+    name = _name_of(quarter, quarters_ago, masked=masked)
     real_rate = None
     if quarter.inflation is not None:
         real_rate = quarter.interest_rate - quarter.inflation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -172,7 +173,7 @@ def play(simulation: Run, turns: int, out: Path) -> None:
         out: the folder for the results.
     """
     for person in people_of(simulation):
-        person.ask = person.ask or ask_on_terminal
+        person.ask = person.ask or partial(ask_on_terminal, run=simulation)
     taped = simulation.turn_number
     failure: BaseException | None = None
     began = time.monotonic()

@@ -26,15 +26,13 @@ from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.chair import advice_for
 from llmsim_lab.simulation.scores import AFTER, Losses, Rival, advice_asked, of_class
-from llmsim_lab.simulation.world import Nation
+from llmsim_lab.simulation.world import TOLD, Nation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LATEST = 16
 """Turns whose answers stay in the notebook."""
-_INDICATORS = ("interest_rate", "inflation", "unemployment", "gdp_growth")
-"""What the shortest prompt names, and no more: a person knows what a model knows."""
 _NEWS = {"inflation": 0.5, "unemployment": 0.4, "gdp_growth": 2.0}
 """What makes headlines, each with its usual change in a quarter, percentage points. The rate is
 no news to the one who sets it."""
@@ -241,7 +239,7 @@ class HumanSeat(Lab):
         }
         # What players of other worlds may know is in their prompts alone.
         if self.economic is not None:
-            shown["columns"] = [*_INDICATORS]
+            shown["columns"] = [*TOLD]
             shown["advice"] = {
                 name: advice for name, (turn, advice) in self._advice.items() if turn == played
             }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._run_prompts import PromptsInUse
@@ -58,6 +59,14 @@ class AnyRun(Protocol):
 
     @property
     def _session(self) -> _Session: ...
+
+    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
+        """Return a question as it is put to a person."""
+        ...
+
+    def _as_reply(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a person answered as the run takes it."""
+        ...
 
     def seat(
         self,

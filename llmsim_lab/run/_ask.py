@@ -53,6 +53,7 @@ from llmsim_lab.run._question import (
     AskedTurn,
     Batch,
     ByModel,
+    ForPeople,
     Question,
     Source,
     close_unawaited,
@@ -235,6 +236,7 @@ class Ask:
         decide: Decide | None = None,
         fallback: Any = None,
         on_error: OnError | None = None,
+        for_people: ForPeople = "",
         **values: Any,
     ) -> Pending[ReplyT]:
         """Ask one player; await it.
@@ -265,6 +267,9 @@ class Ask:
             on_error: whether what stands in also does for a function or rule that raises or answers
                 what is not allowed: ``fallback``, or ``raise``. None for the run's ``on_error``.
                 Where there is no ``fallback``, it is a random answer that is allowed.
+            for_people: what a person is shown in place of the prompt, such as a shorter text: with
+                the same slots, or a function of the name. Models are not sent it, and a person's
+                recording has the prompt.
             values: of the prompt's other slots; a function is called with the name. Rules find them
                 in ``question.values``; where the prompt is a function, they are for rules alone.
 
@@ -286,6 +291,7 @@ class Ask:
             fallback=fallback,
             on_error=on_error,
             values=values,
+            for_people=for_people,
         )
         return self._opened(batch, [player], is_alone=True)
 
@@ -303,6 +309,7 @@ class Ask:
         decide: Decide | None = None,
         fallback: Any = None,
         on_error: OnError | None = None,
+        for_people: ForPeople = "",
         **values: Any,
     ) -> Pending[dict[str, ReplyT]]:
         """Ask several players at once; await their replies by name, in the order given.
@@ -318,6 +325,7 @@ class Ask:
             decide: see ``__call__``; the chances are measured once for all who are asked the same.
             fallback: see ``__call__``.
             on_error: see ``__call__``.
+            for_people: see ``__call__``.
             values: see ``__call__``; those that are no functions are filled in once for all.
 
         Raises:
@@ -336,6 +344,7 @@ class Ask:
             fallback=fallback,
             on_error=on_error,
             values=values,
+            for_people=for_people,
         )
         return self._opened(batch, names)
 
@@ -347,6 +356,7 @@ class Ask:
         /,
         *,
         by_model: ByModel[ReplyT],
+        for_people: ForPeople = "",
     ) -> Pending[ReplyT]:
         """Ask a player who may take several calls to answer, as with tools; await it.
 
@@ -358,6 +368,7 @@ class Ask:
             reply: see ``__call__``.
             prompt: what people are shown and functions are given; a model is not sent it.
             by_model: how a model answers: of the question, and of the client in the player's seat.
+            for_people: see ``__call__``.
 
         Raises:
             ConfigError: see ``__call__``.
@@ -376,6 +387,7 @@ class Ask:
             on_error=None,
             values={},
             by_model=by_model,
+            for_people=for_people,
         )
         return self._opened(batch, [player], is_alone=True)
 
@@ -779,6 +791,8 @@ class Ask:
         if batch.system:
             # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)
+        if isinstance(batch.for_people, str) and batch.for_people:
+            batch.prepared_for_people(whom)  # here, so that it is wrong also where a model plays
         if not callable(batch.prompt):
             # A rule reads no prompt; yet what is wrong with it raises here too, and a study finds
             # the prompts of a world in a turn that chance answers.
@@ -1082,6 +1096,11 @@ def _check_arguments(batch: Batch, whom: str) -> None:
     if batch.on_error is not None and batch.on_error not in get_args(OnError):
         raise ConfigError(
             f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
+        )
+    if not isinstance(batch.for_people, str) and not callable(batch.for_people):
+        raise ConfigError(
+            f"for_people={batch.for_people!r:.60} of the question to {whom} must be a text, or a "
+            "function of the name that returns one"
         )
     if not isinstance(batch.system, str) or is_file_name(batch.system):
         raise ConfigError(

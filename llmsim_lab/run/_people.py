@@ -50,6 +50,7 @@ class _Noting:
 
     def __init__(self, client: LLMClient, asked: list[PersonAsked]) -> None:
         self._client = client
+        self.backend = client.backend
         self._asked = asked
 
     async def call_with_retry(

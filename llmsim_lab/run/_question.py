@@ -16,20 +16,24 @@ from typing import Any, NamedTuple, TypeVar
 
 from llmsim_lab._util.text import clip, closest, error_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, own_limits
 from llmsim_lab.llm.choice import Decide
 from llmsim_lab.llm.client import checked_client
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import RenderedPrompt
 from llmsim_lab.run._config import OnError, WorldConfig, players_seed
 from llmsim_lab.run._personas import ending_of, persona_slots, persona_text
+from llmsim_lab.run._plain_prompts import dedented, has_slots
 from llmsim_lab.run._run_prompts import PromptsInUse, UsedPrompt
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.types import CallSite, Decision, Number, Reply
 
 Source = str | Path | Prompt | Callable[[str], str]
 """A prompt as a question names it; a function of the player's name returns the text itself."""
+ForPeople = str | Callable[[str], str]
+"""A text for people, with slots as a prompt has; or a function of the player's name."""
 OfPlayer = Callable[[str], object]
 """A function of a player's name."""
 
@@ -100,6 +104,8 @@ class Batch:
     fallback: object
     on_error: OnError | None
     values: Mapping[str, object]
+    for_people: ForPeople = ""
+    """What people are shown in place of the prompt; empty for the prompt itself."""
     by_model: ByModel[Decision] | None = None
     """How a model answers by a conversation, where it is not sent the prompt in one call."""
     name: str = field(default="", init=False)
@@ -109,6 +115,7 @@ class Batch:
     fault: LabError | None = field(default=None, init=False)
     """What the world's own code raised: an error, whatever a player that met it made of it."""
     _prepared: _BatchPrompt | None = field(default=None, init=False)
+    _for_people: _BatchPrompt | None = field(default=None, init=False)
     _allowed_to_all: Allowed | None = field(default=None, init=False)
     _allowed_by_limits: dict[str, Allowed] = field(default_factory=dict, init=False)
 
@@ -188,6 +195,29 @@ class Batch:
             return self._text_of_function(self.prompt, player)
         prompt = self.prepared(player)
         return prompt.text(self._own_values(prompt.values, player))
+
+    def prepared_for_people(self, whom: str) -> _BatchPrompt:
+        """Return the text for people, read once; it is none of the run's prompts.
+
+        Raises:
+            PromptError: a slot has no value.
+        """
+        if self._for_people is None:
+            text = dedented(str(self.for_people))
+            prompt = Prompt(text) if has_slots(text) else text
+            # As edited: values that it has no slot for are the prompt's.
+            values = self._slot_values(whom, UsedPrompt(prompt, is_edited=True))
+            self._for_people = _BatchPrompt(prompt, values)
+        return self._for_people
+
+    def text_for_people(self, player: str) -> str:
+        """Return what a player who is a person is shown; empty for the prompt itself."""
+        if callable(self.for_people):
+            return str(self.value_for("for_people", self.for_people, player))
+        if not self.for_people:
+            return ""
+        prompt = self.prepared_for_people(player)
+        return str(prompt.text(self._own_values(prompt.values, player)))
 
     def _text_of_function(self, function: Callable[[str], str], player: str) -> object:
         """Return the text that a function returns, or a fork's edit of it."""
@@ -437,12 +467,13 @@ class AskedQuestion:
     def send(self, client: LLMClient, prompt: str) -> Awaitable[Decision]:
         """Return what asks a client; ``prompt`` is the whole text."""
         ask = client.call_with_retry
+        is_person = isinstance(getattr(client, "backend", None), Person)
         rationale = self.batch.turn.config.rationale
         # Only then, since a client around another one need not know of it; and other classes than
         # Reply have their reasoning in a place of their own.
         if rationale != "before" and issubclass(self.batch.reply, Reply):
             ask = partial(ask, rationale=rationale)
-        return ask(
+        asking = ask(
             prompt=prompt,
             response_model=self.batch.reply,
             choices=self.allowed.choices or None,
@@ -450,6 +481,19 @@ class AskedQuestion:
             check=self.allowed.complaint,
             site=self.site,
         )
+        if is_person and self.batch.for_people:
+            return self._shown(asking)
+        return asking
+
+    async def _shown(self, asking: Awaitable[Decision]) -> Decision:
+        """Wait for a person, who is shown the text for people."""
+        try:
+            text = self.batch.text_for_people(self.player)
+        except BaseException:
+            close_unawaited(asking)
+            raise
+        with scoped(for_people=text):
+            return await asking
 
 
 class Question:

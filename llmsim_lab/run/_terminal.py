@@ -6,35 +6,47 @@ import asyncio
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from llmsim_lab._util.text import printable
 from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm.fields import field_words
-from llmsim_lab.llm.human import DAY_S, OpenQuestion
+from llmsim_lab.llm.fields import field_fault, field_words
+from llmsim_lab.llm.human import DAY_S, AnswerError, OpenQuestion
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._records import clients_of
+from llmsim_lab.run.seating import SeatQuestion, put
 
 _terminal = threading.Lock()
 """Held while a person is asked: several are asked at once, each in a thread, on one terminal."""
 
 
-def ask_on_terminal(question: OpenQuestion) -> Mapping[str, Any]:
-    """Show the question and ask for each field until it is right.
+def ask_on_terminal(question: OpenQuestion, run: AnyRun | None = None) -> Mapping[str, Any]:
+    """Show the question and ask for each field until the answer as a whole is right.
+
+    Args:
+        question: what waits for an answer.
+        run: the run that asks, which may put it in another way to people.
 
     Raises:
         ConfigError: no one is at the keyboard.
     """
+    asked = put(run, question)
     with _terminal:
-        _say(f"\nTurn {question.turn} · {caller(question.request.site)}")
-        if question.complaint:
-            _say(f"Not accepted: {question.complaint} This is the second and last try.")
-        else:
-            _say(f"\n{question.request.prompt}\n")
-        return {name: _field(question, name) for name in question.fields}
+        _say(f"\nTurn {question.turn} · {caller(question.request.site)}\n\n{asked.text}\n")
+        values = {name: _field(asked, name) for name in asked.form.fields}
+        while True:
+            try:
+                return asked.taken(values)
+            except AnswerError as error:
+                for name, fault in error.by_field.items():
+                    _say(f"Not accepted: {f'{name} {fault}'.strip()}.")
+                wrong = asked.form.fields.keys() & error.by_field.keys()
+                for name in wrong or asked.form.fields:
+                    values[name] = _field(asked, name)
 
 
 def _say(text: str) -> None:
@@ -43,25 +55,26 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _field(question: OpenQuestion, name: str) -> Any:
-    schema = question.fields[name]
+def _field(asked: SeatQuestion, name: str) -> Any:
+    """Ask for a field of the answer until it is right by itself."""
+    form = asked.form
+    schema = form.fields[name]
     about = f", {schema['description']}" if "description" in schema else ""
     words = field_words(schema)
     offer = f" ({words})" if words else ""
-    is_needed = question.faults({name: None}).get(name)
-    empty = "" if is_needed else "; empty for none"
+    empty = "; empty for none" if schema.get("optional") else ""
     while True:
         _say(f"{name.replace('_', ' ')}{about}{offer}{empty}:")
         try:
             answer = input("> ").strip()
         except EOFError:
             raise ConfigError(
-                f"no one answers for {caller(question.request.site)}: standard input has ended; "
+                f"no one answers for {caller(form.request.site)}: standard input has ended; "
                 "play on a terminal, or with HumanSeat"
             ) from None
-        value = question.value(name, answer)
-        fault = question.faults({name: value}).get(name)
-        if fault is None:
+        value = form.value(name, answer)
+        fault = field_fault(value, schema)
+        if not fault:
             return value
         _say(f"That {fault}.")
 
@@ -86,7 +99,7 @@ def ask_people_here(run: AnyRun) -> None:
         return
     if sys.stdin is not None and sys.stdin.isatty():
         for person in unasked.values():
-            person.ask = ask_on_terminal
+            person.ask = partial(ask_on_terminal, run=run)
         return
     for seat, person in unasked.items():
         # One with a limit is not waited for without end.

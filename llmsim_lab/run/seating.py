@@ -16,8 +16,8 @@ from llmsim_lab.llm import Person
 from llmsim_lab.llm.extract import parse_reply
 from llmsim_lab.llm.fields import field_words, typed_value
 from llmsim_lab.llm.human import AnswerError, OpenQuestion
+from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run.forms import Field, fields_of, label_of
-from llmsim_lab.run.recorded import Run
 from llmsim_lab.types import HUMAN, ChatReply, ChatRequest, Reply, reply_schema
 
 
@@ -33,7 +33,7 @@ class SeatQuestion:
         fields: what the form is drawn of.
     """
 
-    run: Run | None
+    run: AnyRun | None
     question: OpenQuestion
     form: OpenQuestion
     seat: str
@@ -126,7 +126,7 @@ class SeatQuestion:
         person.answer(self.question, self.taken(values))
 
 
-def put(run: Run | None, question: OpenQuestion, seat: str = "") -> SeatQuestion:
+def put(run: AnyRun | None, question: OpenQuestion, seat: str = "") -> SeatQuestion:
     """Return a question as it is put to a person.
 
     Args:

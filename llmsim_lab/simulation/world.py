@@ -33,7 +33,14 @@ from llmsim_lab.agents.agents import (
     rule_proposal,
     thin_prompts,
 )
-from llmsim_lab.agents.briefing import NationProfile, briefing, known_quarters, role_of, view_of
+from llmsim_lab.agents.briefing import (
+    NationProfile,
+    briefing,
+    briefing_for_people,
+    known_quarters,
+    role_of,
+    view_of,
+)
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy.data import Quarter, next_quarter, start_quarter
 from llmsim_lab.economy.macro import (
@@ -76,6 +83,8 @@ if TYPE_CHECKING:
 
 _VARIABLES = tuple(series.column for series in SERIES if series.column != "taylor_rate")
 _TAYLOR = TaylorRule()
+TOLD = ("interest_rate", "inflation", "unemployment", "gdp_growth")
+"""What the shortest prompt names: a person knows no more than a model does."""
 _FIGURES_IN_LINE = ("interest_rate", "inflation", "unemployment", "output_gap")
 """The figures of a quarter that its line of text has."""
 GAP_NOISE_PERSISTENCE = 0.97
@@ -490,6 +499,7 @@ class Simulation(Run[Economy]):
             limits=limits,
             decide=self.decide,
             fallback=fallback,
+            for_people=self._for_people(quarters, alias),
         )
 
     async def _accepted(self, ask: Ask, proposals: Mapping[str, Proposal]) -> dict[str, Proposal]:
@@ -696,6 +706,33 @@ class Simulation(Run[Economy]):
             return text.sourced(SOURCES, agent=name, turn=turn - 1)
 
         return write
+
+    def _for_people(self, states: Sequence[Economy], alias: str) -> Callable[[str], str]:
+        """Return what writes to members who are people; empty where the prompt is short."""
+
+        def write(name: str) -> str:
+            nation = self._nations[name]
+            if nation.prompt is not None or not self._is_briefed:
+                return ""
+            masked = self.masked and not alias
+            role = role_of(
+                alias or name,
+                masked=masked,
+                members=len(self.nations),
+                rule=self.committee.rule,
+            )
+            quarters = self._known(states)
+            return briefing_for_people(quarters, nation, role, masked=masked)
+
+        return write
+
+    def told(self, state: Economy, player: str) -> Mapping[str, Any]:
+        """Return the quarter's figures that the shortest prompt names."""
+        if player not in self._nations:
+            return {}
+        columns = state.columns()
+        labels = {series.column: str(series) for series in self.series}
+        return {labels[column]: round(columns[column], 2) for column in TOLD}
 
     def _prompt_of(self, name: str) -> Prompt:
         """Return the prompt that a member is asked with."""

@@ -10,8 +10,18 @@ import pytest
 from pydantic import Field, field_validator
 from worlds import Gift, PublicGoods
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Person, Question, Run, ScriptedBackend, State
-from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab import (
+    Ask,
+    LLMClient,
+    LLMConfig,
+    Person,
+    Question,
+    Run,
+    ScriptedBackend,
+    Simulation,
+    State,
+)
+from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import load, replay
 from llmsim_lab.run._people import People, people_of
@@ -131,3 +141,56 @@ async def test_an_answer_that_a_validator_refuses_never_ends_the_game_of_the_oth
     assert rows.participant.tolist() == ["p007"] * 3
     assert rows.confidence.isna().all()
     assert rows.reasoning.eq("").all()
+
+
+class Offers(Run[Gave]):
+    """Asks with a text for people."""
+
+    for_cy: str = ""
+
+    async def turn(self, state: Gave, ask: Ask) -> Gave:
+        gifts = await ask.each(
+            ["Ann", "Bob"],
+            Gift,
+            "You are {{ name }}. Reply with JSON. You have {{ coins }} coins.",
+            coins=20,
+            for_people="""{{ name }}, you have {{ coins }} coins.
+                How many do you give?""",
+        )
+        if self.for_cy:
+            await ask("Cy", Gift, "Well?", for_people=self.for_cy)
+        return state.replace(gave={name: gift.amount for name, gift in gifts.items()})
+
+
+async def test_people_are_shown_the_text_for_people_and_models_their_prompt(path: Path) -> None:
+    run = Offers(players={"Ann": "person"}, llm_client=model(), tape=path)
+    [(_, expected)] = People(run).next().values()
+    [ann] = people_of(run)
+    task = asyncio.create_task(run.step())
+    question = await ann.asked()
+    words = "Ann, you have 20 coins.\nHow many do you give?"
+    assert question.text == expected.text == words
+    ann.answer(question, {"amount": 3})
+    await task
+    prompts = {
+        call.request.site.agent: call.request.prompt for call in run.calls if call.request.site
+    }
+    assert prompts["Ann"] == "You are Ann. Reply with JSON. You have 20 coins."
+    assert [prompt.name for prompt in run.prompts.values()] == ["gift"]
+    run.close()
+    assert replay(path).state.gave == {"Ann": 3, "Bob": 9}
+
+
+async def test_a_text_for_people_with_a_wrong_slot_is_an_error_also_where_a_model_plays() -> None:
+    with pytest.raises(PromptError, match=r"prompt to Cy: nothing fills {{ coin }}"):
+        await Offers(llm_client=model(), for_cy="{{ coin }}?").step()
+
+
+def test_a_committee_is_put_to_people_in_a_third_of_the_words_and_the_same_figures() -> None:
+    run = Simulation(nations=["Ann", "Bob"], players={"*": "person"}, start_at="1979Q3")
+    question = People(run).next()["Bob"].question
+    assert len(question.text) < len(question.request.prompt) / 2
+    for figure in ("11.09", "9.67", "12.68", "9.09 percentage points above", "-1.41"):
+        assert figure in question.text
+        assert figure in question.request.prompt
+    assert run.told(run.state, "Bob")["Policy rate (% per year)"] == 9.67

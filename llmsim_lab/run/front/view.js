@@ -299,7 +299,7 @@ export function Ask({ store, ask, folded, more }) {
       submit: says ?? "Answer", send, more },
     !folded && [h("h3", null, `${label}: your answer`), h("h4", null, "Your situation"), situation],
     fault && h(Fault, { store, text: fault })),
-    folded && h(Fold, { store, id: "asked", title: "Prompt a model would get" },
+    folded && h(Fold, { store, id: "asked", title: "Your situation" },
       () => situation)];
 }
 

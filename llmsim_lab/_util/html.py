@@ -168,7 +168,7 @@ def table(
 
     parts: list[Markup] = []
     if caption:
-        caption_css = "text-align:start;font-weight:600;padding:4px 0"
+        caption_css = "text-align:left;font-weight:600;padding:4px 0"
         parts.append(styled(caption, caption_css, tag="caption"))
     if header:
         parts.append(styled(line(header, _CELL, repeat("col")), tag="thead"))
@@ -182,7 +182,8 @@ def _column_style(cells: Iterable[object]) -> str:
     texts = [text for text in map(str, cells) if text not in _NO_NUMBER]
     if texts and all(map(_A_NUMBER.fullmatch, texts)):
         return NUMBERS
-    return "text-align:start"
+    # JupyterLab takes "start" out of a notebook that is not trusted, and aligns on the right.
+    return "text-align:left"
 
 
 def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Markup:

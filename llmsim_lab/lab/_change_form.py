@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._shown_runs import turn_of
 from llmsim_lab.llm import LLMClient, LLMConfig
@@ -18,6 +19,7 @@ from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.forms import MOST_SET, Field, fields_of
+from llmsim_lab.run.recorded import listed_interventions
 
 
 class Settable(NamedTuple):
@@ -108,6 +110,30 @@ def words_of(changes: object, name: str = "") -> str:
     if not isinstance(changes, Mapping):
         return f"{name} {changes}"
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
+
+
+def words_of_fork(changes: Mapping[str, object], turn: int) -> list[str]:
+    """Return what a fork was given in a cell, in the words that the form uses."""
+    words = []
+    for name, change in changes.items():
+        if name == "intervene":
+            words += [
+                _intervention_words(intervention, turn)
+                for intervention in listed_interventions(change, turn)
+            ]
+        elif isinstance(change, Prompt):
+            words.append(f"prompt {change.name} edited")
+        elif name != "llm_client":
+            words.append(f"{name} {change}")
+    return [clip(each, 120) for each in words]
+
+
+def _intervention_words(intervention: Mapping[str, object], turn: int) -> str:
+    """Return an intervention in words, with its turn where that is not the fork's."""
+    values = dict(intervention)
+    at = values.pop("turn", turn)
+    words = words_of(values)
+    return words if at == turn else f"turn {at}: {words}"
 
 
 def asking_with(client: LLMClient, settings: Mapping[str, Any]) -> LLMClient:

@@ -6,7 +6,7 @@ A run may be a simulation, one on a tape, or a frame as ``to_frame()`` gives it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -146,13 +146,18 @@ def _charts_of_rows(rows: Sequence[Row]) -> list[Series]:
     columns: dict[str, None] = {}
     for row in (*rows[:1], *rows[-1:]):
         columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
-    known = [series for series in SERIES if series.column in columns]
-    known_names = {series.column for series in known}
-    return known + [_plain_chart(name) for name in columns if name not in known_names]
+    charts = {series.column: series for series in SERIES if series.column in columns}
+    for name in columns:
+        charts.setdefault(name, _plain_chart(name))
+    return list(charts.values())
 
 
 def _plain_chart(column: str) -> Series:
-    return Series(column=column, label=column.replace("_", " "))
+    return Series(column=column, label=_in_words(column))
+
+
+def _in_words(column: str) -> str:
+    return column.replace("_", " ")
 
 
 def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
@@ -182,5 +187,7 @@ def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list
         chosen_chart = charts.get(name) or charts.get(f"{name}.*")
         if chosen_chart is None:
             raise ConfigError(f"no run has the column {name!r}; there are {', '.join(charts)}")
+        if chosen_chart.label == chosen_chart.column:
+            chosen_chart = replace(chosen_chart, label=_in_words(chosen_chart.column))
         chosen.append(chosen_chart)
     return chosen

@@ -28,7 +28,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import load_matplotlib
 from llmsim_lab._util.html import details, join, pre, visible
-from llmsim_lab._util.text import clip, error_text, faults
+from llmsim_lab._util.text import error_text, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
@@ -40,6 +40,7 @@ from llmsim_lab.lab._change_form import (
     prompts_by_name,
     settable,
     words_of,
+    words_of_fork,
 )
 from llmsim_lab.lab._charted_runs import charted, lines_of
 from llmsim_lab.lab._picture import Picture
@@ -83,6 +84,8 @@ MOST_TURNS = 100_000
 _PACK_FROM = 20_000
 """Bytes from which a message is compressed."""
 _LOOK_S = 0.1
+_PICTURED = {"overview", "seat"}
+"""Views with charts, of which a picture stays in the notebook."""
 MOST_DRAWN = 40
 """Runs in the static picture: the latest ones."""
 NO_LONGER = "this question is closed"
@@ -153,6 +156,7 @@ class Lab(AnyWidget):
             self._loop = background_loop()
         shown = self._open(source, run)
         super().__init__(panels=[*self.parts], first={"run": shown})
+        # A view asks for what is there once it is drawn; from here on only what is new is sent.
         self._sent = len(self.reading.records)
         self.on_msg(self._receive)
 
@@ -179,14 +183,15 @@ class Lab(AnyWidget):
             self.runs.record(info.id, partial(run_on_tape, tape, info))
         return shown.id
 
-    def _next_number(self) -> int:
-        return max(self.runs, default=0) + 1
+    def _number_for(self, run: ShownRun) -> int:
+        """Return a new run's number here: its tape's, unless another run has that."""
+        if run.run_id is None or run.run_id in self.runs:
+            return max(self.runs, default=0) + 1
+        return run.run_id
 
     def _add(self, run: Run | RecordedRun, *, name: str = "") -> int:
-        """Show a run; returns its number here: its tape's, unless another run has that."""
-        number = run.run_id
-        if number is None or number in self.runs:
-            number = self._next_number()
+        """Show a run; returns its number here."""
+        number = self._number_for(run)
         if isinstance(run, RecordedRun):
             # Its parent is not shown beside it.
             info = replace(
@@ -206,7 +211,7 @@ class Lab(AnyWidget):
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""
         run = FrameRun.of(frame)
-        number = self._next_number()
+        number = self._number_for(run)
         info = RunInfo(
             id=number,
             name=name,
@@ -230,8 +235,8 @@ class Lab(AnyWidget):
         self._infos[number] = info
         if isinstance(run, Run):
             turns = run.listen(lambda _: self._grew(number))  # also of those played in a cell
-            asked = (person.listen(self._asked) for person in people_of(run))
-            self._stop_listening = [*self._stop_listening, turns, *asked]
+            questions = [person.listen(self._asked) for person in people_of(run)]
+            self._stop_listening = [*self._stop_listening, turns, *questions]
 
     def _look(self, number: int) -> None:
         """Take over what is new of a run: its turns, what its tape says, what no turn names."""
@@ -242,6 +247,7 @@ class Lab(AnyWidget):
             self._infos[number] = replace(
                 self._infos[number], outcome=recorded.outcome, manifest=recorded.manifest
             )
+            # A turn that failed or was stopped leaves calls on the tape that no turn names.
             later = run.tape.calls(number, turn=run.turn_number + 1, forgotten=True)
             calls = [(call.attempt, call.forgotten) for call in later]
         self._read_turns(number, calls)
@@ -282,6 +288,7 @@ class Lab(AnyWidget):
             self._timers.discard(act.__name__)
             act()
 
+        # A thread, not the loop, which a cell that plays turns may keep busy.
         timer = threading.Timer(wait_s, do)
         timer.daemon = True
         timer.start()
@@ -308,7 +315,7 @@ class Lab(AnyWidget):
 
     def _say(self, message: Message) -> None:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-        packed = text.encode(errors="replace")
+        packed = text.encode(errors="replace")  # a model may write half a character
         if len(packed) < _PACK_FROM:
             self.send(message)
         else:
@@ -327,7 +334,7 @@ class Lab(AnyWidget):
             return
         do = message.pop("do", None)
         act = getattr(self, f"_do_{do}", None)
-        if act is None:
+        if act is None:  # a page of another version, or anything else that has the widget's address
             return
         if do in ("since", "answer"):  # at once: the cell that keeps the loop busy may wait for it
             self._guarded(act, message)
@@ -362,13 +369,14 @@ class Lab(AnyWidget):
         run = self.runs.get(number)
         if isinstance(run, Run):
             return run
-        message = f"run {number} is read-only: its class is not known here"
         kind = ""
         if number in self._infos:
             kind = str(self._infos[number].manifest.get("kind"))
         if ":" in kind:
-            raise ConfigError(f"{message}; {how_to_import(kind)}")
-        raise ConfigError(message)
+            raise ConfigError(
+                f"run {number} is read-only: its class is not known here; {how_to_import(kind)}"
+            )
+        raise ConfigError(f"run {number} is read-only: its class is not known here")
 
     def _number_of(self, run: int | None) -> int:
         """Return the number of a run here; of the one shown if none is named."""
@@ -490,6 +498,7 @@ class Lab(AnyWidget):
             with scoped(watch=calls):
                 await self._step(simulation)
 
+        # A task of its own, so that Stop cancels the turn and not the cell that awaits it.
         playing = asyncio.ensure_future(step())
         self._playing = playing
         turn = simulation.turn_number + 1
@@ -505,7 +514,7 @@ class Lab(AnyWidget):
                 }
                 self._tell(live)
                 await asyncio.wait([playing], timeout=_LOOK_S)
-        except BaseException:
+        except BaseException:  # KeyboardInterrupt too: no turn is played on behind a cell's back
             playing.cancel()
             with suppress(Exception, asyncio.CancelledError):
                 await playing
@@ -538,6 +547,7 @@ class Lab(AnyWidget):
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin what a command asks for; what it raises it shows itself."""
         task = self._loop.create_task(work)
+        # Its exception counts as seen then; asyncio would log it as one that nobody looked at.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
@@ -554,6 +564,7 @@ class Lab(AnyWidget):
         numbers = settable(simulation, turn)
         changes = change_fields(simulation, numbers.values)
         parameters = parameter_fields(simulation)
+        # What comes back is read by the fields that were sent, whatever has happened since.
         self._forms[run, turn] = {"fork": changes, "restart": parameters}
         title = f"From turn {turn} on"
         if numbers.left_out:
@@ -583,12 +594,8 @@ class Lab(AnyWidget):
         Raises:
             ConfigError: turns are being played, or the run cannot be forked like this.
         """
-        words = [
-            clip(f"{name} {change}", 120)
-            for name, change in changes.items()
-            if name != "llm_client"
-        ]
         at = self.shown[1] if turn is None else whole_number("turn", turn)
+        words = words_of_fork(changes, at)
         return self._forked(self._number_of(run), at, changes, words)
 
     def _forked(
@@ -627,14 +634,12 @@ class Lab(AnyWidget):
         """
         if run.unrecorded:
             words = [*words, f"not recorded: {run.unrecorded}"]
-        number = run.run_id
-        if number is None or number in self.runs:
-            number = self._next_number()
+        number = self._number_for(run)
         info = about(run, number, RunOrigin(parent=parent, fork_turn=at))
         info = replace(info, verb=verb)
         self._keep(number, run, info)
         self.reading.add(info, run, changes=words)
-        self._send_new()
+        self._send_new()  # before it is shown: a view knows no run of which it has no record
         self.show(run=number)
 
     def _do_fork(
@@ -796,7 +801,7 @@ class Lab(AnyWidget):
         return None if drawn is None else drawn.figure()
 
     def _picture(self) -> Picture | None:
-        if "overview" not in self.panels:
+        if not _PICTURED.intersection(self.panels):
             return None
         by_name: dict[str, Run] = {}
         numbers = self._drawn_runs()
@@ -825,7 +830,7 @@ class Lab(AnyWidget):
         """Display the window, and below it the picture and the text that the notebook keeps."""
         if self._saved is not None:
             self._saved.close()
-        if "overview" in self.panels:
+        if _PICTURED.intersection(self.panels):
             load_matplotlib()  # a run that has no turn yet has no picture, but soon has one
         self._saved = SavedView(self)
         self._saved.display()
@@ -849,7 +854,7 @@ class Lab(AnyWidget):
         if self._saved is not None:
             self._saved.close()
         if self.comm is not None:
-            self.layout.close()
+            self.layout.close()  # a widget of its own, which ipywidgets would keep
         super().close()
 
 

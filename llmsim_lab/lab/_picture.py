@@ -210,9 +210,9 @@ def _set_axis(
         axes.set_ylim(-0.05, 1.05)
         axes.set_yticks([0, 1], ["no", "yes"])
         return
-    known = [value for value in values if not math.isnan(value)]
-    if known:
-        axes.set_ylim(*axis_of(known, chart))
+    numbers = [value for value in values if not math.isnan(value)]
+    if numbers:
+        axes.set_ylim(*axis_of(numbers, chart))
 
 
 def _is_of_truth_values(chart: Series, picture: Picture) -> bool:
@@ -255,7 +255,8 @@ def _draw_dict(
     lines = picture.lines
     for place, line in enumerate(lines):
         keys = _keys_of(line, chart)
-        values += [value for key in keys for value in key.points.values]
+        for key in keys:
+            values += key.points.values
         if len(lines) == 1:
             _draw_keys(axes, keys, large=large)
             continue
@@ -303,8 +304,11 @@ def _name_ends(
     large: bool,
 ) -> None:
     """Write names at the ends of lines; where several end together, one below the other."""
-    turns = [turn for key in keys for turn in key.points.turns]
-    values = [value for key in keys for value in key.points.values]
+    turns: list[float] = []
+    values: list[float] = []
+    for key in keys:
+        turns += key.points.turns
+        values += key.points.values
     if not turns:
         return
     # About as many points as a panel is high, in the large panel and in a small one.
@@ -401,15 +405,19 @@ def _words(picture: Picture) -> Iterator[str]:
     lines = picture.lines
     yield f"Chart: {clip(printable(picture.heading), 100)}"
     for line in lines[:_MOST_NAMED]:
-        parts = [words for chart in picture.charts for words in _chart_words(chart, line)]
+        parts: list[str] = []
+        for chart in picture.charts:
+            parts += _chart_words(chart, line)
         turns = f"turns {line.rows[0]['turn']} to {line.rows[-1]['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:
         yield f"and {len(lines) - _MOST_NAMED} more runs"
     for turn, words in _interventions(lines).items():
         yield f"turn {turn}: {clip(printable(words), 120)}"
-    predicted = {item for line in lines for item in line.prediction.items()}
-    for name, value in sorted(predicted):
+    predictions: set[tuple[str, float]] = set()
+    for line in lines:
+        predictions.update(line.prediction.items())
+    for name, value in sorted(predictions):
         yield f"prediction: {name} {number(value)}"
 
 

@@ -66,15 +66,16 @@ class RateChart(Lab):
         self.reading.title = title
 
     def _open(self, source: Any, run: int | None) -> int:
-        for one in source:
-            if isinstance(one, Tape | str | Path) and not self.runs:
-                super()._open(one, run)
+        for runs in source:
+            # Only the first tape may be shown whole, since runs keep their tape's numbers.
+            if isinstance(runs, Tape | str | Path) and not self.runs:
+                super()._open(runs, run)
                 continue
-            for name, each in runs_in(one):
-                if isinstance(each, Run | RecordedRun):
-                    self._add(each, name=name)
+            for name, run_or_frame in runs_in(runs):
+                if isinstance(run_or_frame, Run | RecordedRun):
+                    self._add(run_or_frame, name=name)
                 else:
-                    self._add_frame(each, name or "run")
+                    self._add_frame(run_or_frame, name or "run")
         first, *_ = self.runs
         return first
 

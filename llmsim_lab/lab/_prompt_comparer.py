@@ -196,6 +196,7 @@ class PromptComparer(StudyBoard):
         """Return the first request that a turn makes with a prompt; None where it makes none."""
         traced = _Traced(prompt.user, system=prompt.system, name=prompt.name)
         calls = turn_of(self._source, turn + 1).calls
+        # Answered as it was recorded, so that a second question of the turn is reached as well.
         replies = {call.request.site: call.reply for call in calls}
         backend = ScriptedBackend(
             lambda request: replies.get(request.site) or ConnectionError("end")
@@ -223,7 +224,7 @@ class PromptComparer(StudyBoard):
         prompts: dict[str, Any] = {}
         for name in self.texts:
             prompts[name] = {self.prompt.name: self._edit(name)}
-        prompts[_FIRST] = None
+        prompts[_FIRST] = None  # asked as recorded, byte for byte, so that it counts as the base
         study = Study.again(
             self._source,
             {"prompt": prompts},

@@ -6,7 +6,7 @@ It holds nothing that differs from one replay to the next, such as seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -24,6 +24,8 @@ from llmsim_lab.types import CallRecord
 
 _ADDED = re.compile(r"\{\+ ?(.*?)(?: ?\+\}|$)")
 _MOST_FACTS = 12
+_WORTH_SAYING = {*STATUS_COLOURS} - {"ok"}
+"""Of statuses: what a reader may miss who takes an answer for the player's own."""
 _MOST_DECISIONS = 10
 _MOST_RUNS = 40
 _MOST_RUNS_IN_TEXT = 8
@@ -93,8 +95,10 @@ def latest_call(run: ShownRun, turn: Turn) -> list[CallRecord]:
     """Return the first call of a turn, or else the latest of the run before; none of none."""
     if turn.calls:
         return [turn.calls[0]]
-    earlier = [call for each in run.turns for call in each.calls]
-    return earlier[-1:]
+    for earlier in reversed(run.turns):
+        if earlier.calls:
+            return [earlier.calls[-1]]
+    return []
 
 
 def turn_name(turn: Turn) -> str:
@@ -171,7 +175,8 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
     for fact in _facts(run, turn):
         line = f"  {fact.name}: {fact.value}"
         lines.append(f"{line} ({fact.change})" if fact.change else line)
-    lines += [f"from outside: {clip(printable(str(done)), 200)}" for done in turn.interventions]
+    interventions = [printable(str(intervention)) for intervention in turn.interventions]
+    lines += [f"from outside: {clip(words, 200)}" for words in interventions]
     for decided in _decisions(turn):
         words = decided.words or printable(decided.reasoning, keep=" ")
         lines.append(f"  {printable(decided.player)}: {clip(words, 100)}")
@@ -185,15 +190,28 @@ def turn_html(run: ShownRun, turn: Turn) -> Markup:
     """Return a turn as simple HTML: its state, what was done from outside, its decisions."""
     heading = styled(styled(turn_name(turn), tag="strong"), tag="p")
     parts = [heading, table(("variable", "value", "change"), list(_facts(run, turn)))]
-    parts += [styled(safe(f"From outside: {done}", limit=300)) for done in turn.interventions]
-    rows = []
-    for decided in _decisions(turn):
-        status = badge(decided.status) if decided.status in STATUS_COLOURS else decided.status
-        reasoning = styled(clip(decided.reasoning, 300), tag="span", dir="auto")
-        rows.append((decided.player, status, decided.words, reasoning))
-    if rows:
-        parts.append(table(("who", "status", "answer", "why"), rows, caption="Decisions"))
+    interventions = [f"From outside: {intervention}" for intervention in turn.interventions]
+    parts += [styled(safe(words, limit=300)) for words in interventions]
+    decisions = list(_decisions(turn))
+    if decisions:
+        parts.append(_decision_table(decisions))
     return join(parts)
+
+
+def _decision_table(decisions: Sequence[_Decided]) -> Markup:
+    """Return decisions as a table; a status only where there is one that is not ok."""
+    has_status = any(decided.status in _WORTH_SAYING for decided in decisions)
+    heads = ["who", "answer", "why"]
+    if has_status:
+        heads.insert(1, "status")
+    rows = []
+    for decided in decisions:
+        reasoning = styled(clip(decided.reasoning, 300), tag="span", dir="auto")
+        cells: list[object] = [decided.player, decided.words, reasoning]
+        if has_status:
+            cells.insert(1, badge(decided.status) if decided.status in _WORTH_SAYING else "")
+        rows.append(cells)
+    return table(heads, rows, caption="Decisions")
 
 
 def call_html(call: CallRecord) -> Markup:

@@ -34,7 +34,7 @@ class _Began(NamedTuple):
     """When the study was begun here, and how many of its runs were done by then."""
 
     at_s: float
-    done: int
+    ended: int
 
 
 class StudyBoard(Lab):
@@ -73,6 +73,7 @@ class StudyBoard(Lab):
 
     def _open(self, source: Any, run: int | None) -> None:
         self._follow(source)
+        # Kept for the view that comes later and asks; there is none yet to be told.
         self._live |= {"running": source.running, "says": self._words()}
 
     def _follow(self, study: Study) -> None:
@@ -90,12 +91,12 @@ class StudyBoard(Lab):
 
     def _look_at_study(self) -> None:
         put_runs(self.reading, self.study, self._opened)
-        self._send_new()
+        self._send_new()  # squares at once; effects may take long, and come below
         self._tell({**self._live, "running": self.study.running, "says": self._words()})
         began = time.monotonic()
         if began < self._rested and self.study.running:
             return
-        self._rested = math.inf
+        self._rested = math.inf  # two threads may look at once: the second leaves it to the first
         put_study(self.reading, self.study, self._opened)
         ended = time.monotonic()
         self._rested = ended + _REST * (ended - began)
@@ -106,25 +107,25 @@ class StudyBoard(Lab):
         runs = self.study.progress()
         counts = Counter(run.status for run in runs)
         words = [f"{counts['done']} of {counted(len(runs), 'run')} done"]
-        others = [status for status in ("running", "failed", "stopped") if counts[status]]
-        words += [f"{counts[status]} {status}" for status in others]
+        statuses = [status for status in ("running", "failed", "stopped") if counts[status]]
+        words += [f"{counts[status]} {status}" for status in statuses]
         left_s = self._seconds_left(counts["done"], len(runs))
         if left_s is not None:
             words.append(f"about {duration(left_s)} left")
         return " · ".join(words)
 
-    def _seconds_left(self, done: int, all_runs: int) -> float | None:
+    def _seconds_left(self, ended: int, all_runs: int) -> float | None:
         """Return how long the rest takes at the pace since it was begun; None where none ended."""
         if not self.study.running:
             self._began = None
             return None
         now = time.monotonic()
         if self._began is None:
-            self._began = _Began(now, done)
-        ended = done - self._began.done
-        if not ended:
+            self._began = _Began(now, ended)
+        ended_here = ended - self._began.ended
+        if not ended_here:
             return None
-        return (now - self._began.at_s) / ended * (all_runs - done)
+        return (now - self._began.at_s) / ended_here * (all_runs - ended)
 
     # --- commands -----------------------------------------------------------------------------
 

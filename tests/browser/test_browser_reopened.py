@@ -42,7 +42,7 @@ PARTS: dict[str, tuple[Any, str]] = {
 """What a preset has of the window, by role and name."""
 
 
-PICTURED = ("RateChart", "RunTree", "StudyBoard")
+PICTURED = ("HumanSeat", "RateChart", "RunTree", "StudyBoard")
 """Those that leave a picture above their text."""
 
 

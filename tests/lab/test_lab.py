@@ -38,6 +38,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.run import Run, load
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Study
+from llmsim_lab.types import ChatRequest
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RECORDED = data_path("tapes/first_run.tape")
@@ -312,6 +313,11 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
     known = [it["run"] for it in browser.records if "changes" in it.get("run", {})][-1]
     assert (known["parent"], known["fork"], known["changes"]) == (1, 2, ["set coins.Ann 7"])
     assert browser.latest("show") == {"run": 2, "turn": None}
+    theft = {"turn": 3, "set": {"coins.Ann": 7}, "note": "a theft"}
+    lab.fork(2, run=1, intervene={"coins.Ann": 7})
+    lab.fork(2, run=1, intervene=[theft])
+    assert lab.reading.runs[3]["changes"] == ["set coins.Ann 7"], "a cell says it as the form does"
+    assert lab.reading.runs[4]["changes"] == ["turn 3: set coins.Ann 7; note a theft"]
 
 
 async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
@@ -444,6 +450,22 @@ def test_the_static_view_is_the_same_each_time() -> None:
     assert "2 fork, turn 3: set shock.supply 4, note oil, turns 0 to 8" in figure.alt
     one.show(3)
     assert "Turn 3 (1980Q2)" in one.static_text()
+
+
+def test_a_saved_turn_has_a_status_only_where_an_answer_is_not_ok() -> None:
+    assert ">status<" not in str(TurnStepper(load(RECORDED, 1)).static_html())
+    replies = iter(["no JSON"])
+
+    def late(request: ChatRequest) -> object:
+        return next(replies, {"amount": 4, "reasoning": "So.", "confidence": 0.5})
+
+    client = LLMClient(LLMConfig(model="late", retry_wait_s=0), ScriptedBackend(late))
+    run = PublicGoods(llm_client=client)
+    run.run(1, progress=False)
+    html = str(TurnStepper(run).static_html())
+    assert ">status<" in html
+    assert html.count(">repaired<") == 1
+    assert ">ok<" not in html
 
 
 def test_the_saved_picture_is_of_the_family_of_the_run_shown() -> None:

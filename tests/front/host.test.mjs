@@ -42,13 +42,13 @@ function makeWidget() {
 test("a fault of an answer goes when its question is answered elsewhere, others stay", async () => {
   const { say, fault } = makeWidget(), ask = { id: 1, who: "Bern", turn: 1, fields: [] };
   await say({ at: 0, records: [run(1), turn(1, 0, [])] });
-  await say({ ask: { ...ask, messages: [] } });
+  await say({ ask: { ...ask, text: "" } });
   await say({ fault: "not sent", of: "answer" });
-  await say({ ask: { ...ask, messages: [["user", "again"]] } });
+  await say({ ask: { ...ask, text: "again" } });
   assert.equal(fault(), "Not sent");
   await say({ ask: null });
   assert.equal(fault(), undefined);
   await say({ fault: "no such turn", of: "form" });
-  await say({ ask: { ...ask, id: 2, messages: [] } });
+  await say({ ask: { ...ask, id: 2, text: "" } });
   assert.equal(fault(), "No such turn");
 });

@@ -22,14 +22,14 @@ const rumour = (turns, more) => [
 ];
 const captions = ({ texts }) => texts("panel").map((text) => text.split(/[\d.]/)[0]);
 
-test("a dict is one chart with named lines, yes and no are rows, ties a network", () => {
+test("a dict is one chart with named lines, yes and no are rows, ties a network beside", () => {
   const window = makeWindow(rumour(3));
   assert.deepEqual(captions(window),
-    ["Believers", "beliefmean", "voteyes", "tiesdarker: more belief"]);
+    ["Believers", "beliefmean", "tiesdarker: more belief", "voteyes"]);
   const names = window.nodes((it) => it.attributes.class?.startsWith("name"));
   assert.deepEqual(names.map((it) => it.textContent), ["Bob", "Ann", "Ann", "Bob"]); // by height
   assert.equal(window.texts("yes").length, 2); // Ann's, in turns 1 and 2
-  assert.match(window.texts("now")[2], /yes1 of 2/);
+  assert.match(window.texts("now")[3], /yes1 of 2/);
 });
 
 test("a class that names its charts has no others", () => {
@@ -64,8 +64,9 @@ test("a turn's state is figures, a table by player, and lists", () => {
 test("a network is a dict of lists of its own keys, or a list of pairs", () => {
   const dict = (of) => Object.entries(of).map(([name, tied]) => ({ [name]: tied }));
   const both = tiesIn(dict({ a: ["b"], b: ["a"] }));
-  assert.deepEqual(both, { names: ["a", "b"], pairs: [["b", "a"]] }); // each pair once
-  assert.deepEqual(tiesIn([["a", "b"]]), { names: ["a", "b"], pairs: [["a", "b"]] });
+  const names = ["a", "b"];
+  assert.deepEqual(both, { names, pairs: [["b", "a"]], hasArrows: false }); // each pair once
+  assert.deepEqual(tiesIn([["a", "b"]]), { names, pairs: [["a", "b"]], hasArrows: true });
   for (const other of [dict({ a: ["apple"] }), dict({ a: "b" }), ["a", "b"]]) {
     assert.equal(tiesIn(other), null);
   }

@@ -10,7 +10,7 @@ import {
 
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 280, GAP = 28; // of a chart, between charts
-const FEW_CHARTS = 6, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
+const FEW_CHARTS = 6, FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 const NAME_HEIGHT = 12, NAME_LETTERS = 13, NAME_LETTER = 6; // of a line's name at its end, pixels
 // The same three as in run/charts.py.
 const WHOLE_SHARE_FROM = 0.2; // values from 0 to 1 that reach this are on the whole axis of a share
@@ -177,7 +177,9 @@ export function Panels({ store, label, count }, [draw, end]) {
     ref: (el) => sizes.observe(el),
     gone: (el) => sizes.unobserve(el),
   },
-  h("div", { class: "panels", style: `--across: ${across}` }, width > 0 && draw(wide)), end);
+  h("div", { class: "panels", style: `--across: ${across}` },
+    width > 0 && draw(wide, across)),
+  end);
 }
 
 /** Charts of a run and its relatives, or of given runs, the last of them drawn strong.
@@ -189,8 +191,8 @@ export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [
   const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES);
   const [from, to] = spanOf(store, lines);
-  const panels = (wide) => [
-    ...shown.map((item) => {
+  const panels = (wide, across) => {
+    const drawn = shown.map((item) => {
       const isMany = item.column.includes("*");
       const names = isMany ? reading.linesOf(run, item).map((line) => line.name.length) : [];
       const right = isMany && !runs
@@ -201,9 +203,12 @@ export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [
         inside: (n) => n != null && n >= from && n <= to,
         x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - right),
       });
-    }),
-    ...beside.map((draw) => draw(wide)),
-  ];
+    });
+    // High ones in the last column, so that charts fill the places beside them.
+    const place = run.limited || across === 1 ? drawn.length : across - 1;
+    drawn.splice(place, 0, ...beside.map((draw) => draw(wide)));
+    return drawn;
+  };
   return h(Panels, { store, label: "Charts", count: shown.length + beside.length }, panels,
     h("div", { class: "row end" },
       ui.zoom && plain("Show all turns", () => store.show({ zoom: null })), more));
@@ -254,13 +259,18 @@ function LinesPanel(view) {
   const lit = over?.column === item.column && drawn.nearest(over.n, over.value);
   return h("figure", { class: "panel" },
     h(Caption, { item }, runs.map((line) => [
-      !whole && h("small", null, item.yesNo ? "yes" : "mean"),
+      (!whole || line === runs[0]) && h("small", null, sumWords(item, whole)),
       h(line === run ? "strong" : "i", { key: line.id, class: whole ? look(line) : null },
         sumUp(reading, line, item, n))])),
     h(Drawing, { view, drawn, n },
       lit && h("path", { key: "lit", class: "curve main lit", d: drawn.pathOf(lit) })),
     lit && !store.ui.drag && h(LinesTip, { ...view, n, lit }));
 }
+
+const sumWords = ({ yesNo }, isOfRuns) => {
+  if (yesNo) return "yes";
+  return isOfRuns ? "means" : "mean";
+};
 
 /** The mean of a chart's lines in a turn; of truth values how many are true. */
 function sumUp(reading, run, item, n) {
@@ -365,7 +375,8 @@ function drawLines(view) {
   markLines(curves, ends, whole);
   const means = whole ? runs.map((line) => meanCurve(line, curves)) : [];
   const still = h("g", null, ground(view, scale),
-    curves.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
+    (!whole || curves.length <= FEW_FAINT)
+      && curves.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
     means.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
     ends.map(({ curve, at }) => h("text", {
       key: `name ${curve.name}`, class: `name ${curve.colour ?? ""}`, x: wide - right + 6, y: at,

@@ -51,11 +51,32 @@ function RunPair({ store, kinds }) {
     h(Pickers, { store, kinds, options, swatches, pair: runs.map((run) => run.id) }),
     runs[0] !== runs[1] && h(Charts, { store, runs, turn: at.turn ?? reading.last(runs[1]) }),
     ...store.keep("runPair", [...runs, reading.size, store.ui.shown], () => (
-      [Definitions, Templates, DecisionsApart].map((part) => h(part, props)))),
+      [Changes, Definitions, Templates, DecisionsApart].map((part) => h(part, props)))),
   ];
 }
 
 const manifestOf = (store, run) => JSON.parse(store.reading.text(run.manifest) || "{}");
+
+/** What was changed on the way to each of two runs, where they do not have it in common. */
+function Changes({ store, runs, names }) {
+  const { reading } = store;
+  const rows = runs.map((run, side) => [run.id, names[side], changesOnTheWay(reading, run, runs)]);
+  return rows.some(([, , words]) => words.length > 0) && h(CompareSection, { title: "Changes" },
+    h(Table, { kind: "compare-changes", rows: rows.map(([key, name, words]) => (
+      [key, name, words.length > 0 ? words.map((text) => h("p", null, text)) : "none"])) }));
+}
+
+/** The forks that led to a run and not to the other one, oldest first, each with its changes. */
+function changesOnTheWay(reading, run, runs) {
+  const other = runs.find((it) => it !== run) ?? run;
+  const shared = reading.lineOf(other);
+  const own = [...reading.lineOf(run).keys()].reverse().filter((id) => !shared.has(id));
+  const forks = own.map((id) => reading.runs.get(id)).filter((it) => reading.runs.has(it.parent));
+  return forks.map((fork) => {
+    const label = clip(runLabel(reading, fork), 300);
+    return fork.changes.length > 0 ? `${label}, from run ${fork.parent}` : label;
+  });
+}
 
 /** What defines two runs, where it differs. */
 function Definitions({ store, runs, names }) {
@@ -64,6 +85,8 @@ function Definitions({ store, runs, names }) {
     store, id: `${path}.${side}`, text: String(values.get(path) ?? "—"), most: 300,
   });
   const rows = pathsApart(sides).map((path) => [path, path, ...sides.map(value(path))]);
+  const isForked = runs.some((run) => changesOnTheWay(store.reading, run, runs).length > 0);
+  if (isForked && rows.length === 0) return null; // what was changed is said above
   return h(CompareSection, { title: "Definitions" }, rows.length === 0 ? soft("The same.")
     : h(Table, { kind: "compare-facts", heads: ["what", ...names], rows }));
 }

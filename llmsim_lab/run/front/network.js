@@ -1,11 +1,14 @@
 // A network in the state: players and their ties, each at the same place in every turn.
 
 import { h } from "./dom.js";
-import { clip, plural, sayValue } from "./text.js";
+import { clip, facts, plural, sayValue } from "./text.js";
 
 const TALL = 306, WIDEST = 620, EDGE = 26; // of the drawing; room around the outermost places
 const MOST_PLACED = 120; // players that ties pull together; more stand on a circle
 const PULLS = 160, NAMED = 40;
+
+/** What tells a tie from others: its two ends, in their order only where that counts. */
+const keyOf = (pair, hasArrows) => JSON.stringify(hasArrows ? pair : [...pair].sort());
 
 /** The networks in a run's state by field: dicts of lists of their own keys, or lists of pairs. */
 export function networksOf(reading, run) {
@@ -24,19 +27,21 @@ export function networksOf(reading, run) {
   });
 }
 
-/** Who is tied to whom: `{names, pairs}`, each pair once; null for what is no network. */
+/** Who is tied to whom: `{names, pairs, hasArrows}`, each tie once; null for what is no network. */
 export function tiesIn(lines) {
   const isList = lines.every((line) => Array.isArray(line) && line.length === 2);
   const entries = lines.flatMap((line) => (typeof line === "object" ? Object.entries(line) : []));
   const isDict = !lines.some(Array.isArray) && entries.length === lines.length
     && entries.every(([, tied]) => Array.isArray(tied));
   if (!isList && !isDict) return null;
-  const pairs = isList ? lines : entries.flatMap(([name, tied]) => (
+  const all = isList ? lines : entries.flatMap(([name, tied]) => (
     tied.map((other) => [name, other])));
   const names = new Set(isList ? lines.flat() : entries.map(([name]) => name));
-  if (pairs.some((pair) => !names.has(pair[1]))) return null;
-  const byKey = new Map(pairs.map((pair) => [keyOf(pair), pair]));
-  return { names: [...names], pairs: [...byKey.values()] };
+  if (all.some((pair) => !names.has(pair[1]))) return null;
+  const known = new Set(all.map((pair) => JSON.stringify(pair)));
+  const hasArrows = all.some((pair) => !known.has(JSON.stringify([pair[1], pair[0]])));
+  const pairs = [...new Map(all.map((pair) => [keyOf(pair, hasArrows), pair])).values()];
+  return { names: [...names], pairs, hasArrows };
 }
 
 /** Where each player stands, from 0 to 1 both ways: the same for the same names and ties.
@@ -87,7 +92,7 @@ function pullTogether(places, pairs) {
   }
 }
 
-/** The network of a turn; who came first to a tie in it is drawn strong, numbers as shades. */
+/** The network of a turn: ties that are new in it are marked, and a number for each is a shade. */
 export function Network({ store, run, name, label, turn, wide: room }) {
   const { reading } = store;
   const wide = Math.min(room, WIDEST);
@@ -97,36 +102,54 @@ export function Network({ store, run, name, label, turn, wide: room }) {
     const names = new Set(all.flatMap((ties) => ties.names));
     return placesOf([...names], all.flatMap((ties) => ties.pairs));
   });
-  const { names, pairs } = byTurn.get(turn) ?? { names: [], pairs: [] };
-  const before = new Set((byTurn.get(turn - 1)?.pairs ?? pairs).map(keyOf));
+  const { names, pairs, hasArrows } = byTurn.get(turn) ?? { names: [], pairs: [] };
+  const key = (pair) => keyOf(pair, hasArrows);
+  const before = new Set((byTurn.get(turn - 1)?.pairs ?? pairs).map(key));
+  const isNew = (pair) => !before.has(key(pair));
   const shade = shadeOf(reading, run, names, turn);
-  const x = (player) => EDGE + places.get(player)[0] * (wide - 2 * EDGE);
-  const y = (player) => EDGE / 2 + places.get(player)[1] * (TALL - 2 * EDGE);
-  const counts = new Map();
-  for (const player of pairs.flat()) counts.set(player, (counts.get(player) ?? 0) + 1);
+  const at = (player) => {
+    const [across, down] = places.get(player);
+    return [EDGE + across * (wide - 2 * EDGE), EDGE / 2 + down * (TALL - 2 * EDGE)];
+  };
   const isNamed = names.length <= NAMED;
-  const about = (player) => [player, shade && `${shade.label} ${sayValue(shade.of(player))}`,
-    plural(counts.get(player) ?? 0, "tie")].filter(Boolean).join(" · ");
+  const size = isNamed ? 7 : 4;
+  const counts = `${plural(names.length, "player")} · ${plural(pairs.length, "tie")}`;
+  const legend = facts(shade?.legend, pairs.some(isNew) && "blue line: new");
   return h("figure", { class: "panel network" },
     h("figcaption", null,
       h("b", null, label),
-      h("span", { class: "unit soft" }, shade && `darker: more ${shade.label}`),
-      h("span", { class: "now" },
-        h("small", null, `${plural(names.length, "player")} · ${plural(pairs.length, "tie")}`))),
-    h("svg", { width: wide, height: TALL, role: "img",
-      "aria-label": `${label}: ${plural(names.length, "player")}, ${plural(pairs.length, "tie")}` },
-    pairs.map((pair) => h("line", {
-      key: keyOf(pair), class: before.has(keyOf(pair)) ? "tie" : "tie new",
-      x1: x(pair[0]), y1: y(pair[0]), x2: x(pair[1]), y2: y(pair[1]) })),
-    names.map((player) => h("g", { key: player, class: "player" },
-      h("title", null, about(player)),
-      h("circle", { cx: x(player), cy: y(player), r: isNamed ? 7 : 4,
-        "fill-opacity": shade ? shade.share(player) : 0.5 }),
-      isNamed && h("text", {
-        x: x(player), y: y(player) + 19, "text-anchor": "middle" }, clip(player, 12))))));
+      h("span", { class: "unit soft" }, legend),
+      h("span", { class: "now" }, h("small", null, counts))),
+    h("svg", { width: wide, height: TALL, role: "img", "aria-label": `${label}: ${counts}` },
+      pairs.map((pair) => h(Tie, {
+        key: key(pair), from: at(pair[0]), to: at(pair[1]), size, hasArrows, isNew: isNew(pair),
+      })),
+      names.map((player) => h(Player, {
+        key: player, player, at: at(player), size, isNamed, shade,
+        ties: pairs.filter((pair) => pair.includes(player)).length,
+      }))));
 }
 
-const keyOf = (pair) => JSON.stringify([...pair].sort());
+function Tie({ from, to, size, hasArrows, isNew }) {
+  const [x, y] = to;
+  const length = Math.hypot(x - from[0], y - from[1]) || 1;
+  const across = (x - from[0]) / length;
+  const down = (y - from[1]) / length;
+  const end = [x - across * size, y - down * size];
+  const corner = (side) => [
+    end[0] - 7 * across - 3.5 * side * down, end[1] - 7 * down + 3.5 * side * across];
+  return h("g", { class: isNew ? "tie new" : "tie" },
+    h("line", { x1: from[0], y1: from[1], x2: x, y2: y }),
+    hasArrows && h("path", { d: `M${end}L${corner(1)}L${corner(-1)}Z` }));
+}
+
+function Player({ player, at: [x, y], size, isNamed, shade, ties }) {
+  const value = shade && `${shade.label} ${sayValue(shade.of(player))}`;
+  return h("g", { class: "player" },
+    h("title", null, facts(player, value, plural(ties, "tie"))),
+    h("circle", { cx: x, cy: y, r: size, "fill-opacity": shade ? shade.share(player) : 0.5 }),
+    isNamed && h("text", { x, y: y + 19, "text-anchor": "middle" }, clip(player, 12)));
+}
 
 /** The first chart with a number for each player, as shades from its least to its most. */
 function shadeOf(reading, run, names, turn) {
@@ -140,7 +163,8 @@ function shadeOf(reading, run, names, turn) {
     const span = Math.max(...all) - low || 1;
     const of = (name) => reading.valueAt(run, columns.get(name), turn);
     const share = (name) => 0.08 + 0.92 * ((Number(of(name) ?? low) - low) / span);
-    return { label: item.label, of, share };
+    const legend = item.yesNo ? `filled: ${item.label}` : `darker: more ${item.label}`;
+    return { label: item.label, legend, of, share };
   }
   return null;
 }

@@ -187,6 +187,13 @@ def _label(column: str) -> str:
     return name.removesuffix(_unit_suffix(name)).replace("_", " ")
 
 
+def name_in_words(name: str) -> str:
+    """Return a name in words with the unit that it ends in: ``amount (€)`` of ``amount_eur``."""
+    suffix = _unit_suffix(name)
+    words = name.removesuffix(suffix).replace("_", " ")
+    return f"{words} ({_UNITS[suffix[1:]]})" if suffix else words
+
+
 def _unit_suffix(name: str) -> str:
     """Return what a name ends in where that is a unit: ``_bp`` of ``applied_bp``."""
     start, _, end = name.rpartition("_")

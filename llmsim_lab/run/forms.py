@@ -14,6 +14,8 @@ from typing import Any
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.fields import field_fault, field_of, field_words, typed_value
+from llmsim_lab.llm.form import bounds_words
+from llmsim_lab.run.charts import name_in_words
 
 Field = dict[str, Any]
 
@@ -21,6 +23,9 @@ _KINDS = {"integer", "number", "string", "boolean"}
 MOST_FIELDS = 120
 MOST_SET = 100
 """Of them numbers of a state."""
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_VAST = 2**53
+"""A limit from here on, such as that of a seed, tells a person nothing."""
 _NOT_HERE = {"turn", "turns", "interventions", "llm", "name", "replicate"}
 """Of a configuration or an intervention, what a form has no field for."""
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
@@ -50,7 +55,9 @@ def label_of(place: Sequence[str], part: Mapping[str, Any]) -> str:
     """Return a place in people's words, or a field's title; what can be set has a name already."""
     if place[0] == "set":
         return place[-1]
-    words = " · ".join(name.replace("_", " ") for name in place)
+    # Under "*" stands what holds for all players.
+    names = ("everybody" if name == "*" else name_in_words(name) for name in place)
+    words = " · ".join(names)
     title: str = part.get("title", "")
     # Those that pydantic makes of names say nothing more.
     if title and title.lower() != place[-1].replace("_", " ").lower():
@@ -127,9 +134,19 @@ def _help_of(part: Mapping[str, Any], help_text: str, *, is_class: bool) -> str:
     if not help_text and not is_class:
         help_text = part.get("description", "")
     sentences = [help_text.rstrip(".")]
-    if not part.get("enum"):
-        sentences.append(field_words(part))
+    if not part.get("enum") and not _is_plain(part):
+        sentences.append(field_words(_without_vast_limits(part)))
     return "; ".join(filter(None, sentences))
+
+
+def _is_plain(part: Mapping[str, Any]) -> bool:
+    """Return True if a control shows what it takes: any text, any number, yes or no."""
+    return part.get("type") in ("string", "number", "boolean") and not bounds_words(part)
+
+
+def _without_vast_limits(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a field without limits that nobody reaches, such as that of 64 bits."""
+    return {name: rule for name, rule in part.items() if name not in _LIMITS or abs(rule) < _VAST}
 
 
 def _about_attributes(description: str) -> dict[str, str]:

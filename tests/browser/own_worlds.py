@@ -101,7 +101,7 @@ class Jury(Run[Room]):
             JURORS,
             Vote,
             """You are {{ name }}, one of six jurors. {{ state.guilty }} voted guilty last time.
-            {% if state.note[name] %}You were written: {{ state.note[name] }}{% endif %}""",
+            You were written: {{ state.note[name] | default("nothing") }}""",
             limits=lambda name: {"to": [juror for juror in JURORS if juror != name]},
         )
         notes = {vote.to: f"{name}: {vote.letter}" for name, vote in votes.items()}

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from inspect import isfunction, signature
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation, recorded
 from lab_kit import Browser, eventually, opened, same_reading
 from page_kit import hostile_game
+from pydantic import Field
 from worlds import Pot, PublicGoods
 
 from llmsim_lab import data_path
@@ -400,6 +401,25 @@ async def test_forks_and_restarts_ask_with_the_settings_that_they_are_given() ->
 
 
 # --- people ---------------------------------------------------------------------------------------
+
+
+async def test_a_forms_help_names_limits_that_matter_and_no_types_and_its_labels_have_units() -> (
+    None
+):
+    class Late(Run[Pot]):
+        wait_s: float = 3
+        boost_pct: Annotated[float, Field(le=50)] = 10
+        loud: bool = False
+
+    _, browser = opened(Late(players="random"))
+    browser.send("form", run=1, turn=0)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    parts = browser.latest("form")["parts"]
+    told = {field["label"]: field["help"] for part in parts for field in part["fields"]}
+    assert told["Seed"] == "a whole number of at least 0"  # not "below 18446744073709551616"
+    assert told["Wait (s)"] == told["Loud"] == ""
+    assert told["Boost (%)"] == "a number of at most 50"
+    assert "Players · everybody" in told
 
 
 async def test_a_person_in_any_world_is_asked_by_a_form() -> None:

@@ -318,6 +318,10 @@ def _name_ends(
     heights = [key.end for key in ends]
     for upper, lower in pairwise(range(len(heights))):
         heights[lower] = min(heights[lower], heights[upper] - apart)
+    # Below the lowest value they would stand among the turns of the axis.
+    heights[-1] = max(heights[-1], min(values))
+    for lower, upper in pairwise(reversed(range(len(heights)))):
+        heights[upper] = max(heights[upper], heights[lower] + apart)
     for key, height in zip(ends, heights, strict=True):
         axes.annotate(
             drawing.drawable(key.name, 14),

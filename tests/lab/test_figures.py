@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -101,6 +102,19 @@ def test_a_dict_of_numbers_is_one_chart_with_names_at_the_ends_of_its_lines() ->
         sorted(run.state.coins, key=lambda name: -run.state.coins[name])
     )
     assert RateChart(run, columns=["coins"]).static_text().count("coins.Ann 20 → ") == 1
+
+
+def test_names_of_lines_that_end_together_stand_apart_and_none_below_the_axis() -> None:
+    rows = [{"turn": n, **{f"given.{name}": 10.0 - 9 * n for name in "ABCD"}} for n in (0, 1)]
+    chart = Series(column="given.*", label="given")
+    axes = (
+        Picture(lines=[Line(name="run", rows=rows, charts=[chart])], charts=[chart])
+        .figure()
+        .axes[0]
+    )
+    heights = sorted(text.xy[1] for text in axes.texts if text.get_text() in "ABCD")
+    assert heights[0] == 1
+    assert min(high - low for low, high in pairwise(heights)) > 0.3
 
 
 def test_of_many_lines_the_highest_and_the_lowest_are_named_and_several_runs_have_means() -> None:

@@ -116,6 +116,7 @@ class Agent(ABC):
                 f"{self.name!r} proposes actions, and is asked for a {reply.__name__}; its seat is "
                 "'agent', or a nation's: players={'agent': ...}"
             )
+        # As the contract has it, so that an agent cannot tell a run from a test.
         state = question.state
         action = await self.decide_action(
             SimulationState(
@@ -141,9 +142,11 @@ class Agent(ABC):
                 "moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
         fields = self._fields_of(action, state.interest_rate)
+        # A reply forbids what it does not know.
         fields = {name: value for name, value in fields.items() if name in reply.model_fields}
         if call is None:
             return fields
+        # With its call, so that the tape says which request the decision came from.
         return reply.model_validate(fields).with_call(call)
 
     def _fields_of(self, action: Action, here: float) -> dict[str, object]:
@@ -216,6 +219,7 @@ class LLMAgent(Agent):
             LLMFailureException: the model could not be reached or gave no valid answer twice.
         """
         prompt = self._construct_prompt(state)
+        # Of the turn that is being played: the state is the one before it.
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
         status: Status | None = None
         try:

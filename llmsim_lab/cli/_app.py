@@ -38,6 +38,7 @@ def main() -> None:
     try:
         app()
     except LabError as error:
+        # Others are faults of this package or of a user's code, whose traceback is needed.
         # A failed model call or a damaged tape is not a fault of the code that it passed through.
         place = place_of(error) if isinstance(error, ConfigError) else ""
         say(f"error: {place}{error}", style="red", to=errors)

@@ -232,6 +232,7 @@ def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
 
         statuses = await _tally(starmap(ask, enumerate(_SUBJECTS, 1)))
         right = statuses.pop("ok", 0)
+        # What was repaired is valid in the end, and still not what a model should need.
         note = ", ".join(f"{count} {status}" for status, count in statuses.items())
         return f"{right} of {len(_SUBJECTS)}", right == len(_SUBJECTS), note
 

@@ -48,6 +48,7 @@ def demo(
     try:
         client = client_for(with_model(recorded.config, model), host=host)
     except LabError as error:
+        # A model that is named and is not there is a mistake; without one the demo is shorter.
         if model != "auto":
             raise
         say(f"The demo ends here, as no model was found to continue with: {error}")

@@ -94,6 +94,7 @@ def _report(host: str | None) -> bool:
     here = f"llmsim-lab {version('llmsim-lab')}, Python {platform.python_version()}"
     say(f"{here}, {os.cpu_count()} cores, {free:.1f} GB memory free")
     works = [_answers(model, host) for model in _models_here(host)]
+    # What a script without a model's name would get.
     try:
         client = connect("auto", host=host, quiet=True)
         run_sync(client.aclose())
@@ -116,6 +117,7 @@ def _models_here(host: str | None) -> list[str]:
         say(f"Ollama at {parse_host(host)}: {clip(str(error), 300)}", style="yellow")
         return models
     say(f"Ollama {server.version} at {parse_host(host)} has {listed(server.models) or 'no model'}")
+    # Ollama's own choice alone: each model has to be loaded before it answers.
     if server.model:
         models.insert(0, f"ollama:{server.model}")
     return models
@@ -125,6 +127,7 @@ def _answers(model: str, host: str | None) -> bool:
     """Say whether a model answers, and in the form asked for; return True if it does."""
     try:
         with _asking(model, host) as client:
+            # The first checks say whether it can be used; all of them take minutes.
             abilities = run_sync(findings(client, first=4))
     except LabError as error:
         say(f"{model}: {clip(str(error), 300)}", style="yellow")
@@ -150,7 +153,8 @@ def _asking(model: str, host: str | None) -> Iterator[LLMClient]:
     )
     log = logging.getLogger("llmsim_lab.llm")
     before = log.level
-    log.setLevel(logging.CRITICAL)  # an invalid answer is a finding, not an error
+    # An invalid answer is a finding, not an error.
+    log.setLevel(logging.CRITICAL)
     try:
         yield client
     finally:

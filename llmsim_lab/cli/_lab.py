@@ -60,6 +60,7 @@ def new(
         if template is None:
             raise ConfigError(f"choose a template; there are:{options}")
         raise ConfigError(f"there is no template {template!r}; there are:{options}")
+    # By its text: importing it would run it.
     [world] = re.findall(r"^class (\w+)\(Run\[", codes[template], re.MULTILINE)
     try:
         folder.mkdir(parents=True)
@@ -74,6 +75,7 @@ def new(
     first_cell = _FIRST_CELL_OF_RECORDED if is_recorded else _FIRST_CELL
     cells = (text.format(module=template, world=world) for text in (first_cell, _SECOND_CELL))
     notebook = {"cells": [{**empty, "source": cell} for cell in cells], "metadata": {}}
+    # As JSON, since nbformat is not among what is installed.
     text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     recorded = f", and {template}.tape, a recorded run" if is_recorded else ""
@@ -98,6 +100,7 @@ def view(
     """
     with Tape(file, read_only=True) as tape:  # what is wrong with it is said here
         target = out or file.with_suffix(".html")
+        # Only a page that is named is replaced.
         if out is None and target != file and target.exists():
             raise ConfigError(f"{target} is there already; say --out {target} to replace it")
         page(tape, target, run=run)

@@ -106,6 +106,7 @@ def _imported(path: Path) -> ModuleType:
             f"{path} ends the program while it is imported; put that below "
             'if __name__ == "__main__":'
         ) from error
+    # Python gives what it has under this name: pot.py in another folder, or json for json.py.
     if getattr(module, "__file__", None) != str(path):
         raise ConfigError(
             f"{path.name} has the name of another module, {path.stem!r}; call the file something "
@@ -149,7 +150,8 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     """
     if not config.needs_model:
         return None
-    fetch = not config.llm.model.startswith("ollama")  # which may be gigabytes, for a misspelt name
+    # Not from Ollama, where a misspelt name may be gigabytes.
+    fetch = not config.llm.model.startswith("ollama")
     client = connect(
         config.llm.model,
         host=host,
@@ -181,10 +183,12 @@ def play(simulation: Run, turns: int, out: Path) -> None:
     try:
         simulation.run(turns)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised once it is reported
+        # What was played until then is reported first, since it may be hours of calls.
         failure = error
         played = [turn.seconds for turn in simulation.turns if turn.number > taped]
         failed_s = max(0.0, time.monotonic() - began - sum(played))
     finally:
+        # Before the report: an embedded server holds gigabytes.
         if simulation.llm_client is not None:
             run_sync(simulation.llm_client.aclose())
     report(simulation, out, since=taped, failed_s=failed_s)

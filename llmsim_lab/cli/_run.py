@@ -74,7 +74,8 @@ def run(
         config = _played_by(model, config)
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
-    out = open_folder(out)  # before a model is connected, which may have to be fetched
+    # Before a model is connected, which may have to be fetched.
+    out = open_folder(out)
     client = _playing.client_for(config, host=host)
     simulation = run_class(config, llm_client=client, tape=tape)
     _playing.play(simulation, config.turns, out)
@@ -193,7 +194,7 @@ def _played_by(model: str, config: Any) -> Any:
             near = closest(model, _PLAYERS_WITHOUT_MODEL)
             raise ConfigError(f"--model {model} is neither a model nor a player{near}")
         return _playing.with_model(config, model)
-    # The word stands for the model; players that are rules or people already stay what they are
+    # The word stands for the model; players that are rules or people already stay what they are.
     players = {name: word for name, word in config.players.items() if word != "model"}
     return config.model_copy(update={"players": {**players, "*": model}})
 
@@ -256,11 +257,13 @@ def _continuing(verb: str, about: str) -> Any:
                     f"settings of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} "
                     f"--set {name}=... sets a value of the state"
                 )
+            # A rerun plays all turns anew.
             taped = info.turns if verb == "resume" else 0
             wanted, client = _prepared(info, taped, turns, model, host, settings)
             begun = getattr(operations, verb)(tape, info.id, llm_client=client)
             _playing.play(begun, wanted, open_folder(out))
 
+    # Typer makes the command's name and help of these.
     command.__name__ = verb
     command.__doc__ = about
     return command
@@ -399,6 +402,7 @@ def _prepared(
     recorded_llm = recorded_settings(info.manifest, max(1, after)).get("")
     llm = recorded_llm or config.llm
     recorded = info.manifest["model"]
+    # The configuration may name none: the model was given as a client, or by --model.
     if model is None and config.needs_model and recorded:
         backend = recorded.get("backend")
         name = recorded.get("name")

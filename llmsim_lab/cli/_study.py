@@ -148,6 +148,7 @@ def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, 
         "name": described.study or path.stem,
         "llm_client": described.model,
     }
+    # Else the one would silently replace the other.
     for name in described.fixed.keys() & arguments.keys():
         fault = f"stands at the top of the file, {name}: ..., not under fixed"
         raise ConfigError(source.fault(("fixed", name), fault))
@@ -158,6 +159,7 @@ def _code_of(path: Path, described: StudyFile) -> Path | None:
     """Return the Python file that a study's file names its world by; None for a shipped one."""
     if ".py" not in described.world:
         return None
+    # From the right: a folder may be called "my.pyfiles".
     file, end, _ = described.world.rpartition(".py")
     return path.parent / f"{file}{end}"
 

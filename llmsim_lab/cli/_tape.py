@@ -114,6 +114,7 @@ def verify(
     """
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
+        # A damaged tape would say the same again, in other words.
         if replay and not findings:
             for info in tape.runs():
                 findings += _replayed(tape, info)
@@ -162,7 +163,8 @@ def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
     after = b.manifest["prompts"]
     for place in sorted(before.keys() ^ after.keys()):
         entry = before.get(place) or after[place]
-        if entry["parent"] == entry["digest"]:  # a text without slots, as it was first asked
+        # A text without slots, as it was first asked: the run came so far and the other did not.
+        if entry["parent"] == entry["digest"]:
             continue
         owner = a if place in before else b
         yield f"Only run {owner.id} has the prompt {place}"
@@ -187,7 +189,8 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         return
     at = next(turn for turn, columns in changed.items() if columns)
     say(f"They diverge at turn {at}, in: {listed(names)}", style="bold")
-    with suppress(TapeError):  # there is no number in both
+    # There may be no number in both.
+    with suppress(TapeError):
         frame = tape.compare(a.id, b.id)
         shown = [name for name in names if name in frame][:_MOST_SERIES]
         if shown:
@@ -202,6 +205,7 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     say(heading, style="bold")
     ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
     say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
+    # Most parts of a manifest are None in most runs.
     defining = [(name, value) for name, value in flat(_defining(info)).items() if value != "null"]
     for name, value in defining[:_MOST_LINES]:
         say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
@@ -214,6 +218,7 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
             say(f"after turn {earlier['last_turn']} with other settings: {', '.join(changed)}")
     texts = Counter[str]()
     for place, entry in info.manifest["prompts"].items():
+        # A function of the name writes a text for each player: they are counted.
         if f"{PLAIN}:" in place:
             texts[entry["name"]] += 1
         else:
@@ -255,6 +260,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
         raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")
     unfinished = "" if turn else " was not finished; its calls:"
     say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
+    # Of a world whose class is not known here; its numbers are shown all the same.
     if isinstance(run, RecordedRun):
         say(run.note, style="yellow")
     if turn is not None:
@@ -300,6 +306,7 @@ def _show_call(call: RecordedCall) -> None:
     say(f"\n{heading}", style="bold")
     for name in SETTINGS:
         value = getattr(request, name)
+        # What is not set is the server's default, and says nothing.
         if value in (None, False, ()):
             continue
         text = value if isinstance(value, str) else dumps(plain(value))

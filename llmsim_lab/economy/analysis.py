@@ -32,6 +32,7 @@ def weights_of(rule: Rule) -> list[float]:
         "output_gap": 0.0,
         "previous_rate": STEADY_STATE.interest_rate,
     }
+    # Half a point to each side, so that the difference is the slope itself.
     weights = []
     for name, value in here.items():
         above = rule(**{**here, name: value + 0.5})
@@ -68,6 +69,7 @@ class ClosedLoop:
         Columns, as deviations: ``inflation`` (over four quarters, percentage points),
         ``output_gap`` (percent) and ``interest_rate`` (percentage points).
         """
+        # In quarter 0 all is at rest; the shock is in the state of quarter 1.
         state: Any = [supply, 0, 0, 0, demand, 0, 0, 0, 0, 0]
         rows = [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
@@ -109,8 +111,10 @@ def matrices_of(weights: ArrayLike) -> NDArray[np.float64]:
 
     model = RudebuschSvensson()
     of_inflation, of_gap, inertia = np.asarray(weights, dtype=float).T
-    pull = model.real_rate_to_gap / 4  # of four-quarter means
-    matrices = np.tile(np.eye(10, k=-1), (len(inertia), 1, 1))  # each lag becomes the next one
+    # Of four-quarter means.
+    pull = model.real_rate_to_gap / 4
+    # Each lag becomes the next one; the rows of inflation, gap and rate are the equations.
+    matrices = np.tile(np.eye(10, k=-1), (len(inertia), 1, 1))
     matrices[:, 0] = [*model.inflation_lags, model.gap_to_inflation, 0, 0, 0, 0, 0]
     matrices[:, 4] = [*[pull] * 4, *model.gap_lags, *[-pull] * 4]
     matrices[:, 6] = 0

@@ -340,7 +340,8 @@ def response_of(
         criteria[name] = _criterion(name, interval, judged.bounds)
     squares = np.outer(slopes, slopes) - quantile**2 * variance
     in_the_end = None
-    if criteria["rate"].high < 0:  # else the ratio's interval has no two ends
+    # Else the ratio's interval has no two ends.
+    if criteria["rate"].high < 0:
         in_the_end = _ratio(
             slopes,
             squares,
@@ -394,6 +395,7 @@ def _ratio(
     a = bottom @ squares @ bottom
     b = top @ squares @ bottom
     c = top @ squares @ top
+    # Fieller's ends are the roots of a quadratic; rounding may leave nothing between them.
     root = sqrt(max(0.0, b * b - a * c))
     value = (top @ slopes) / (bottom @ slopes)
     return Estimated(float(value), float((b - root) / a), float((b + root) / a))
@@ -412,6 +414,7 @@ def _regressed(
 
     squares = np.einsum("gn,ni,nj->gij", member, x, x)
     sums = np.einsum("gn,ni,n->gi", member, x, y)
+    # Of all groups but one, for each; without one of them there may be nothing left to tell.
     rest = squares.sum(0) - squares
     if np.linalg.matrix_rank(rest).min() < x.shape[1]:
         raise ConfigError(

@@ -220,6 +220,7 @@ class Demonstration:
         return frame_of(rows).reindex(_COLUMNS).T.rename_axis("player")
 
     def _row(self, player: str) -> dict[str, str]:
+        # With too few seeds there are no criteria, and the row has only what is known.
         response = self.responds(player)
         row = {criterion.name: criterion.interval for criterion in response.criteria}
         row["in the end"] = "none"
@@ -325,6 +326,7 @@ def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
     """Return what each player decides in the quarters of a recorded run that are judged."""
     import numpy as np
 
+    # Not the last state, after which nothing was decided.
     economies = [turn.state.global_state for turn in recorded.turns[:-1]]
     quarters = frame_of([dict(economy) for economy in economies])[list(STATE)]
     quarters[model] = [_expected(recorded, turn.answers[0]) for turn in recorded.turns[1:]]

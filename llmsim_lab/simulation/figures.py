@@ -59,6 +59,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     (oil, slopes), (plain, mirrored) = figure.subplots(2, 2)
     _draw_oil(oil, demonstration)
     _draw_responses(slopes, demonstration)
+    # All seeds start in the same quarter.
     [first, *_] = demonstration.runs.values()
     start = str(first["plain"].turns[0].state.period)
     _draw_rates(
@@ -169,6 +170,7 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     """Draw the headline: with the oil shock minus without."""
     for player in (RULE, INERTIA, demonstration.model):
         _line(axes, demonstration.responses(player), player, player)
+    # What the rate is to answer, as it is under the rule.
     prices = demonstration.responses(RULE, "inflation").mean(axis=1)
     axes.plot(
         prices.index,

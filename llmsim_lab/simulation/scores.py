@@ -135,6 +135,7 @@ class Losses:
     ) -> dict[str, object]:
         """Return what a run's quarters cost, as a row of the frame."""
         term = played.iloc[: turns + 1]
+        # In the term alone: the quarters after it are a rule's.
         invalid = int(term["fallback"].sum())
         note = ""
         if invalid:
@@ -212,6 +213,7 @@ def _rivals_of(simulation: Simulation, people: Sequence[str], model: Rival) -> _
         if models and client is None:
             rivals.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
+        # Each person's rule has the target of that person's nation.
         seats: dict[str, object] = {
             person: _ruled(simulation, rule, _targets(simulation)[person]) for person in people
         }
@@ -240,6 +242,7 @@ def _is_model(simulation: Simulation, nation: str) -> bool:
 
 def _ruled(simulation: Simulation, rule: Rule, target: float) -> TaylorRuleAgent:
     """Return who follows a rule in a run; a Taylor rule with the target of whom it stands for."""
+    # Holding the rate knows no target.
     if isinstance(rule, TaylorRule):
         rule = replace(rule, inflation_target=target)
     return TaylorRuleAgent(rule=rule, limits=simulation.engine, moves_bp=simulation.moves_bp)

@@ -138,7 +138,8 @@ class Economy(State):
         """Return its figures, the gap as read, and the rate that the Taylor rule asks for on it."""
         economy = self.global_state
         columns = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
-        if self.gap_error:  # a run without noise has one gap, and one column of it
+        # A run without noise has one gap, and one column of it.
+        if self.gap_error:
             columns["output_gap_read"] = economy.output_gap
         columns["taylor_rate"] = rate_by(_TAYLOR, economy)
         return columns
@@ -645,7 +646,8 @@ class Simulation(Run[Economy]):
             ConfigError: there is no such figure, or a value is not one for it.
         """
         levels = {name: values[name] for name in values if name in _VARIABLES}
-        changed = super().changed(state, values)  # first, so that a wrong value is said by its name
+        # First, so that a wrong value is named as it was written.
+        changed = super().changed(state, values)
         return changed.with_economy(set_levels(state.actual, **levels))
 
     # --- what is asked, and of which parameters -----------------------------------------------
@@ -661,7 +663,8 @@ class Simulation(Run[Economy]):
 
         def put(name: str) -> RenderedPrompt:
             nation = self._nations[name]
-            if nation.prompt not in writers:  # what all with one prompt read is written once
+            # What all with one prompt read is written once.
+            if nation.prompt not in writers:
                 prompt = self._prompt_of(name)
                 writers[nation.prompt] = self._writer(prompt, states, turn, is_named=bool(alias))
             return writers[nation.prompt](alias or name, nation)
@@ -830,6 +833,7 @@ class Simulation(Run[Economy]):
             Taylor principle
         """
         rules = self._rules() if rule is None else {"the rule": rule}
+        # With moves on offer the largest of them is what one turn can do.
         largest = self.engine.max_move
         if self.moves_bp:
             largest = max(map(abs, self.moves_bp)) / 100
@@ -865,6 +869,7 @@ class Simulation(Run[Economy]):
     @property
     def series(self) -> Sequence[Series]:
         """The economy's figures, the policy rate with its bounds."""
+        # Only the rate is bounded, by this run's own limits.
         rate, *figures = SERIES
         return (replace(rate, low=self.engine.lower, high=self.engine.upper), *figures)
 
@@ -904,7 +909,8 @@ def _note_quarter(
     for name, proposal in proposals.items():
         verdict = "accepted" if name in accepted else "REJECTED"
         ask.note(text=f"{name} proposed ({verdict}): {proposal.action}")
-    for name in {**setting.outcomes, **proposals}:  # first those that count
+    # First those that count, in the order in which they did.
+    for name in {**setting.outcomes, **proposals}:
         outcome = setting.outcomes.get(name, {})
         ask.note(
             name,

@@ -44,6 +44,7 @@ def class_charts(
             lines.append(_line(beside.name, "beside", column, [rows]))
         if with_arms:
             lines += _theory(column, by_arm)
+            lines += _published(column, begun[0])
         shown: list[JSON] = [line for line in lines if line]
         charts.append({"name": series.label, "unit": series.unit, "lines": shown})
     return charts
@@ -89,3 +90,21 @@ def _theory(column: str, by_arm: Mapping[str, Sequence[RoomGroup]]) -> list[JSON
     if all(line["values"] == lines[0]["values"] for line in lines):
         return [{**line, "label": ""} for line in lines[:1]]
     return lines
+
+
+def _published(column: str, group: RoomGroup) -> list[JSONObject]:
+    """Return what people did in the study whose design the world has; see ``Run.people``."""
+    if group.run is None:
+        return []
+    turns = range(1, group.run.config.turns + 1)
+    points: list[JSON] = []
+    label = ""
+    for measure, figure in group.run.people().items():
+        name, _, turn = measure.partition("@")
+        if name == column:
+            of_turns = [int(turn)] if turn.isdecimal() else turns
+            points += [[number, figure.mean] for number in of_turns]
+            label = f"{figure.n} people, {figure.study}"
+    if not points:
+        return []
+    return [{"label": label, "kind": "people", "values": points, "groups": 0}]

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from llmsim_lab._util.jsontext import JSON, JSONObject, dumps
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.room._asking import ClosingQuestions, PutQuestions
+from llmsim_lab.room._asking import (
+    CLOSING,
+    ask_view,
+    closed,
+    closing_answers,
+    closing_view,
+    take_answer,
+)
 from llmsim_lab.room._faults import RoomError, refused
 from llmsim_lab.room._keys import is_same
 from llmsim_lab.room._seats import Guest, RoomSeats
@@ -16,6 +23,7 @@ from llmsim_lab.room._streams import Viewer
 from llmsim_lab.room._tables import answers_csv, otree_csv, people_csv
 from llmsim_lab.room._views import guest_view, projector_view, teacher_view
 from llmsim_lab.run import Run
+from llmsim_lab.run.seating import SeatQuestion
 
 _SHOWN_LINKS = ("link", "base", "code", "qr")
 
@@ -43,14 +51,16 @@ class Reception:
         welcome: what people read and agree to before they join; empty for nothing.
         closing: the closing questions; None if there are none.
         beside: a run that charts compare the class with.
-        links: what the pages may show of the room's addresses: by name; the QR code among them.
+        base: makes the address that people open.
+        links: makes what pages show of the room's addresses, the QR code among them.
     """
 
     seats: RoomSeats
     epoch: str
     welcome: str
-    closing: ClosingQuestions | None
+    closing: SeatQuestion | None
     beside: Run | None
+    base: Callable[[], str]
     links: Callable[[], JSONObject]
 
 
@@ -69,7 +79,6 @@ class GuestDesk:
         self._reception = reception
         self._seats = reception.seats
         self._trial = trial
-        self._questions = PutQuestions(reception.seats)
         # Cookies of all ports of a machine go to each of them: the name tells rooms apart.
         self.path = "/"
         self.cookie = f"seat-{room}"
@@ -131,10 +140,10 @@ class GuestDesk:
         """Return all that this participant may know."""
         guest = _as_guest(viewer)
         with self._seats.lock:
-            asked = self._questions.of(guest)
+            asked = ask_view(self._seats, guest)
             closing = None
             if self._reception.closing is not None and guest.closing is None:
-                closing = self._reception.closing.put()
+                closing = closing_view(self._reception.closing)
             view = guest_view(self._seats, guest, asked, closing)
         return {"epoch": self._reception.epoch, **view}
 
@@ -150,20 +159,18 @@ class GuestDesk:
             return
         if message.get("do") != "answer":
             raise RoomError(400, "malformed", "There is no such button.")
+        values = message.get("values")
         closing = self._reception.closing
-        if closing is not None and message.get("id") == closing.id:
-            if guest.closing is not None:
-                raise _closed()
-            self._seats.keep_closing(guest, closing.taken(message.get("values")))
-            return
         with self._seats.lock:  # of two taps, or two tabs, one counts
+            if closing is not None and message.get("id") == CLOSING:
+                if guest.closing is not None:
+                    raise closed()
+                self._seats.keep_closing(guest, closing_answers(closing, values))
+                return
             ask = self._seats.ask_of(guest)
             if ask is None or ask.id != message.get("id"):
-                raise _closed()
-            try:
-                self._questions.answer(guest, ask, message.get("values"))
-            except ConfigError as error:
-                raise _closed() from error
+                raise closed()
+            take_answer(guest, ask, values)
 
     def download(self, viewer: Viewer, name: str) -> Download | None:
         """Return the participant's own answers."""
@@ -303,9 +310,8 @@ def projector_desk(reception: Reception) -> StaffDesk:
         return _json_file({name: every_link[name] for name in _SHOWN_LINKS})
 
     def view_now() -> JSONObject:
-        every_link = reception.links()
         view = projector_view(seats, reception.beside)
-        return {**view, "code": every_link["code"], "base": every_link["base"]}
+        return {**view, "code": seats.keys.code, "base": reception.base()}
 
     return StaffDesk(
         reception,
@@ -321,14 +327,6 @@ def _as_guest(viewer: Viewer) -> Guest:
     if not isinstance(viewer, Guest):
         raise TypeError(f"{viewer!r:.60} is not a participant")
     return viewer
-
-
-def _closed() -> RoomError:
-    return RoomError(
-        409,
-        "closed",
-        "This question is closed: it was answered, or something else answered for you.",
-    )
 
 
 def _json_file(content: JSON) -> Download:

@@ -27,6 +27,7 @@ from llmsim_lab.room._streams import NewsDesk, Viewer
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People
 from llmsim_lab.run._turn import Columns, Turn
+from llmsim_lab.run.seating import SeatQuestion, put
 
 PARTICIPANT = "participant"
 """The field of a reply that says who gave it."""
@@ -73,14 +74,20 @@ class OpenAsk:
     """A question that a seat has.
 
     Attributes:
+        put: the question as it is put.
         id: what an answer names, so that a second tap does not answer the next question.
         shown_at: since when it can be answered, seconds of the clock; None while it is held.
     """
 
     person: Person
-    question: OpenQuestion
+    put: SeatQuestion
     id: str = field(default_factory=partial(secrets.token_hex, 6))
     shown_at: float | None = None
+
+    @property
+    def question(self) -> OpenQuestion:
+        """What waits for the answer."""
+        return self.put.question
 
 
 @dataclass(eq=False)
@@ -525,7 +532,7 @@ class RoomSeats:
                     concerned += self._viewers_at(group, seat)
             for seat, question in open_now.items():
                 if seat not in group.asks:
-                    group.asks[seat] = OpenAsk(person, question)
+                    group.asks[seat] = OpenAsk(person, put(group.run, question, seat))
                     concerned += self._viewers_at(group, seat)
             self._fill_group(group)
         self.news.tell(concerned, urgent=True)
@@ -548,7 +555,7 @@ class RoomSeats:
             if ask.shown_at is None:
                 ask.shown_at = time.time()
             if self.is_filled(RoomPlace(group.number, seat)):
-                _give_up(ask, "the person was away")
+                ask.person.give_up(ask.question, "the person was away")
 
     def _may_be_asked(self, question: OpenQuestion) -> bool:
         is_held = self.last_turn is not None and question.turn > self.last_turn
@@ -579,7 +586,7 @@ class RoomSeats:
                         continue
                     if guest.is_online:
                         reason = f"there was no answer within {self.timeout_s:g} s"
-                        _give_up(ask, reason)
+                        ask.person.give_up(ask.question, reason)
                     else:
                         self.set_away(guest, is_away=True)
 
@@ -602,10 +609,3 @@ def _seat_of(group: RoomGroup, question: OpenQuestion) -> str:
     if question.component in group.plan.seats:
         return question.component
     return question.agent
-
-
-def _give_up(ask: OpenAsk, reason: str) -> None:
-    """Let what fills in answer a question."""
-    give_up = getattr(ask.person, "give_up", None)
-    if give_up is not None:
-        give_up(ask.question, reason)

@@ -10,7 +10,7 @@ from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import People
+from llmsim_lab.run._people import OTHERS, People
 from llmsim_lab.run.playing import play_turns
 from llmsim_lab.study import Study
 
@@ -51,15 +51,8 @@ class RunSource:
     ) -> None:
         self._run = run
         self._chosen_seats = seats
-        people = People(run).seats
-        names = tuple(people)
-        if seats is not None:
-            # Behind the seat of everybody else there are names that no run knows before it asks.
-            names = tuple(seats)
-            if "*" not in run.players:
-                known_names("seat", names, people)
         self.title = type(run).__name__
-        self.plans = [GroupPlan(run.name, "", 0, names)]
+        self.plans = [GroupPlan(run.name, "", 0, _taken(seats, list(People(run).seats)))]
 
     @property
     def item(self) -> Run:
@@ -146,12 +139,10 @@ class StudySource:
         names = study.seats_of_people
         plans = []
         for arm, unit in self._keys:
-            people = names[arm]
-            taken = people if seats is None else known_names("seat", seats, people)
             label = f"{study.unit_name} {unit}"
             if len(study.arms) > 1:
                 label = f"{arm}, {label}"
-            plans.append(GroupPlan(label, arm, study.units.index(unit), tuple(taken)))
+            plans.append(GroupPlan(label, arm, study.units.index(unit), _taken(seats, names[arm])))
         self.plans = plans
 
     @property
@@ -213,6 +204,22 @@ class StudySource:
         seeds = [first + place for place in range(count)]
         folder = study.tape / f"round {number}"
         return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)
+
+
+def _taken(seats: Sequence[str] | None, people: Sequence[str]) -> tuple[str, ...]:
+    """Return the seats that people take.
+
+    Raises:
+        ConfigError: one is not a person's, or the names are not known.
+    """
+    if OTHERS not in people:
+        return tuple(people) if seats is None else known_names("seat", seats, people)
+    if seats is None:
+        raise ConfigError(
+            "people have the seat '*', and whom this world asks first is not known before: name "
+            "the seats, Room(..., seats=['Ann', 'Bob'])"
+        )
+    return tuple(seats)
 
 
 Source = RunSource | StudySource

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llmsim_lab._util.files import write_file
-from llmsim_lab.room._asking import told_of
 from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
 from llmsim_lab.room._views import payoff_of
 from llmsim_lab.run._turn import Answer, Turn
@@ -58,7 +57,7 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
                 row["answered_by"] = guest.id if is_own else "somebody else"
                 row |= {**fields, "reasoning": answer.reasoning}
                 if group.run is not None:
-                    told = told_of(group.run, guest.place.seat, turn.state)
+                    told = group.run.told(turn.state, guest.place.seat)
                     row |= {f"result {label}": value for label, value in told.items()}
                 rows.append(row)
     if guest.closing is not None:

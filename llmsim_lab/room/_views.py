@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from llmsim_lab._util.jsontext import JSON, JSONObject
-from llmsim_lab.room._asking import PutQuestion, told_of
 from llmsim_lab.room._charts import class_charts
 from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
 from llmsim_lab.run import Run
@@ -15,8 +14,8 @@ _MOST_NAMED = 8
 def guest_view(
     seats: RoomSeats,
     guest: Guest,
-    asked: PutQuestion | None,
-    closing: PutQuestion | None,
+    asked: JSONObject | None,
+    closing: JSONObject | None,
 ) -> JSONObject:
     """Return all that one participant may know now.
 
@@ -28,11 +27,15 @@ def guest_view(
     """
     view: JSONObject = {"guest": guest.id, "name": guest.name, "round": seats.round}
     group = None if guest.place is None else seats.groups[guest.place.group]
-    is_over = seats.phase == "over" or (group is not None and group.is_over)
+    # A group whose run failed is not played on: its people must not wait.
+    is_ended = group is not None and (group.is_over or bool(group.fault))
+    is_over = seats.phase == "over" or is_ended
     if group is not None and group.run is not None and guest.place is not None:
         view |= _game_view(group.run, guest.place.seat, is_over=is_over)
-    if is_over and closing is not None:
-        return view | {"step": "closing", "ask": _ask_view(closing)}
+    if is_over and closing is not None and group is not None:
+        return view | {"step": "closing", "ask": closing}
+    if is_over and group is None:  # who came when all seats were taken has nothing to show for it
+        return view | {"step": "done"}
     if is_over:
         return view | {"step": "done", "code": seats.keys.completion_code(guest.id)}
     if seats.phase == "lobby":
@@ -44,7 +47,7 @@ def guest_view(
     if guest.is_away:
         return view | {"step": "filled"}
     if asked is not None:
-        return view | {"step": "ask", "ask": _ask_view(asked)}
+        return view | {"step": "ask", "ask": asked}
     if seats.last_turn is not None and group.run.turn_number >= seats.last_turn:
         return view | {"step": "held"}
     return view | {"step": "wait", "waiting": _waiting(group)}
@@ -53,7 +56,7 @@ def guest_view(
 def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
     """Return where a player's game is, and what the player is told of it."""
     view: JSONObject = {"seat": seat, "turn": run.turn_number, "planned": run.config.turns}
-    told = told_of(run, seat, run.state) if run.turn_number else {}
+    told = run.told(run.state, seat) if run.turn_number else {}
     if told:
         view["told"] = [[label, value] for label, value in told.items()]
         view["told_turn"] = run.turn_number
@@ -68,20 +71,6 @@ def payoff_of(run: Run, seat: str) -> float | None:
     """Return what a player is paid, where the world has ``payoff(player)``."""
     payoff = getattr(run, "payoff", None)
     return float(payoff(seat)) if callable(payoff) else None
-
-
-def _ask_view(asked: PutQuestion) -> JSONObject:
-    return {
-        "id": asked.id,
-        "draft": asked.draft,
-        "turn": asked.turn,
-        "text": asked.text,
-        "fields": asked.fields,
-        "fault": asked.fault,
-        "faults": {},
-        "since": asked.since,
-        "until": asked.until,
-    }
 
 
 def _waiting(group: RoomGroup) -> JSON:

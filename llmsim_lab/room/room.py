@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.room._asking import ClosingQuestions, warm_up
+from llmsim_lab.room._asking import closing_questions, warm_up
 from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._pages import Words, read_words, room_page
 from llmsim_lab.room._seats import Phase, RoomSeats
@@ -32,6 +32,7 @@ _LOOK_S = 0.05
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 _HERE = "127.0.0.1"
 _MOST_TRIALS = 24
+_USUAL_PORT = 80
 
 Fill = Literal["random", "rule", "model"]
 
@@ -92,7 +93,7 @@ class Room:
         else:
             self._source = RunSource(source, seats)
         self._words = read_words(words)
-        self._closing = None if closing is None else ClosingQuestions(closing)
+        self._closing = None if closing is None else closing_questions(closing)
         self._welcome = _text_or_file(welcome)
         self._beside = beside
         self._url = _checked_url(url)
@@ -128,10 +129,8 @@ class Room:
         """
         if self._server is None:
             self._host = host or self._host
-            wanted_port = (
-                self._seats.port if port is None and not self._port else port or self._port
-            )
-            self._server = self._begin(wanted_port)
+            # After a restart the one that people's pages know.
+            self._server = self._begin(port or self._port or self._seats.port)
         return self
 
     def _begin(self, port: int) -> RoomServer:
@@ -149,6 +148,7 @@ class Room:
             welcome=self._welcome,
             closing=self._closing,
             beside=self._beside,
+            base=self._opened,
             links=self._links,
         )
         teacher = teacher_desk(
@@ -172,10 +172,8 @@ class Room:
         )
         shown_host = _own_address() if self._host in _EVERY_ADDRESS else self._host
         self._base = self._url or _address(shown_host, server.port)
-        server.names = {
-            urlsplit(_address(name, server.port)).netloc
-            for name in (_HERE, "localhost", shown_host)
-        }
+        for name in (_HERE, "localhost", shown_host):
+            server.names.add(urlsplit(_address(name, server.port)).netloc.lower())
         server.names.add(urlsplit(self._base).netloc.lower())
         server.is_secure = self._base.startswith("https:")
         warm_up()
@@ -498,7 +496,9 @@ def _checked_url(url: str) -> str:
 
 
 def _address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    """Return an address as browsers write it, which leave out the usual port."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}" if port == _USUAL_PORT else f"http://{name}:{port}"
 
 
 def _own_address() -> str:

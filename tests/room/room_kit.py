@@ -60,7 +60,7 @@ class Pots(Run[Pot]):
         return {"given": 0}
 
 
-PEOPLE = dict.fromkeys(NAMES, "person")
+PEOPLE = dict.fromkeys(NAMES, "person, else random")
 
 
 class Visitor:
@@ -107,7 +107,8 @@ class Visitor:
         assert reply.status_code == 200, reply.text
 
     def watch(self) -> None:
-        """Open the page."""
+        """Open the page, which shows nothing of what it showed before."""
+        self.views.clear()
         self._page = asyncio.create_task(self._follow())
 
     async def ended(self) -> None:
@@ -120,7 +121,8 @@ class Visitor:
         """Close the page; the cookie stays."""
         if self._page is not None:
             self._page.cancel()
-            with suppress(asyncio.CancelledError):
+            # The server may be gone; a browser then tries again.
+            with suppress(asyncio.CancelledError, httpx.TransportError):
                 await self._page
             self._page = None
 

@@ -1,0 +1,137 @@
+"""Who answers for people who are not there, and how they come back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pydantic import field_validator
+from room_kit import NAMES, PEOPLE, Gift, Pots, open_room, playing
+
+from llmsim_lab import Ask, Run, State
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.room import Room
+
+
+class Lucky(Gift):
+    """A reply that a validator refuses, which its schema does not say."""
+
+    @field_validator("amount")
+    @classmethod
+    def not_13(cls, amount: int) -> int:
+        if amount == 13:
+            raise ValueError("is unlucky; choose another")
+        return amount
+
+
+class Sum(State):
+    total: int = 0
+
+
+class Luck(Run[Sum]):
+    async def turn(self, state: Sum, ask: Ask) -> Sum:
+        gifts = await ask.each(NAMES, Lucky, "How much?", limits={"amount": (0, 20)})
+        return Sum(total=sum(gift.amount for gift in gifts.values()))
+
+
+async def test_one_guest_cannot_end_the_game_of_a_group() -> None:
+    async with open_room(Luck(players=PEOPLE, turns=1)) as here, playing(here) as rounds:
+        guests = await here.guests(4)
+        here.room.start()
+        for _ in range(3):
+            reply = await guests[0].answer(13)
+            assert reply.status_code == 409
+            assert "is unlucky" in reply.json()["faults"]["amount"]
+        await asyncio.gather(*[guest.play(5) for guest in guests])
+        assert (await rounds).state == Sum(total=20)
+
+
+async def test_seats_that_nobody_takes_are_filled_in_and_said_to_be(tmp_path: Path) -> None:
+    run = Pots(players=PEOPLE, turns=2, tape=tmp_path / "pot.tape")
+    async with open_room(run) as here, playing(here):
+        guests = await here.guests(3)
+        here.room.start()
+        await asyncio.gather(*[guest.play() for guest in guests])
+    decisions = run.decisions()
+    filled = decisions[decisions["status"] == "fallback"]
+    assert len(filled) == 2
+    assert filled["participant"].isna().all()
+    assert set(filled["player"]) == set(NAMES) - set(here.room.people["seat"])
+    assert "the person was away" in filled["reasoning"].iloc[0]
+    assert Pots.replay(tmp_path / "pot.tape").state == run.state
+
+
+async def test_the_teacher_fills_a_seat_and_its_guest_takes_it_back() -> None:
+    async with open_room(Pots(players=PEOPLE, turns=2)) as here, playing(here):
+        guests = await here.guests(4)
+        teacher = await here.teacher()
+        await teacher.press("start")
+        for guest in guests[:3]:
+            await guest.answer()
+        late = await guests[3].asked()
+        await teacher.press("fill", guest="p004")
+        await guests[3].until(lambda view: view["step"] == "filled" and view["turn"] == 1)
+        too_late = {"do": "answer", "id": late["id"], "values": {"amount": 1}}
+        assert (await guests[3].post("do", too_late)).json()["error"] == "closed"
+        seats = {seat["guest"]: seat for seat in (await teacher.get())["rows"][0]["seats"]}
+        assert seats["p004"]["filled"]
+        # The second turn's question was given up too; the next one would be asked again.
+        await guests[3].press("back")
+        for guest in guests[:3]:
+            await guest.answer()
+        assert list(here.room.people["filled"]) == [0, 0, 0, 2]
+
+
+async def test_who_comes_late_takes_a_seat_that_is_filled() -> None:
+    async with open_room(Pots(players=PEOPLE, turns=3)) as here, playing(here):
+        guests = await here.guests(2)
+        here.room.start()
+        for guest in guests:
+            await guest.answer()
+        for name in ("late", "later", "too late"):
+            guest = here.visitor()
+            await guest.join(here.room, name)
+            guest.watch()
+            guests.append(guest)
+        await guests[4].until(lambda view: view["step"] == "full")
+        await asyncio.gather(*[guest.play() for guest in guests[:4]])
+        people = here.room.people
+        assert set(people["seat"]) == {*NAMES, ""}
+        assert people["answered"].tolist() == [3, 3, 1, 1, 0]
+
+
+async def test_a_question_that_waits_too_long_is_filled_in() -> None:
+    """Who looks at the page is asked again in the next turn; who does not, when back."""
+    async with open_room(Pots(players=PEOPLE, turns=2), timeout_s=0.4) as here, playing(here):
+        guests = await here.guests(4)
+        here.room.start()
+        question = await guests[0].asked()
+        assert question["until"] - question["since"] == pytest.approx(0.4)
+        await guests[3].look_away()
+        await guests[0].until(lambda view: view.get("turn", 0) == 1 and view["step"] == "ask")
+        people = here.room.people
+        assert (await guests[3].get())["step"] == "filled"
+        assert people["filled"].tolist() == [1, 1, 1, 1]
+
+
+async def test_everybody_behind_one_word_is_asked_at_once() -> None:
+    run = Pots(players={"*": "person, else random"}, turns=1)
+    async with open_room(run) as here, playing(here):
+        guests = await here.guests(4)
+        here.room.start()
+        texts = [(await guest.asked())["text"] for guest in guests]
+        assert len(set(texts)) == 4
+        last = await asyncio.gather(*[guest.play() for guest in guests])
+        assert {view["seat"] for view in last} == set(NAMES)
+
+
+async def test_a_room_names_the_people_where_the_source_does_not() -> None:
+    run = Pots(turns=1)
+    async with open_room(run, seats=["Ann", "Bob", "Cy", "Di"], fill="rule") as here, playing(here):
+        guests = await here.guests(2)
+        here.room.start()
+        last = await asyncio.gather(*[guest.play(3) for guest in guests])
+    assert {view["told"][0][1] for view in last} == {20 - 3 + 1.6 * 2}
+    with pytest.raises(ConfigError, match="seats= is missing"):
+        Room(Pots(), fill="random")

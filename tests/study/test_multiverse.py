@@ -53,6 +53,8 @@ def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_h
 def test_a_finding_compares_two_levels_of_a_factor_of_the_study(study: Study) -> None:
     with pytest.raises(ConfigError, match=r"there is no factor 'por'.*'poor'"):
         multiverse(study, "por")
+    with pytest.raises(ConfigError, match="there is no outcome 'coins'"):
+        multiverse(study, "poor", outcome="coins")
     with pytest.raises(ConfigError, match="wording has 3 levels, and a finding compares two"):
         multiverse(study, "wording")
 

@@ -484,7 +484,7 @@ def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> d
                 raise ConfigError(
                     f"{cls.__name__}: players={argument} is not a "
                     f"player{closest(player, get_args(PlayerWord))}; a word is one of "
-                    f"{', '.join(get_args(PlayerWord))}"
+                    f"{', '.join(map(repr, get_args(PlayerWord)))}"
                 )
             words[name] = player
     return words

@@ -18,7 +18,7 @@ from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._reading import Reading, spoken
 from llmsim_lab.run._turn import Turn, plain_series, with_outcomes
-from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.charts import charts_of, lines_of_chart, series_of
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
@@ -188,8 +188,14 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
 
 def turn_html(run: ShownRun, turn: Turn) -> Markup:
     """Return a turn as simple HTML: its state, what was done from outside, its decisions."""
-    heading = styled(styled(turn_name(turn), tag="strong"), tag="p")
-    parts = [heading, table(("variable", "value", "change"), list(_facts(run, turn)))]
+    parts = [styled(styled(turn_name(turn), tag="strong"), tag="p")]
+    by_player = _columns_by_player(run, turn)
+    in_dicts = {column for columns in by_player.values() for column in columns.values()}
+    facts = [fact for fact in _facts(run, turn) if fact.name not in in_dicts]
+    if facts:
+        parts.append(table(("variable", "value", "change"), facts))
+    if by_player:
+        parts.append(_player_table(turn, by_player))
     interventions = [f"From outside: {intervention}" for intervention in turn.interventions]
     parts += [styled(safe(words, limit=300)) for words in interventions]
     decisions = list(_decisions(turn))
@@ -198,18 +204,49 @@ def turn_html(run: ShownRun, turn: Turn) -> Markup:
     return join(parts)
 
 
+def _columns_by_player(run: ShownRun, turn: Turn) -> dict[str, dict[str, str]]:
+    """Return the columns of dicts of numbers: by the dict's label, by key."""
+    columns = turn.columns()
+    by_label: dict[str, dict[str, str]] = {}
+    for chart in charts_of(run):
+        of_chart = lines_of_chart(chart, columns)
+        if "*" in chart.column and of_chart:
+            by_label[chart.label] = of_chart
+    return by_label
+
+
+def _player_table(turn: Turn, by_label: Mapping[str, Mapping[str, str]]) -> Markup:
+    """Return dicts of numbers as a table: a row for each key, a column for each dict."""
+    columns = turn.columns()
+    keys: dict[str, None] = {}
+    for of_label in by_label.values():
+        keys |= dict.fromkeys(of_label)
+    rows: list[list[str]] = []
+    for key in [*keys][:_MOST_FACTS]:
+        values = [columns.get(of_label.get(key, ""), "") for of_label in by_label.values()]
+        rows.append([printable(key), *map(_value, values)])
+    parts = [table(("", *map(printable, by_label)), rows)]
+    if len(keys) > _MOST_FACTS:
+        parts.append(safe(f"and {len(keys) - _MOST_FACTS} more"))
+    return join(parts)
+
+
 def _decision_table(decisions: Sequence[_Decided]) -> Markup:
-    """Return decisions as a table; a status only where there is one that is not ok."""
+    """Return decisions as a table; a status and a reason only where there is one to tell."""
     has_status = any(decided.status in _WORTH_SAYING for decided in decisions)
-    heads = ["who", "answer", "why"]
+    has_reason = any(decided.reasoning for decided in decisions)
+    heads = ["who", "answer"]
     if has_status:
         heads.insert(1, "status")
+    if has_reason:
+        heads.append("why")
     rows = []
     for decided in decisions:
-        reasoning = styled(clip(decided.reasoning, 300), tag="span", dir="auto")
-        cells: list[object] = [decided.player, decided.words, reasoning]
+        cells: list[object] = [decided.player, decided.words]
         if has_status:
             cells.insert(1, badge(decided.status) if decided.status in _WORTH_SAYING else "")
+        if has_reason:
+            cells.append(styled(clip(decided.reasoning, 300), tag="span", dir="auto"))
         rows.append(cells)
     return table(heads, rows, caption="Decisions")
 

@@ -110,8 +110,8 @@ def arms_figure(
         short_names=short_names,
         paired=paired,
     )
-    what_dots_are = f"a dot and its line are one {unit_name}" if paired else "a dot is one run"
-    panels[0].set_title(f"{what_dots_are}, a bar is the mean", loc="left", size="small")
+    what_dots_are = f"line: a {unit_name}" if paired else "dot: a run"
+    panels[0].set_title(f"{what_dots_are}, bar: the mean", loc="left", size="small")
     panels[0].set_ylabel(label)
     if by_turn:
         _draw_turns(panels[1], rows, shown, arms=arms)

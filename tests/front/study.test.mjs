@@ -109,7 +109,7 @@ test("units that are not paired are not joined, and n is of runs", () => {
     .texts("dim").length;
   assert.deepEqual([joined({}), joined({ paired: false })], [1, 0]);
   const { text } = studied(put("study", { design: { ...DESIGN, paired: false } }));
-  assert.match(text(), /a dot is one run, a bar is the mean.*/);
+  assert.match(text(), /dot: a run, bar: the mean/);
   assert.match(text(), /n: runs/);
 });
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  beginning, change, clip, diff, fieldsIn, figure, flatten, inWords, marksIn, plural, slots,
-  visible,
+  beginning, change, clip, decimals, diff, fieldsIn, figure, flatten, inWords, marksIn, plural,
+  slots, visible,
 } from "../../llmsim_lab/run/front/text.js";
 
 const whole = (pieces) => pieces.map((piece) => piece.text).join("");
@@ -21,6 +21,11 @@ test("figures have a true minus, thousands and two decimals", () => {
     ["3", "−1,234", "0.50", "−0.00400", "2.00e+7", "0"]);
   assert.deepEqual([null, true, "x", [1, "a"], { a: 1 }].map(figure),
     ["", "true", "x", "1, a", '{"a":1}']);
+});
+
+test("a number is rounded as Python rounds it, so that window and tables say the same", () => {
+  assert.deepEqual([4.625, 2.125, -4.625, 9.375, 2.675, 2.665, 1e7 + 0.125].map(decimals),
+    ["4.62", "2.12", "−4.62", "9.38", "2.67", "2.67", "10,000,000.12"]);
 });
 
 test("a change has a sign, and is nothing where nothing changed", () => {

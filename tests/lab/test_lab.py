@@ -483,6 +483,8 @@ def test_a_saved_turn_has_a_status_only_where_an_answer_is_not_ok() -> None:
     run = PublicGoods(llm_client=client)
     run.run(1, progress=False)
     html = str(TurnStepper(run).static_html())
+    assert html.index(">coins</th>") < html.index(">given</th>") < html.index(">Ann</th>")
+    assert "coins.Ann" not in html, "a row is a player"
     assert ">status<" in html
     assert html.count(">repaired<") == 1
     assert ">ok<" not in html

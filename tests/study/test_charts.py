@@ -74,7 +74,7 @@ def test_units_that_are_not_pairs_are_not_joined() -> None:
     [axes] = figure.axes
     assert not axes.lines
     assert figure.alt == "level by arm. low: mean 1.5 of 2; high: mean 3 of 1."
-    assert axes.get_title(loc="left") == "a dot is one run, a bar is the mean"
+    assert axes.get_title(loc="left") == "dot: a run, bar: the mean"
 
 
 def test_names_are_drawn_as_they_are_and_not_as_formulas() -> None:

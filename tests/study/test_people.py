@@ -115,7 +115,7 @@ def test_groups_of_people_are_not_paired_and_the_table_says_so() -> None:
     [as_asked] = effects(study.results, paired=False)
     assert (effect.low, effect.high, effect.p) == (as_asked.low, as_asked.high, as_asked.p)
     assert set(study.by_turn("level")["n"]) == {8}
-    assert study.chart("level").axes[1].get_title(loc="left").startswith("a dot is one run")
+    assert study.chart("level").axes[1].get_title(loc="left").startswith("dot: a run")
     assert "mean of 8 runs" in study.chart("level", "factor=2").axes[0].get_title(loc="left")
 
 

@@ -7,6 +7,7 @@ import { decimals, facts, isNumber, plural, signed } from "./text.js";
 const MOST_EFFECTS = 24;
 const MOST_TICKS = 6;
 const PADDING = 0.06; // of the range, on each side
+const NEAR_END = 6; // percent of the axis
 
 /** What a head sorts by; the design's order is that of the rows. */
 const SORTS = {
@@ -42,7 +43,8 @@ function drawnRange(rows) {
   const all = [0, ...values, ...bounds].filter(isNumber);
   const low = Math.min(...all);
   const high = Math.max(...all);
-  const pad = (high - low || 1) * PADDING;
+  if (low === high) return [-1, 1]; // all differences are exactly 0
+  const pad = (high - low) * PADDING;
   return [low - pad, high + pad];
 }
 
@@ -58,10 +60,17 @@ function Interval({ row, at }) {
     isNumber(value) && h("i", { class: "point", style: `left: ${at(value)}%` }));
 }
 
+/** Where a number is at an end of the axis, it is written inwards, so that it is not cut. */
+function endClass(place) {
+  if (place < NEAR_END) return "at-start";
+  return place > 100 - NEAR_END ? "at-end" : null;
+}
+
 function IntervalAxis({ range, at }) {
   const places = ticks(...range, MOST_TICKS);
   return h("div", { class: "interval axis", "aria-hidden": "true" }, places.map((value) => (
-    h("span", { key: value, style: `left: ${at(value)}%` }, `${value}`.replace("-", "−")))));
+    h("span", { key: value, class: endClass(at(value)), style: `left: ${at(value)}%` },
+      `${value}`.replace("-", "−")))));
 }
 
 /** A head that sorts: a first click upwards, another downwards; the first one as designed. */

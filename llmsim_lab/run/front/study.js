@@ -15,6 +15,7 @@ const MOST_BANDS = 4;
 const AXIS_NAME = 16; // height of an axis's name, pixels
 const AXIS_LETTER = 6.5; // width, pixels
 const MOST_NAME = 60;
+const MOST_IN_LEGEND = 200;
 
 const designOf = (store) => store.reading.part("study", "design");
 const lookAt = (at) => look({ look: at });
@@ -67,7 +68,7 @@ export const Controls = ({ store, off, run }) => h("div", { class: "row mid butt
 const ArmName = ({ design, at }) => h("span", { class: "row mid arm" },
   h(Swatch, { run: { look: at } }),
   design.letters?.[at] && h("b", null, design.letters[at]),
-  h("span", null, clip(design.arms[at], MOST_NAME)));
+  h("span", null, clip(design.arms[at], MOST_IN_LEGEND)));
 
 /** Effects and charts of an outcome. */
 export function Results({ store, told }) {
@@ -206,13 +207,13 @@ function Dots({ store, wide, label, units }) {
   h("title", null, `${arms[at]}, ${of} ${cells[place].unit}: ${figure(row[at])}`));
   const inWords = byArm.map(({ at, values, mean }) => (
     `${arms[at]}: mean ${figure(mean)} of ${plural(values.length, paired ? of : "run")}`));
-  const whatDotsAre = paired ? `a dot and its line are one ${of}` : "a dot is one run";
+  const whatDotsAre = paired ? `line: a ${of}` : "dot: a run";
   return h(NamedPlot, {
     wide,
     span: [-0.5, arms.length - 0.5],
     values: units.flat(),
     title: `${label} by arm`,
-    note: `${whatDotsAre}, a bar is the mean`,
+    note: `${whatDotsAre}, bar: the mean`,
     label: `${label} by arm. ${inWords.join("; ")}`,
     axis: "arm",
     names: arms.map((_, at) => [at, clip(shortName(design, at), most)]),

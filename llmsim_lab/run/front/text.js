@@ -28,10 +28,18 @@ export const titled = (text) => text[0].toUpperCase() + text.slice(1);
 
 export const isNumber = (value) => typeof value === "number";
 
+/** A number rounded to two decimals as Python rounds: exact halves to the even digit. */
+function toHundredths(value) {
+  const isHalf = Number.isInteger(value * 8) && !Number.isInteger(value * 4);
+  const digits = value.toFixed(3);
+  const isEven = "02468".includes(digits.at(-2));
+  return Number(isHalf && isEven ? digits.slice(0, -1) : value.toFixed(2));
+}
+
 /** A number with two decimals, or with three digits where it is small. */
 export function decimals(value) {
   const size = Math.abs(value);
-  if (size === 0 || size >= 0.005) return inThousands(value + 0, DECIMAL);
+  if (size === 0 || size >= 0.005) return inThousands(toHundredths(value) + 0, DECIMAL);
   return value.toPrecision(3).replaceAll("-", "−");
 }
 
@@ -48,7 +56,7 @@ export function figure(value) {
     const size = Math.abs(value);
     if (Number.isInteger(value) && size < 1e15) return inThousands(value + 0); // not −0
     const short = size < 1e6 && size >= 0.005;
-    return short ? inThousands(value, DECIMAL) : value.toPrecision(3).replaceAll("-", "−");
+    return short ? inThousands(toHundredths(value), DECIMAL) : value.toPrecision(3).replaceAll("-", "−");
   }
   if (typeof value === "string") return value;
   const plain = Array.isArray(value) && value.length > 0 && value.every(isPlain);

@@ -360,8 +360,9 @@ class Reading:
             for name, field in cls.model_fields.items():
                 if not field.is_required():
                     value = field.get_default(call_default_factory=True)
-                    is_model = isinstance(value, BaseModel)
-                    defaults[name] = value.model_dump(mode="json") if is_model else value
+                    if isinstance(value, BaseModel):
+                        value = value.model_dump(mode="json")
+                    defaults[name] = value
             self._defaults_of[cls] = dumps(plain(defaults))
         return self._defaults_of[cls]
 
@@ -535,14 +536,19 @@ class Reading:
             if attempt.number in named:
                 continue
             if attempt.request.attempt == 1 or site not in latest:
+                status = ""
+                if forgotten:
+                    status = "lost"
                 latest[site] = []
-                groups.append((latest[site], "lost" if forgotten else ""))
+                groups.append((latest[site], status))
             latest[site].append(attempt)
         rest = []
         for history, status in groups:
             number = self._number(source, history)
             site = history[0].request.site
-            turn_number = site.turn if site else None
+            turn_number = None
+            if site is not None:
+                turn_number = site.turn
             rest.append(
                 self._call(
                     number,
@@ -569,14 +575,16 @@ class Reading:
             anew = self._anew.get((run, _key_of(attempt)))
             tries.append(self.attempt(attempt, anew))
         return _short(
-            k=number,
-            run=run,
-            n=turn,
-            player=site.agent,
-            component=site.component,
-            replicate=site.replicate or None,
-            status=status,
-            tries=tries,
+            {
+                "k": number,
+                "run": run,
+                "n": turn,
+                "player": site.agent,
+                "component": site.component,
+                "replicate": site.replicate or None,
+                "status": status,
+                "tries": tries,
+            }
         )
 
     def attempt(self, attempt: Attempt, anew: Anew | None = None) -> Record:
@@ -587,24 +595,31 @@ class Reading:
             anew: what of its prompt a server read anew, where that is known.
         """
         # First, since texts are numbered as they come, and the same runs give the same page.
-        reply = {} if attempt.reply is None else self._reply(attempt, attempt.reply)
+        reply: Record = {}
+        if attempt.reply is not None:
+            reply = self._reply(attempt, attempt.reply)
         request = attempt.request
         messages = []
         for role, text in map(spoken, request.messages):
             messages.append([role, self.keep_text(text)])
-        slots = None if request.origin is None else self._slots(request)
-        return _short(
-            messages=messages,
-            slots=slots,
-            settings=self._settings_of(request),
-            seed=plain(request.options.get("seed")),
-            fault=attempt.reason,
-            detail=self.keep_text(attempt.detail) if attempt.detail else None,
-            seconds=round(attempt.seconds, 3),
+        record: Record = {
+            "messages": messages,
+            "slots": None,
+            "settings": self._settings_of(request),
+            "seed": plain(request.options.get("seed")),
+            "fault": attempt.reason,
+            "detail": None,
+            "seconds": round(attempt.seconds, 3),
             **reply,
-            anew=None if anew is None else anew.tokens,
-            counted=None if anew is None else anew.is_counted,
-        )
+        }
+        if request.origin is not None:
+            record["slots"] = self._slots(request)
+        if attempt.detail:
+            record["detail"] = self.keep_text(attempt.detail)
+        if anew is not None:
+            record["anew"] = anew.tokens
+            record["counted"] = anew.is_counted
+        return _short(record)
 
     def _settings_of(self, request: ChatRequest) -> int:
         """Return the number of a request's settings, which are one text for most of a run."""
@@ -619,7 +634,7 @@ class Reading:
                 return latest.text
         settings = {name: getattr(request, name) for name in SETTINGS}
         settings["options"] = options
-        text = self.keep_text(dumps(plain(_short(**settings))))
+        text = self.keep_text(dumps(plain(_short(settings))))
         self._latest_settings = _Settings(request, options, text)
         return text
 
@@ -732,7 +747,9 @@ def _series(item: Series) -> Record:
 
 def spoken(message: Message) -> tuple[str, str]:
     """Return who says a message, and its text with the calls of tools in it."""
-    role = f"{message.role}: {message.tool_name}" if message.tool_name else message.role
+    role: str = message.role
+    if message.tool_name:
+        role = f"{role}: {message.tool_name}"
     return role, "\n".join(filter(None, (message.content, *tool_lines(message))))
 
 
@@ -741,13 +758,14 @@ def tool_lines(message: Message | ChatReply) -> list[str]:
     return [f"→ {call.name}({dumps(plain(call.arguments))})" for call in message.tool_calls]
 
 
-def _short(**values: object) -> Record:
+def _short(values: Mapping[str, object]) -> Record:
     """Return what says something: no None, nothing empty, no False."""
-    return {
-        name: value
-        for name, value in values.items()
-        if value not in (None, "", [], (), {}) and value is not False
-    }
+    short: Record = {}
+    for name, value in values.items():
+        # 0 says something, and is equal to False.
+        if value not in (None, "", [], (), {}) and value is not False:
+            short[name] = value
+    return short
 
 
 def _units(text: str, place: int) -> int:

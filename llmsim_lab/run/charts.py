@@ -69,9 +69,11 @@ class ChartedColumns:
             patterns = _patterns_in(turn.state)
             for name in new:
                 # A class that names its columns itself may have them as "Taiwan.trust_level".
-                rest = name.partition(".")[2]
-                otherwise = f"*.{rest}" if rest else name
-                self._patterns[name] = patterns.get(name, otherwise)
+                _, dot, rest = name.partition(".")
+                pattern = name
+                if dot:
+                    pattern = f"*.{rest}"
+                self._patterns[name] = patterns.get(name, pattern)
         return bool(new)
 
     def series(self) -> list[Series]:
@@ -93,7 +95,9 @@ class ChartedColumns:
         if wanted:
             return [self._chart(_as_series(item), fields) for item in wanted]
         by_column: dict[str, Series] = {}
-        for item in series_of(self._run) if series is None else series:
+        if series is None:
+            series = series_of(self._run)
+        for item in series:
             # One that nobody gave a label is drawn with those of its dict.
             if item.label == item.column:
                 item = self._chart(Series(column=self._patterns.get(item.column, "")), fields)
@@ -136,8 +140,8 @@ class ChartedColumns:
             label=item.label or field.label or _label(column),
             unit=item.unit or field.unit or _UNITS.get(_unit_suffix(column)[1:], ""),
             short=item.short or field.short,
-            low=field.low if item.low is None else item.low,
-            high=field.high if item.high is None else item.high,
+            low=_first(item.low, field.low),
+            high=_first(item.high, field.high),
         )
 
 
@@ -178,7 +182,9 @@ def _named_charts(run: Charted) -> Sequence[Series | str]:
 
 
 def _as_series(item: Series | str) -> Series:
-    return Series(column=item) if isinstance(item, str) else item
+    if isinstance(item, Series):
+        return item
+    return Series(column=item)
 
 
 def _label(column: str) -> str:
@@ -197,24 +203,29 @@ def name_in_words(name: str) -> str:
 def _unit_suffix(name: str) -> str:
     """Return what a name ends in where that is a unit: ``_bp`` of ``applied_bp``."""
     start, _, end = name.rpartition("_")
-    return f"_{end}" if start and end in _UNITS else ""
+    if start and end in _UNITS:
+        return f"_{end}"
+    return ""
 
 
 def _patterns_in(state: object) -> dict[str, str]:
     """Return of each value in a state, by its name, that name with a star for the first key."""
     patterns: dict[str, str] = {}
 
-    def walk(holder: object, name: str, pattern: str) -> None:
-        is_dict = isinstance(holder, Mapping) and name != ""
+    def walk(holder: object, path: tuple[str, ...], parts: tuple[str, ...]) -> None:
+        # A recorded state whose class is not known is a dict itself, of fields.
+        has_keys = isinstance(holder, Mapping) and path != ()
         for key, value in fields_of(holder).items():
-            part = "*" if is_dict and "*" not in pattern else str(key)
-            inner_name = f"{name}.{key}" if name else str(key)
-            inner_pattern = f"{pattern}.{part}" if name else part
-            patterns[inner_name] = inner_pattern
+            part = str(key)
+            if has_keys and "*" not in parts:
+                part = "*"
+            inner_path = (*path, str(key))
+            inner_parts = (*parts, part)
+            patterns[".".join(inner_path)] = ".".join(inner_parts)
             if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
-                walk(value, inner_name, inner_pattern)
+                walk(value, inner_path, inner_parts)
 
-    walk(state, "", "")
+    walk(state, (), ())
     return patterns
 
 
@@ -275,11 +286,17 @@ def _with_metadata(item: Series, part: object) -> Series:
 
 
 def _number(bound: object) -> float | None:
-    return float(bound) if isinstance(bound, int | float) else None
+    """Return a bound as a number; None where it is of something else, such as a date."""
+    if isinstance(bound, int | float):
+        return float(bound)
+    return None
 
 
 def _first(number: float | None, otherwise: float | None) -> float | None:
-    return otherwise if number is None else number
+    """Return the first one that is a number, also where it is 0."""
+    if number is None:
+        return otherwise
+    return number
 
 
 # --- axes ----------------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ test("two runs show what defines them and the decisions that differ", () => {
 test("what was changed on the way to a fork stands first", () => {
   const fork = (id, parent, at, change) => run(id, { parent, fork: at, changes: [change] });
   const records = [...makePair().slice(0, 2),
-    fork(2, 1, 1, "set fish 9"), fork(3, 2, 2, "set fish 8"), ...[1, 2].map((n) => turn(1, n, [])), turn(2, 2, []), turn(3, 3, [])];
+    fork(2, 1, 1, "set fish 9"), fork(3, 2, 2, "set fish 8"),
+    turn(1, 1, []), turn(1, 2, []), turn(2, 2, []), turn(3, 3, [])];
   const changes = (a, b) => makeWindow(records, { at: { view: "compare", a, b } })
     .texts("compare-changes");
   assert.deepEqual(changes(1, 3), ["Run 1noneRun 3fork at 1 · set fish 9, from run 1"

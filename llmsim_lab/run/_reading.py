@@ -333,6 +333,7 @@ class Reading:
             "changes": list(changes),
             "planned": source.last_planned,
             "prediction": plain(source.prediction()),
+            "people": _people(source),
             "plays": plays,
             "defaults": self.keep_text(self._defaults(source)),
             "notes": notes,
@@ -733,6 +734,21 @@ def _words(
         player = tape.player(source.run_id, turn.number)
         outside = tape.outside(player, turn.number)
     return [*story, *outside_in_words(outside)]
+
+
+def _people(source: Any) -> list[Record]:
+    """Return what people did in the study that a world's design matches, a value each."""
+    published = getattr(source, "people", None)
+    if published is None:  # a recorded run whose class is not known
+        return []
+    values = []
+    for measure, figure in published().items():
+        column, at, turn = measure.partition("@")
+        value: Record = {"column": column, "mean": figure.mean, "count": figure.n}
+        if at:
+            value["n"] = int(turn)
+        values.append(value)
+    return values
 
 
 def _series(item: Series) -> Record:

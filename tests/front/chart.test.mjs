@@ -87,3 +87,14 @@ test("the axis of turns has the periods' names where a world has some", () => {
   const axis = nodes((it) => it.localName === "text" && it.attributes.y === "126");
   assert.deepEqual(axis.map((it) => it.textContent), ["2001Q1", "2001Q2", "2001Q3"]);
 });
+
+test("what people did is a line, or in one turn a hollow dot, at the chart's scale", () => {
+  const people = [
+    { column: "rate", mean: 4, count: 45 }, { column: "rate", mean: 8, n: 1, count: 0 }];
+  const { nodes, find, text } = makeWindow(rates({ people }));
+  const points = pointsOf(find(isOf("curve")));
+  near(numbers(nodes(isOf("told"))[0], "y1")[0], points[1][1]);
+  near(numbers(find(isOf("people")), "cy")[0], points[2][1]);
+  near(numbers(find(isOf("people")), "cx")[0], points[1][0]);
+  assert.match(text(), /people 4 \(n = 45\)/);
+});

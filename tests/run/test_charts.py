@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from llmsim_lab import Ask, Run, State
+from llmsim_lab.people import PublishedFigure
 from llmsim_lab.run import Series
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.run.charts import axis_of, charts_of, lines_of_chart, series_of, tables_in
@@ -42,6 +43,14 @@ class Named(Rumour):
     @property
     def series(self) -> Any:
         return ["price"]
+
+
+class Published(Rumour):
+    def people(self) -> dict[str, PublishedFigure]:
+        figure = PublishedFigure(
+            study="fair_1999", condition="", source="", place="", n=45, mean=2.5, sd=None
+        )
+        return {"price": figure, "price@3": figure}
 
 
 class Mistyped(Rumour):
@@ -96,6 +105,11 @@ def test_a_chart_of_a_name_that_no_turn_has_is_told_beside_the_run() -> None:
     assert note.startswith(
         "Mistyped.charts names 'beleif', which is no column of numbers here (did"
     )
+
+
+def test_what_people_did_stands_beside_a_chart_in_all_turns_or_in_one() -> None:
+    whole = {"column": "price", "mean": 2.5, "count": 45}
+    assert shown(Published())["people"] == [whole, {**whole, "n": 3}]
 
 
 def test_a_hidden_field_is_in_no_chart_table_or_row() -> None:

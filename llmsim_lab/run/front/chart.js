@@ -237,9 +237,10 @@ function Panel(view) {
     [reading.size, run, turnsOf(lines), wide, from, to], () => drawPanel(view));
   const value = reading.valueAt(run, item.column, n);
   const others = lines.length > 4 ? [] : lines.filter((line) => line !== run);
+  const hasDots = run.people?.some(({ column, n: at }) => column === item.column && at != null);
   const place = reading.points(run, item.column).find(([at]) => at === n)?.[1];
   return h("figure", { class: "panel" },
-    h(Caption, { item }, others.map((line) => h("i", { key: line.id, class: look(line) },
+    h(Caption, { item, note: hasDots && "○ people" }, others.map((line) => h("i", { key: line.id, class: look(line) },
       sayValue(reading.valueAt(line, item.column, n)))),
     h("strong", { class: look(run) }, sayValue(value))),
     h(Drawing, { view, drawn, n },
@@ -284,9 +285,9 @@ function sumUp(reading, run, item, n) {
 
 const turnsOf = (lines) => lines.map((line) => line.id).join();
 
-const Caption = ({ item }, now) => h("figcaption", null,
+const Caption = ({ item, note }, now) => h("figcaption", null,
   h("b", { title: item.label }, item.label),
-  h("span", { class: "unit soft" }, item.unit),
+  h("span", { class: "unit soft" }, facts(item.unit, note)),
   h("span", { class: "now" }, now));
 
 /** A chart's drawing, and what moves over it. */
@@ -313,7 +314,10 @@ function drawPanel(view) {
   for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
   const predicted = run.prediction?.[item.column];
   const drawn = curves.flatMap((curve) => curve.points.map(([, value]) => value));
-  const scale = scaleOf([...drawn, predicted].filter(isNumber), wide, item);
+  const people = (run.people ?? []).filter(({ column, n }) => (
+    column === item.column && (n == null || inside(n))));
+  const known = [...drawn, predicted, ...people.map(({ mean }) => mean)].filter(isNumber);
+  const scale = scaleOf(known, wide, item);
   const { low, high, y, level } = scale;
   const bounds = [item.low, item.high].filter((value) => (
     isNumber(value) && value > low && value < high));
@@ -323,10 +327,21 @@ function drawPanel(view) {
     isNumber(predicted) && [level("told", predicted), h("text", {
       class: "told", x: wide - RIGHT, y: y(predicted) - 4, "text-anchor": "end",
     }, `predicted ${figure(predicted)}`)],
+    people.map((figures) => h(People, { figures, x, y, level })),
     interventionsIn(view).map((n) => h("path", {
       class: "outside", d: `M${x(n) - 4} ${HEIGHT - BOTTOM}h8l-4-7z`,
     })));
   return { ...scale, still, label: panelInWords(view) };
+}
+
+/** What people did in a published study: in one turn a hollow dot, else a line. */
+function People({ figures: { n, mean, count }, x, y, level }) {
+  const of = count > 0 ? ` (n = ${count})` : "";
+  const words = `people ${figure(mean)}${of}`;
+  if (n != null) {
+    return h("circle", { class: "people", cx: x(n), cy: y(mean), r: 4 }, h("title", null, words));
+  }
+  return [level("told", mean), h("text", { class: "told", x: LEFT + 4, y: y(mean) - 4 }, words)];
 }
 
 /** The grid, the turns, and where runs were forked. */

@@ -43,6 +43,19 @@ test("what was changed on the way to a fork stands first", () => {
   assert.deepEqual(changes(2, 3), ["Run 2noneRun 3fork at 2 · set fish 8, from run 2"]);
 });
 
+test("a change after the turn at which the other run branched off is a difference", () => {
+  const fork = (id, parent, at, change) => run(id, { parent, fork: at, changes: [change] });
+  const turns = [1, 2, 3].map((n) => turn(1, n, []));
+  const records = [...makePair().slice(0, 2), ...turns,
+    fork(2, 1, 2, "set fish 9"), turn(2, 3, []), fork(3, 2, 1, "set fish 8"), turn(3, 2, [])];
+  const changes = (a, b) => makeWindow(records, { at: { view: "compare", a, b } })
+    .texts("compare-changes");
+  const second = "fork at 2 · set fish 9, from run 1";
+  const third = "fork at 1 · set fish 8, from run 2";
+  assert.deepEqual(changes(2, 3), [`Run 2${second}Run 3${third}`]);
+  assert.deepEqual(changes(1, 3), [`Run 1noneRun 3${third}`]);
+});
+
 test("decisions that are told alike differ in their reasons", () => {
   const records = makePair();
   records[5].turn.decisions[0] = { ...records[4].turn.decisions[0], reasoning: 1, calls: [3] };

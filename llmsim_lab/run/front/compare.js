@@ -69,8 +69,10 @@ function Changes({ store, runs, names }) {
 /** The forks that led to a run and not to the other one, oldest first, each with its changes. */
 function changesOnTheWay(reading, run, runs) {
   const other = runs.find((it) => it !== run) ?? run;
-  const shared = reading.lineOf(other);
-  const own = [...reading.lineOf(run).keys()].reverse().filter((id) => !shared.has(id));
+  const [line, otherLine] = [run, other].map((it) => reading.lineOf(it));
+  // A run that branched off before the turn of an ancestor's change does not have that change.
+  const has = (ids, id) => ids.get(id) >= (reading.runs.get(id).fork ?? 0);
+  const own = [...line.keys()].reverse().filter((id) => has(line, id) && !has(otherLine, id));
   const forks = own.map((id) => reading.runs.get(id)).filter((it) => reading.runs.has(it.parent));
   return forks.map((fork) => {
     const label = clip(runLabel(reading, fork), 300);

@@ -123,8 +123,10 @@ def _effects(study: Study) -> Iterator[Markup]:
         except LabError as error:  # an arm or an outcome is not in the study any more
             yield _paragraph(f"Not known, what was registered: {error}.")
         else:
-            label = f"registered: {study.registration.claims.family}"
-            yield _effects_table(study, registered, label)
+            caption = f"registered: {study.registration.claims.family}"
+            if registered.label:
+                caption = f"{caption}; {registered.label}"
+            yield _effects_table(study, registered, caption)
     claimed = {(effect.contrast, effect.outcome) for effect in registered}
     for label, formula in _shown(study).items():
         try:

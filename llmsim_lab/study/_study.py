@@ -1329,7 +1329,7 @@ class Study:
             facts.append(
                 f"{ended} of {len(self._jobs)} runs so far: do not stop as soon as p < .05"
             )
-        if self.arms_of_people and paired is None and self.generalises_to == "new runs":
+        if self.arms_of_people and not self._is_paired(paired):
             facts.append("groups of people share nothing, so runs are not paired by seed")
         groups = self.groups()
         counted_groups = [group for group in groups if not group.is_without_people]
@@ -1716,7 +1716,7 @@ class Study:
         in_order = table[is_claimed].sort_values(
             "arm", key=lambda names: names.map(arms.index), kind="stable"
         )
-        return effects(
+        estimates = effects(
             in_order,
             claims.formula,
             contrasts=[(one, other) for one, other in claims.contrasts] or None,
@@ -1727,6 +1727,8 @@ class Study:
             typical=claims.typical,
             remarks=self._remarks(),
         )
+        estimates.label = "; ".join(self._facts(claims.paired))
+        return estimates
 
     def _claims(
         self,

@@ -208,6 +208,8 @@ def test_a_registration_says_how_runs_are_compared(tmp_path: Path) -> None:
     study = played(spring())
     study.register(file)
     assert study.registered_effects()[0].n == 8
+    assert study.registered_effects().label == NOT_PAIRED
+    assert NOT_PAIRED in study.report(tmp_path / "study.html").read_text()
     with pytest.raises(ConfigError, match="registered other claims"):
         study.register(file, paired=True)
     models = played(study_of())

@@ -40,7 +40,7 @@ def field_of(part: object, root: Schema) -> dict[str, Any]:
     """Return a field's schema with its references followed, and without the alternative of null.
 
     Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
-    it is the first. ``optional`` says whether there were alternatives, and null was one.
+    it is the first, with the rest under ``others``. ``optional`` says whether there were alternatives, and null was one.
 
     Args:
         part: the field's schema.
@@ -66,6 +66,8 @@ def field_of(part: object, root: Schema) -> dict[str, Any]:
         field = {"optional": field["optional"], "enum": choices}
     elif len(forms) > 1 and kinds <= _TYPED:
         field = {"optional": field["optional"], "anyOf": forms}
+    elif len(forms) > 1:
+        field["others"] = forms[1:]  # a form asks for the first; code may answer with any
     for name in _DESCRIBE:
         if name in whole:
             field[name] = whole[name]
@@ -199,6 +201,8 @@ def field_fault(value: JSON, field: Schema) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
         return "is missing"
     if _close(value, field):
+        return ""
+    if any(not field_fault(value, other) for other in field.get("others", ())):
         return ""
     if isinstance(value, str):
         ambiguity = _ambiguity(value, field)

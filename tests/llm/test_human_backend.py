@@ -125,6 +125,7 @@ def test_a_union_with_a_discriminator_is_judged() -> None:
 
     question = question_of(Order.model_json_schema())
     assert question.faults({"home": {"kind": "house", "rooms": 2}}) == {}
+    assert question.faults({"home": {"kind": "boat", "sails": 2}}) == {}
     assert question.faults({"home": {"kind": "house"}}) == {
         "home": "'rooms' is a required property"
     }

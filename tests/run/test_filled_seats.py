@@ -143,6 +143,21 @@ async def test_an_answer_that_a_validator_refuses_never_ends_the_game_of_the_oth
     assert rows.reasoning.eq("").all()
 
 
+async def test_a_class_writes_no_more_of_who_answers_than_one_person_does(tmp_path: Path) -> None:
+    counts = []
+    for people in (["Ann"], ["Ann", "Bob", "Cy"]):
+        path = tmp_path / f"{len(people)}.tape"
+        players = dict.fromkeys(people, "person, else random")
+        run = Evens(players={"*": "random", **players}, tape=path)
+        task = asyncio.create_task(run.step())
+        for person in people_of(run):
+            person.answer(await person.asked(), {"amount": 2})
+        await task
+        run.close()
+        counts.append(path.read_text().count('"is":"set"'))
+    assert counts[0] == counts[1]
+
+
 class Offers(Run[Gave]):
     """Asks with a text for people."""
 

@@ -295,7 +295,7 @@ export function Ask({ store, ask, folded, more }) {
   const situation = h(Box, { kind: "asked", label: "Your situation" },
     h(Passage, { store, id: `ask ${id}`, text }));
   return [
-    h(Form, { store, label, kind: draft, asks: true, fields, typed, faults,
+    h(Form, { store, label, kind: folded ? who : draft, asks: true, fields, typed, faults,
       submit: says ?? "Answer", send, more },
     !folded && [h("h3", null, `${label}: your answer`), h("h4", null, "Your situation"), situation],
     fault && h(Fault, { store, text: fault })),

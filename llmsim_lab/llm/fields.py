@@ -40,7 +40,8 @@ def field_of(part: object, root: Schema) -> dict[str, Any]:
     """Return a field's schema with its references followed, and without the alternative of null.
 
     Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
-    it is the first, with the rest under ``others``. ``optional`` says whether there were alternatives, and null was one.
+    it is the first, with the rest under ``others``. ``optional`` says whether there were
+    alternatives, and null was one.
 
     Args:
         part: the field's schema.

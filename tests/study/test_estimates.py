@@ -557,6 +557,9 @@ def test_a_situation_that_an_arm_did_not_answer_is_left_out() -> None:
     runs = [(array[1, r] - array[0, r]).mean(axis=1) for r in range(4)]
     assert new.value == pytest.approx(np.mean([np.nanmean(run) for run in runs]))
     assert new.note.startswith("1 of 12 units left out")
+    array[0, 0, 1, :2] = 3.0  # two answers are enough
+    [two] = effects(make_answers(array[:, :1]), generalises_to=THESE)
+    assert (two.n, two.note) == (3, "")
 
 
 def test_one_answer_a_situation_has_no_interval() -> None:
@@ -595,6 +598,13 @@ def test_an_arm_with_one_wording_stays_as_it_is() -> None:
     error = math.sqrt(a[0].var(axis=1, ddof=1).sum() / 5 / 9 + means.var(ddof=1) / 4)
     assert (effect.n, effect.df) == (5, 3)
     assert effect.high == pytest.approx(b.mean() - a.mean() + stats.t.ppf(0.975, 3) * error)
+
+
+def test_shares_of_answers_that_are_all_alike_vary_as_with_a_0_and_a_1_more() -> None:
+    same = {"a": np.zeros((3, 2, 5)), "b": np.ones((3, 2, 5))}
+    [effect] = effects(make_wordings(same), generalises_to="new wordings")
+    error = math.sqrt(2 * (1 / 32) * (31 / 32) / 32)  # of 30 answers an arm
+    assert effect.high == pytest.approx(1 + stats.t.ppf(0.975, 2) * error)
 
 
 def test_fewer_than_three_wordings_are_no_sample_of_wordings() -> None:

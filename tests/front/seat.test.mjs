@@ -44,6 +44,16 @@ test("a quarter is a slider that says what its button does, and one click", () =
   assert.deepEqual(texts("advice"), ["The rule says 7."]);
 });
 
+test("an answer that a busy kernel has not read yet is said to be on its way", () => {
+  const { text, store } = seated({ waiting: ["Ann"] });
+  store.slow = true;
+  store.changed();
+  assert.match(text(), /Sent; waiting for the kernel, which is busy\./);
+  store.gone = true;
+  store.changed();
+  assert.match(text(), /The kernel is gone: run the cell again\./);
+});
+
 test("a draft stays when the answer comes back with a complaint, not in the next turn", () => {
   const { find, store, text } = seated(), now = store.reading.partsOf("seat").get("now");
   const value = () => find((it) => it.attributes?.["aria-label"] === "Rate").value;

@@ -21,8 +21,9 @@ function Seat({ store, run, last }) {
   const seats = people.map((name) => [
     [name, asks.some((it) => it.seat === name) && live.busy && h("small", null, " is asked")],
     name === who, () => store.show({ who: name })]);
-  const says = waiting.length ? `Turn ${last + 1} waits for ${waiting.join(", ")}.`
-    : live.busy || now.stepping || over ? liveWords(store, run)
+  const isKernelLate = store.slow || store.gone; // the answer is on its way
+  const says = waiting.length && !isKernelLate ? `Turn ${last + 1} waits for ${waiting.join(", ")}.`
+    : isKernelLate || live.busy || now.stepping || over ? liveWords(store, run)
       : `Turn ${last} of ${run.planned}.${asks.length ? "" : " Step starts the next."}`;
   const more = [
     economic && ask && button("Ask the rule", { do: "advise", who }),

@@ -24,9 +24,9 @@ from replies_kit import asked, text
 
 from llmsim_lab import Person
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._lab import answer_fields
 from llmsim_lab.llm.embedded.wire import grammar_of
 from llmsim_lab.run._people import People
+from llmsim_lab.run.seating import put
 
 Coins = Annotated[int, Field(ge=0, le=20)]
 Fives = Annotated[int, Field(multiple_of=5)]
@@ -172,7 +172,7 @@ def test_what_describes_a_field_survives_its_limits(annotation: Any, limits: Any
     assert "whom you tell" in grammar_of(question.request.schema)
     shown = question.fields["value"]
     assert (shown["description"], shown["examples"]) == ("whom you tell", ["Bo"])
-    assert "whom you tell" in answer_fields(question)[1]["help"]
+    assert "whom you tell" in str(put(run, question).fields)
 
 
 class Car(BaseModel):

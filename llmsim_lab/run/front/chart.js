@@ -239,10 +239,11 @@ function Panel(view) {
   const others = lines.length > 4 ? [] : lines.filter((line) => line !== run);
   const hasDots = run.people?.some(({ column, n: at }) => column === item.column && at != null);
   const place = reading.points(run, item.column).find(([at]) => at === n)?.[1];
+  const otherValues = others.map((line) => h("i", { key: line.id, class: look(line) },
+    sayValue(reading.valueAt(line, item.column, n))));
   return h("figure", { class: "panel" },
-    h(Caption, { item, note: hasDots && "○ people" }, others.map((line) => h("i", { key: line.id, class: look(line) },
-      sayValue(reading.valueAt(line, item.column, n)))),
-    h("strong", { class: look(run) }, sayValue(value))),
+    h(Caption, { item, note: hasDots && "○ people" },
+      otherValues, h("strong", { class: look(run) }, sayValue(value))),
     h(Drawing, { view, drawn, n },
       isNumber(place) && inside(n) && h("circle", {
         key: "dot", class: `dot ${look(run)}`, cx: x(n), cy: drawn.y(place), r: 4 })),

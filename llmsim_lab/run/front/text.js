@@ -55,8 +55,9 @@ export function figure(value) {
   if (typeof value === "number") {
     const size = Math.abs(value);
     if (Number.isInteger(value) && size < 1e15) return inThousands(value + 0); // not −0
-    const short = size < 1e6 && size >= 0.005;
-    return short ? inThousands(toHundredths(value), DECIMAL) : value.toPrecision(3).replaceAll("-", "−");
+    const isShort = size < 1e6 && size >= 0.005;
+    if (isShort) return inThousands(toHundredths(value), DECIMAL);
+    return value.toPrecision(3).replaceAll("-", "−");
   }
   if (typeof value === "string") return value;
   const plain = Array.isArray(value) && value.length > 0 && value.every(isPlain);

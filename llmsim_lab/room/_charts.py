@@ -55,6 +55,7 @@ def _charted(group: RoomGroup) -> Sequence[Series]:
     run = group.run
     if run is None:
         return []
+    # As in windows and pages: theory's columns first.
     predicted = run.prediction()
     series = [one for one in run.series if one.column in predicted]
     return (series or list(run.series))[:_MOST_CHARTS]

@@ -108,8 +108,10 @@ class GuestDesk:
         if guest is not None:  # who joined before, in another tab
             return token, {"guest": guest.id, "name": guest.name}
         keys = self._seats.keys
+        # Cut before it is compared with anything; a label is a word or two.
         label = str(message.get("id", ""))[:200]
         secret = message.get("secret", "")
+        # As people type it: small letters, a dash or a space in the middle.
         code = re.sub(r"[^A-Z0-9]", "", str(message.get("code", "")).upper())
         has_own_link = bool(label) and is_same(secret, keys.of_label(label))
         if not (has_own_link or is_same(secret, keys.join) or is_same(code, keys.code)):
@@ -229,6 +231,7 @@ class StaffDesk:
             RoomError: it is another one, or was used.
         """
         key = str(message.get("key", ""))
+        # Once: it stands in the output of a cell, which is saved and handed on.
         if key in self.tickets:
             self.tickets.remove(key)
         elif self.viewer(token) is None and not is_same(key, self.key):

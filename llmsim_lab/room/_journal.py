@@ -73,7 +73,7 @@ class RoomJournal:
         for text in self._path(self.folder, part).read_text("utf-8").split("\n"):
             try:
                 line = json.loads(text)
-            except ValueError:
+            except ValueError:  # cut off by a crash
                 continue
             if isinstance(line, dict):
                 yield line

@@ -59,6 +59,7 @@ class RoomKeys:
     def completion_code(self, guest: str) -> str:
         """Return what a participant shows at the end."""
         digest = self._digest(f"done {guest}")
+        # A little uneven, since 256 is no multiple of 31; nobody guesses eight of these either way.
         return "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:_DONE_LETTERS])
 
     def _derived(self, purpose: str) -> str:

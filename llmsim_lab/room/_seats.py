@@ -209,6 +209,7 @@ class RoomSeats:
             case {"away": str(name), "is_away": bool(is_away)}:
                 self._guests[name].is_away = is_away
             case {"phase": "lobby" | "open" | "over" as phase, "round": int(number)}:
+                # Seats are of one round; its lines follow this one.
                 if number != self.round:
                     self._clear_seats()
                 self.round = number
@@ -312,6 +313,7 @@ class RoomSeats:
                     "label_taken",
                     "Somebody took part as this already; open your own link to return.",
                 )
+            # Who returns on another device keeps the seat; the old device's token works on, too.
             is_new = guest is None
             if guest is None:
                 if len(self._guests) >= _MOST_GUESTS:
@@ -321,6 +323,7 @@ class RoomSeats:
                 self._guests[guest.id] = guest
                 names: JSONObject = {"guest": guest.id, "name": guest.name, "label": label}
                 self._journal.write(names, ".names")
+            # The digest alone: whoever reads the journal cannot take a seat.
             digest = token_digest(token)
             self._by_token[digest] = guest
             self._journal.write({"guest": guest.id, "token": digest, "trial": trial})
@@ -362,6 +365,7 @@ class RoomSeats:
     def _free_places(self) -> list[RoomPlace]:
         """Return the seats of groups at play that nobody has, by chance."""
         places = []
+        # A group that nobody began with is not played, however many come late.
         for group in self.playing:
             if not group.is_over:
                 places += [RoomPlace(group.number, seat) for seat in group.plan.seats]
@@ -443,6 +447,7 @@ class RoomSeats:
         with self.lock:
             if self.phase != "over":
                 raise refused("End this round first.")
+            # What becomes of the old round's runs no longer concerns the room.
             self._unlisten()
             self.round += 1
             self._clear_seats()
@@ -500,6 +505,7 @@ class RoomSeats:
 
     def _attach(self, group: RoomGroup, run: Run) -> None:
         group.run = run
+        # A run that continues has turns of another process.
         for turn in run.turns:
             self._count(turn)
         run.listen(lambda turn: self._turn_ended(group, turn))
@@ -527,6 +533,7 @@ class RoomSeats:
             for question in person.questions:
                 open_now.setdefault(_seat_of(group, question), question)
             for seat in [seat for seat, ask in group.asks.items() if ask.person is person]:
+                # By the question itself, and not its id(), which comes again when one is gone.
                 if open_now.get(seat) is not group.asks[seat].question:
                     del group.asks[seat]
                     concerned += self._viewers_at(group, seat)
@@ -552,6 +559,7 @@ class RoomSeats:
         for seat, ask in list(group.asks.items()):
             if not self._may_be_asked(ask.question):
                 continue
+            # The clock runs from when people can answer, and not while the teacher holds it.
             if ask.shown_at is None:
                 ask.shown_at = time.time()
             if self.is_filled(RoomPlace(group.number, seat)):

@@ -146,19 +146,20 @@ class RoomServer:
             self._answer,
             http=PatientProtocol,
             interface="asgi3",
-            ws="none",
+            ws="none",  # one direction and two messages a turn: events and posts do
             lifespan="off",
             log_config=None,
             log_level="error",  # what strangers send is not worth a warning in a notebook
             access_log=False,  # addresses are personal data
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=False,  # anybody could write another address into them
             limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=1,  # pages try again by themselves
         )
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
+        self._stopping = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="llmsim-room", daemon=True)
 
     def start(self) -> None:
@@ -181,6 +182,7 @@ class RoomServer:
                 self._loop.call_soon_threadsafe(work)
 
     def _wake_all(self) -> None:
+        self._stopping.set()
         for desk in self._desks.values():
             for viewer in desk.viewers():
                 for stream in viewer.streams:
@@ -229,6 +231,7 @@ class RoomServer:
         path = request.scope["path"]
         if path in self._files and request.method == "GET":
             return _file(self._files[path], _KEPT)
+        # Addresses are relative to their page, so that /p/3/ and /teacher/ work alike.
         base, _, action = path.rpartition("/")
         desk = self._desks.get(f"{base}/")
         if desk is None:
@@ -342,7 +345,11 @@ class RoomServer:
         excess = max(0, len(self._wrong_codes) - _SLOW_AFTER)
         self._slowed += 1
         try:
-            await asyncio.sleep(min(_SLOWEST_S, excess * _SLOW_STEP_S))
+            # Not a plain sleep: a room that is closed would wait for all of them.
+            async with asyncio.timeout(min(_SLOWEST_S, excess * _SLOW_STEP_S)):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
         finally:
             self._slowed -= 1
 

@@ -102,6 +102,7 @@ class RunSource:
             key: of a round that another process began; empty for one that begins.
         """
         run = self._run
+        # A cell that is run again makes a new run; the one that people began is on its tape.
         if key and key != self.key and run.tape is not None:
             run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
         elif number > 1:
@@ -173,6 +174,7 @@ class StudySource:
             key = self._keys[number]
             if key in playing:
                 runs[number] = playing[key]
+            # It is read from its tape: how the round ended is shown after a restart, too.
             elif key in ended:
                 runs[number] = self._study.simulation(*key)
         return runs
@@ -192,6 +194,7 @@ class StudySource:
     async def play(self, groups: Sequence[int]) -> None:
         """Play what is left of some groups, all at once: people wait at each table."""
         keys = [self._keys[number] for number in groups]
+        # Eight at once, if not said otherwise: the ninth group would wait for one of them to end.
         await self._study.arun(only=keys, parallel=len(keys), progress=False)
 
     def of_round(self, number: int, key: str) -> StudySource:
@@ -202,6 +205,7 @@ class StudySource:
         count = len(study.units)
         first = 1 + max(int(unit) for unit in study.units) + (number - 2) * count
         seeds = [first + place for place in range(count)]
+        # Within the first round's, so that the same command finds all of them.
         folder = study.tape / f"round {number}"
         return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)
 

@@ -9,8 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 _PING_S = 15.0
+"""Proxies cut connections that are silent for 30 to 60 s."""
 _SOON_S = 0.4
+"""For how long other people's news are collected; one's own are shown at once."""
 _SPREAD_S = 0.02
+"""A turn's questions come one after the other within milliseconds: together they are one news."""
 
 
 @dataclass(eq=False)
@@ -98,6 +101,7 @@ class NewsDesk:
 
     def tell(self, viewers: Iterable[Viewer], *, urgent: bool = False) -> None:
         """Wake the pages of viewers, soon."""
+        # Nobody looks before there is a server; each page shows everything when it is opened.
         if self.call is None:
             return
         with self._lock:
@@ -112,6 +116,7 @@ class NewsDesk:
         asyncio.get_running_loop().call_later(_SPREAD_S, self._spread)
 
     def _spread(self) -> None:
+        # Taken before anybody is woken: what changes from now on wakes the loop again.
         with self._lock:
             due = self._due
             self._due = {}

@@ -126,6 +126,7 @@ def _otree_row(
         "player.role": seat,
         "player.payoff": "",
     }
+    # ``payoff`` is of the whole run, so that it stands in one row and the sum over rows is right.
     assert group.run is not None
     if turn is group.run.turns[-1]:
         row["player.payoff"] = payoff_of(group.run, seat)

@@ -48,6 +48,7 @@ def guest_view(
         return view | {"step": "filled"}
     if asked is not None:
         return view | {"step": "ask", "ask": asked}
+    # Answered, and the others as well: what is missing is the teacher's click.
     if seats.last_turn is not None and group.run.turn_number >= seats.last_turn:
         return view | {"step": "held"}
     return view | {"step": "wait", "waiting": _waiting(group)}
@@ -114,6 +115,7 @@ def teacher_view(seats: RoomSeats, beside: Run | None, *, is_played: bool) -> JS
 def _class_view(seats: RoomSeats) -> JSONObject:
     playing = seats.playing
     running = [group for group in playing if group.run is not None and not group.is_over]
+    # The lowest: that is the turn which a class waits for.
     turns = [group.run.turn_number + 1 for group in running if group.run is not None]
     shown = sum(ask.shown_at is not None for group in running for ask in group.asks.values())
     asked = sum(_people_in(seats, group) for group in running)

@@ -157,6 +157,7 @@ class Room:
             buttons=self._buttons(),
             tickets=self._tickets,
         )
+        # ``try_out`` adds desks later, so the server holds this very dictionary.
         for desk in (GuestDesk(self._reception), teacher, projector_desk(self._reception)):
             self._desks[desk.path] = desk
         title = self._seats.source.title
@@ -272,6 +273,7 @@ class Room:
         import segno
 
         base = self._opened()
+        # A new one each time the room is shown; those before still work until they are used.
         ticket = secrets.token_urlsafe(18)
         self._tickets.add(ticket)
         picture = segno.make(self.link, error="m").svg_data_uri(scale=5, light="#fff", border=3)
@@ -435,6 +437,7 @@ def _with_people(source: Run | Study, seats: Sequence[str] | None, fill: Fill) -
         )
     if isinstance(seats, str):
         raise ConfigError(f"seats={seats!r} is one text; give a list: seats=[{seats!r}]")
+    # Words and not Person objects: they are on the tape, so that a replay needs nothing else.
     players = dict.fromkeys(seats, f"person, else {fill}")
     if isinstance(source, Study):
         return source.replace(players=players, tape=source.tape)

@@ -28,10 +28,31 @@ const WHY = field("reasoning", { type: "string", optional: true });
 test("what is wrong stands at its field, and a screen reader is told so", () => {
   const { named } = makeForm([AMOUNT, WHY], { faults: { amount: "must be at most 20" } });
   const [input] = named("input"), words = named("small").map((it) => it.textContent);
-  assert.deepEqual(words, ["must be at most 20", "coins for the pot"]);
+  assert.deepEqual(words, ["amount must be at most 20.", "coins for the pot"]);
   assert.equal(input.attributes["aria-invalid"], "true");
   const ids = named("small").map((it) => it.attributes.id);
   assert.equal(input.attributes["aria-describedby"], ids.join(" "));
+});
+
+test("what was wrong is not said of what is typed next", () => {
+  const { named } = makeForm([AMOUNT], { faults: { amount: "must be at most 20" } });
+  const [input] = named("input");
+  input.value = "2";
+  input.fire("input");
+  assert.equal(input.attributes["aria-invalid"], undefined);
+  assert.deepEqual(named("small").map((it) => it.textContent), ["coins for the pot"]);
+});
+
+test("a group of many fields is folded until one looks for one of them", () => {
+  const cash = Array.from({ length: 13 }, (_, at) => field(`cash.${at}`, { type: "number" }));
+  const { named } = makeForm(cash);
+  assert.equal(named("summary")[0].textContent, "cash · 13 fields");
+  assert.equal(named("label").length, 0);
+  const [search] = named("input");
+  search.value = "cash.1";
+  search.fire("input");
+  assert.deepEqual(named("label").map((it) => it.textContent),
+    ["cash.1", "cash.10", "cash.11", "cash.12"]);
 });
 
 test("optional fields are folded, unless one of them is wrong", () => {

@@ -1,7 +1,7 @@
 // What the three pages share: a store that draws its view, the theme, the server's clock.
 
 import { h, patch } from "../../run/front/dom.js";
-import { follow, post } from "./connection.js";
+import { ask, follow, post } from "./connection.js";
 import { say } from "./words.js";
 
 const TICK_MS = 1_000;
@@ -33,13 +33,15 @@ function followTheme(el) {
   look();
 }
 
-/** Keep a store's view that of the server; `leave` is called where the server does not know us. */
-export function keepUp(store, leave) {
+/** Keep a store's view that of the server; `leave` is called where the server does not know us,
+ * `seen` after each view. */
+export function keepUp(store, leave, seen = () => {}) {
   store.reopen = follow({
     show: (view) => {
       // Another process of the server: what this page knows may be of another version.
       if (store.view && store.view.epoch !== view.epoch) location.reload();
       store.set({ view, moved: false, ahead_s: view.at - Date.now() / 1000 });
+      seen();
     },
     lose: (lost) => store.set({ lost }),
     leave,
@@ -52,8 +54,11 @@ export async function mountWithKey(el, View, kind) {
   const store = makeStore(el, View), key = location.hash.slice(1);
   if (key) await enterWith(store, key);
   // A key that was for one use has left a cookie: without either the server does not know us.
-  keepUp(store, () => store.set({ fault: `This link is not valid any more. Run room.open() in the `
-    + `notebook again, and open the ${kind}'s link that it shows.` }));
+  const leave = () => store.set({ fault: "This link is not valid any more. Run room.open() in the "
+    + `notebook again, and open the ${kind}'s link that it shows.` });
+  // Not with each view: the QR code is seven times the rest.
+  const fetchLinks = async () => store.links?.ok || store.set({ links: await ask("links") });
+  keepUp(store, leave, fetchLinks);
   return store;
 }
 

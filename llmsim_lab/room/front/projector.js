@@ -3,7 +3,6 @@
 import { h } from "../../run/front/dom.js";
 import { facts } from "../../run/front/text.js";
 import { BigChart } from "./big_chart.js";
-import { ask } from "./connection.js";
 import { Line, mountWithKey, QrCode } from "./common.js";
 import { say } from "./words.js";
 
@@ -12,7 +11,6 @@ const WIDE = 1000, EDGE = 48; // pixels: two charts stand beside each other; the
 export async function mount(el) {
   const store = await mountWithKey(el, Projector, "projector");
   addEventListener("resize", store.changed);
-  store.set({ links: await ask("links") });
 }
 
 function Projector({ store }) {
@@ -25,10 +23,11 @@ function Projector({ store }) {
 
 const address = (base) => base.replace(/^https?:\/\//, "");
 
-function Invitation({ store, view: { base, code } }) {
-  const { qr } = store.links ?? {};
+function Invitation({ store: { links } }) {
+  if (!links?.ok) return null;
+  const { qr, base, code } = links;
   return h("section", { class: "invitation", "aria-label": say("scan") },
-    qr && h(QrCode, qr),
+    h(QrCode, qr),
     h("div", null,
       h("p", { class: "soft" }, say("scan")), h("p", { class: "address" }, address(base)),
       h("p", { class: "soft" }, say("type_code")), h("p", { class: "code" }, code)));
@@ -38,7 +37,7 @@ function Lobby({ store, view }) {
   const { title, joined, seats, round } = view;
   return [
     h("h1", null, facts(title, round > 1 && say("round", { n: round }))),
-    h(Invitation, { store, view }),
+    h(Invitation, { store }),
     h("p", { class: "count", role: "status" }, say("joined", { n: joined, seats })),
   ];
 }
@@ -53,7 +52,7 @@ function Play({ store, view }) {
       h("p", { class: "count", role: "status" }, held ? say("held") : answered)),
     h(Bar, view),
     charts.length > 0 && h(ChartWall, { charts, planned }),
-    h(Invitation, { store, view }),
+    h(Invitation, { store }),
   ];
 }
 

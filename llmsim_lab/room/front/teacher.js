@@ -3,7 +3,7 @@
 import { h } from "../../run/front/dom.js";
 import { facts, plural } from "../../run/front/text.js";
 import { BigChart } from "./big_chart.js";
-import { ask, post } from "./connection.js";
+import { post } from "./connection.js";
 import { Line, mountWithKey, QrCode } from "./common.js";
 import { duration } from "./words.js";
 
@@ -11,8 +11,7 @@ const CHART = { wide: 620, high: 320 }; // pixels, at most
 const LONG_S = 60; // a wait that is pointed out
 
 export async function mount(el) {
-  const store = await mountWithKey(el, Teacher, "teacher");
-  store.set({ links: await ask("links") });
+  await mountWithKey(el, Teacher, "teacher");
 }
 
 async function act(store, message) {
@@ -39,12 +38,12 @@ function Teacher({ store }) {
     h(Controls, { store, view }),
     fault && h("p", { class: "fault", role: "alert" }, fault),
     view.fault && h("p", { class: "fault", role: "alert" }, view.fault),
-    phase === "lobby" && h(Links, { store, view }),
+    phase === "lobby" && h(Links, { store }),
     lobby.length > 0 && h(People, { people: lobby, phase }),
     rows.length > 0 && h("section", { class: "groups", "aria-label": "Groups" },
       rows.map((group) => h(Group, { key: group.key, store, group, phase }))),
     view.charts.length > 0 && h(ClassCharts, { view }),
-    phase !== "lobby" && h(Links, { store, view }),
+    phase !== "lobby" && h(Links, { store }),
     phase === "over" && h(Files));
 }
 
@@ -139,10 +138,10 @@ function chartSize() {
   return { wide, high: Math.min(CHART.high, wide * 0.7) };
 }
 
-function Links({ store, view: { code } }) {
+function Links({ store }) {
   const { links } = store;
   if (!links?.ok) return null;
-  const { link, base, projector, try_out: tries = [], qr } = links;
+  const { link, base, code, projector, try_out: tries = [], qr } = links;
   return h("section", { class: "links", "aria-label": "Links" },
     h(QrCode, qr),
     h("dl", null,

@@ -7,9 +7,12 @@ import { figure } from "./text.js";
 const FEW_CHOICES = 5, SHORT_CHOICE = 40; // as buttons, each in so many characters
 const LONG_FIELD = 60, LONG_HELP = 110; // characters
 const MANY_FIELDS = 10; // from which on they can be searched
+const MOST_MEMBERS = 12; // of a group that is not folded
 const ENGLISH = { // which another language replaces
   reasons: "Add reasons (optional)", yes: "yes", no: "no", find: "Find a field",
 };
+
+const typedSince = new WeakMap(); // faults -> the places of fields that were typed in since
 
 export const textOf = (value) => (value == null ? "" : String(value));
 
@@ -48,10 +51,16 @@ export function Form({
 
 function Fields({ store, kind = "", asks, fields, typed, faults = {}, words }) {
   const wanted = (store.ui.field ?? "").toLowerCase();
-  const faultOf = ({ place }) => faults[place.join(".")];
+  const changed = typedSince.get(faults) ?? new Set();
+  typedSince.set(faults, changed);
+  const faultOf = ({ place }) => !changed.has(place.join(".")) && faults[place.join(".")];
   const draw = ({ field, index }, name = field.label) => {
     const isRepeated = field.help === fields[index - 1]?.help; // one help for fields of a kind
-    const type = (text) => { typed[index] = text; store.changed(); };
+    const type = (text) => {
+      typed[index] = text;
+      changed.add(field.place.join(".")); // what was wrong is told of an answer, not of a new one
+      store.changed();
+    };
     const id = `${kind}-${index}`.replace(/\W/g, "-"), help = isRepeated ? "" : field.help;
     const { schema, value } = field;
     const input = h(Field, { key: index, id, name, help, schema, value, typed: typed[index], type,
@@ -69,29 +78,35 @@ function Fields({ store, kind = "", asks, fields, typed, faults = {}, words }) {
     fields.length >= MANY_FIELDS && h("input", { key: "find", type: "search",
       placeholder: words.find, "aria-label": words.find, value: store.ui.field ?? "",
       oninput: ({ target }) => store.show({ field: target.value }) }),
-    groupsOf(needed).map(({ title, members }) => drawGroup(title, members, draw)),
+    groupsOf(needed).map((group) => drawGroup(store, group, draw, wanted)),
     optional.length > 0 && h("div", { key: "open" },
       h(Fold, { store, id: isWrong ? "wrong" : "optional", wanted: isWrong, title: words.reasons },
         () => h("div", { class: "fields" }, optional.map((it) => draw(it))))));
 }
 
-/** Neighbours whose labels begin alike, "Economy · shock scale", as `{title, members}`. */
+/** Neighbours whose labels begin alike, "Economy · shock scale" or "cash.Ann". */
 function groupsOf(shown) {
   const groups = [];
   for (const member of shown) {
-    const title = member.field.label.split(" · ").slice(0, -1).join(" · ");
+    const title = /^(.*?)(?: · |\.)[^·.]*$/.exec(member.field.label)?.[1] ?? "";
     if (groups.at(-1)?.title !== title) groups.push({ title, members: [] });
     groups.at(-1).members.push(member);
   }
   return groups;
 }
 
-function drawGroup(title, members, draw) {
-  if (!title || members.length === 1) return members.map((it) => draw(it));
+function drawGroup(store, { title, members }, draw, wanted) {
   const drawMember = (member) => {
     const name = member.field.label.split(" · ").at(-1);
     return draw(member, name[0].toUpperCase() + name.slice(1));
   };
+  if (members.length > MOST_MEMBERS && title && !wanted) {
+    const heading = `${title} · ${members.length} fields`;
+    return h("div", { key: title }, h(Fold, { store, id: `group ${title}`, title: heading }, () => (
+      h("div", { class: "fields" }, members.map((it) => draw(it))))));
+  }
+  const isHeading = members[0].field.label.startsWith(`${title} · `);
+  if (!isHeading || members.length === 1) return members.map((it) => draw(it));
   return h("fieldset", { key: title }, h("legend", null, title), members.map(drawMember));
 }
 
@@ -106,9 +121,12 @@ function Field({ id, name, help, schema, value, typed, type, fault, asks, words 
     ? h("fieldset", { class: "answers", ...props }, h("legend", null, name), control.drawn)
     : h("label", null, h("span", null, name, control.beside), control.drawn);
   return h("div", { class: kind }, drawn,
-    fault && h("small", { class: "fault-at", id: `${id}-fault` }, fault),
+    fault && h("small", { class: "fault-at", id: `${id}-fault` }, sentenceOf(name, fault)),
     help && h(FieldHelp, { id: `${id}-help`, help }));
 }
+
+/** "Amount is missing": what is wrong with a field is told without its name. */
+const sentenceOf = (name, fault) => (/^\p{Ll}/u.test(fault) ? `${name} ${fault}.` : fault);
 
 /** The control for a value: `{kind, drawn, beside}`; `kind` is a class, `beside` the label. */
 function controlOf({ name, part, value, text, type, asks, words, id, props }) {

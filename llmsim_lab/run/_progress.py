@@ -22,7 +22,7 @@ from typing import Any
 from llmsim_lab._util.text import clip, duration, log_event, printable, roughly
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.scope import InFlight, caller, scope, scoped
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.types import HUMAN, ChatRequest
 
 logger = logging.getLogger("llmsim_lab.run")  # users know the package, not this module
 
@@ -33,8 +33,6 @@ _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
 _TICK_S = 0.5
 _LOG_EVERY_S = 60.0
-_HUMAN = "human"
-"""The model's name in requests to a person, who may be typing where the line would be."""
 
 
 @asynccontextmanager
@@ -191,14 +189,14 @@ class ProgressLine(InFlight):
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; as a person is, the line goes."""
         super().began(request)
-        if request.model == _HUMAN:
+        if request.model == HUMAN:  # who may be typing where the line would be
             self.say("")
 
     async def tick(self) -> None:
         """Show the line after a while, and again and again, but not while a person is asked."""
         await asyncio.sleep(_PATIENCE_S)
         while True:
-            if not any(entry.model == _HUMAN for entry in self.waiting):
+            if not any(entry.model == HUMAN for entry in self.waiting):
                 self.say(self.text)
             await asyncio.sleep(_TICK_S)
 

@@ -376,6 +376,18 @@ async def test_in_another_world_a_person_sees_what_a_model_sees_and_no_more() ->
         assert visitor.seat.waiting_for == ("Bob",)
 
 
+class Telling(PublicGoods):
+    def told(self, state: Any, player: str) -> dict[str, Any]:
+        return {"you gave": state.given.get(player, 0)}
+
+
+async def test_a_player_is_told_of_the_state_what_the_world_says() -> None:
+    async with seated(Telling(players={"*": "random", "Bob": Person()}, turns=2)) as visitor:
+        assert visitor.now["told"] == {"Bob": {"you gave": 0}}
+        await visitor.answer(amount="7")
+        assert visitor.now["told"] == {"Bob": {"you gave": 7}}
+
+
 async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
     async with seated(PublicGoods(players={"*": "person", "Ann": "random"}, turns=1)) as visitor:
         for name in ("Bob", "Cy", "Di"):

@@ -3,7 +3,7 @@ import { Segments, soft, Table } from "./calls.js";
 import { Charts, plain, Swatch, turnName } from "./chart.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
-import { change, facts, figure } from "./text.js";
+import { change, facts, figure, sayValue } from "./text.js";
 import { addView, Ask, liveWords } from "./view.js";
 
 const SCORE_PARTS = ["loss", "inflation", "output gap", "rate changes", "term alone"];
@@ -35,6 +35,7 @@ function Seat({ store, run, last }) {
       h("span", { class: "when" }, turnName(reading, run, last))),
     people.length > 1 && h(Segments, { label: "Whose seat", items: seats }),
     score && h(Score, { store, score }),
+    !economic && last > 0 && h(Told, { told: now.told?.[who] ?? {}, last }),
     !over && news.length > 0 && h("ul", { class: "effects", "aria-label": "Headlines" },
       news.map((it) => h("li", { key: it }, it))),
     economic && !over && h("dl", { class: "quarter" }, items.map((item) => (
@@ -44,6 +45,14 @@ function Seat({ store, run, last }) {
       : h("div", { class: "row mid" }, !over && !live.busy && h("button", { class: "primary",
         onclick: () => commands({ do: "play", run: run.id, turns: 1 }) }, "Step"), more),
     economic && last > 0 && h(Charts, { store, items, turn: last, runs }));
+}
+
+/** What the world tells the player of the latest turn. */
+function Told({ told, last }) {
+  const lines = Object.entries(told);
+  return lines.length > 0 && h("dl", { class: "quarter", "aria-label": `Turn ${last}` },
+    lines.map(([name, value]) => h("div", { key: name }, h("dt", null, name),
+      h("dd", null, h("b", null, sayValue(value))))));
 }
 
 function Indicator({ reading, run, item: { column, label, unit }, n }) {

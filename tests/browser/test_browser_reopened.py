@@ -120,7 +120,7 @@ def reads_the_last_turn(place: Locator) -> None:
     expect(place.get_by_text("Turn 3", exact=True).filter(visible=True)).to_have_count(1)
     tables = place.get_by_role("table").filter(visible=True)
     expect(tables).to_have_count(2)
-    expect(tables.first).to_contain_text("coins.Ann")
+    expect(tables.first).to_contain_text(re.compile("coins.*given.*Ann"))
     expect(tables.last).to_contain_text("Decisions")
     words = place.get_by_role("group").filter(has_text="The picture in words")
     expect(words).to_contain_text(re.compile("turns 0 to 3: coins.Ann 20 → "))

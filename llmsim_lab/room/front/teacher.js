@@ -39,7 +39,7 @@ function Teacher({ store }) {
     fault && h("p", { class: "fault", role: "alert" }, fault),
     view.fault && h("p", { class: "fault", role: "alert" }, view.fault),
     phase === "lobby" && h(Links, { store }),
-    lobby.length > 0 && h(People, { people: lobby, phase }),
+    lobby.length > 0 && h(Guests, { people: lobby, phase }),
     rows.length > 0 && h("section", { class: "groups", "aria-label": "Groups" },
       rows.map((group) => h(Group, { key: group.key, store, group, phase }))),
     view.charts.length > 0 && h(ClassCharts, { view }),
@@ -98,7 +98,7 @@ const Dot = ({ online }) => h("i", { class: online ? "dot on" : "dot", role: "im
 
 const nameOfPerson = ({ name, label, guest }) => facts(name || guest, label !== name && label);
 
-function People({ people, phase }) {
+function Guests({ people, phase }) {
   const title = phase === "lobby" ? "Joined" : "Without a seat";
   return h("section", { "aria-label": title },
     h("h2", null, `${title}: ${people.length}`),

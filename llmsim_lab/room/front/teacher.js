@@ -63,7 +63,7 @@ function numbers({ phase, joined, online, seats, waiting }) {
 const chartWords = (shown) => (shown ? "Hide the charts" : "Show the charts on the projector");
 
 function Controls({ store, view }) {
-  const { phase, held, playing, shown } = view, { ending } = store.ui;
+  const { phase, held, gate, playing, shown } = view, { ending } = store.ui;
   const button = (words, message, kind) => h(Button,
     { key: words, store, act: message, kind }, words);
   if (phase === "lobby") {
@@ -79,10 +79,10 @@ function Controls({ store, view }) {
       button(chartWords(shown), { do: "show", on: !shown }));
   }
   return h("div", { class: "row" },
-    held ? [
-      button("Next turn", { do: "next_turn" }, "primary"),
-      button("Continue without stops", { do: "resume" }),
-    ] : button("Pause", { do: "pause" }, "primary"),
+    held && button("Next turn", { do: "next_turn" }, "primary"),
+    gate == null ? button("Pause", { do: "pause" }, "primary")
+      : button("Continue without stops", { do: "resume" }),
+    gate != null && !held && h("p", { key: "gate", class: "soft" }, `Stops after turn ${gate}.`),
     button(chartWords(shown), { do: "show", on: !shown }),
     ending ? [
       h("span", { key: "ask" }, "End for everybody?"),
@@ -107,7 +107,7 @@ function Guests({ people, phase }) {
 }
 
 function Group({ store, group: { name, turn, turns, over, fault, seats }, phase }) {
-  const where = over ? "done" : `turn ${turn} of ${turns}`;
+  const where = over ? "done" : `turn ${Math.min(turn + 1, turns)} of ${turns}`;
   return h("section", { class: "group", "aria-label": name },
     h("h2", null, name, " ", h("small", { class: "soft" }, where)),
     fault && h("p", { class: "fault" }, fault),

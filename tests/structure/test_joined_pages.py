@@ -1,0 +1,28 @@
+"""The modules of a page are joined into one script, in which no two may use one name."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+
+import pytest
+
+from llmsim_lab.room._pages import read_words, room_page
+from llmsim_lab.run._page import module
+
+DECLARED = re.compile(r"^(?:const|let|(?:async )?function|class) (\w+)", re.MULTILINE)
+
+
+def names_in(script: str) -> list[str]:
+    return [name for name, count in Counter(DECLARED.findall(script)).items() if count > 1]
+
+
+@pytest.mark.parametrize("page", ["guest", "teacher", "projector"])
+def test_the_modules_of_a_room_page_have_no_name_in_common(page: str) -> None:
+    packed = room_page(page, "", read_words(None)).script.content
+    assert names_in(gzip.decompress(packed).decode()) == []
+
+
+def test_the_modules_of_the_window_have_no_name_in_common() -> None:
+    assert names_in(module()) == []

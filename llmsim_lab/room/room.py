@@ -307,7 +307,8 @@ class Room:
     async def play(self) -> Run | Study:
         """Wait for the start, play the round, and return its run or study.
 
-        A round that was begun before, as by a process that was killed, continues at once.
+        A round that was begun before, as by a process that was killed, continues at once. Answers
+        are on the tapes; one that came in the moment of the kill may be asked for once more.
         """
         if self._task is not None:
             raise ConfigError("this room is being played already, by another cell or thread")

@@ -147,7 +147,9 @@ async def test_a_participants_bytes_have_nothing_of_others(tmp_path: Path) -> No
 
 
 async def test_before_the_end_the_projector_has_nothing_of_arms_or_people() -> None:
-    async with open_room(pots()) as here, playing(here):
+    model = Pots(players={"*": "rule"}, turns=1, name="a model")
+    await model.arun(progress=False)
+    async with open_room(pots(), beside=model) as here, playing(here):
         guests = await here.guests(4)
         projector = here.visitor("projector/")
         await projector.enter(here.room.projector_link)
@@ -159,8 +161,9 @@ async def test_before_the_end_the_projector_has_nothing_of_arms_or_people() -> N
         assert "Guest" not in json.dumps(view)
         assert "rows" not in view
         await asyncio.gather(*[guest.play() for guest in guests])
-        kinds = {line["kind"] for line in (await projector.get())["charts"][0]["lines"]}
-        assert kinds == {"class", "theory"}
+        [chart] = (await projector.get())["charts"]
+        ends = {line["kind"]: line["values"][-1] for line in chart["lines"]}
+        assert ends == {"class": [1, 5], "beside": [1, 1], "theory": [1, 0]}
 
 
 async def test_the_notebook_keeps_no_key_of_the_teacher() -> None:

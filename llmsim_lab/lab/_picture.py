@@ -178,11 +178,18 @@ def _draw_column(
             linestyle=drawing.STYLES[1 + place % 3],
             label=drawing.drawable(name, 60),
         )
-    predictions = {line.prediction.get(chart.column) for line in lines}
+    values += _draw_predictions(axes, chart, lines)
+    _set_axis(axes, chart, picture, values)
+
+
+def _draw_predictions(axes: Axes, chart: Series, lines: Sequence[Line]) -> list[float]:
+    """Draw what theory says of a chart's columns; returns it, each value once."""
+    predictions: dict[float, None] = {}
+    for line in lines:
+        for column in line.columns_of(chart).values():
+            if column in line.prediction:
+                predictions[line.prediction[column]] = None
     for prediction in predictions:
-        if prediction is None:
-            continue
-        values.append(prediction)
         axes.axhline(
             prediction,
             color=_GREY,
@@ -190,7 +197,7 @@ def _draw_column(
             linestyle=(0, (5, 2)),
             label=f"prediction {number(prediction)}",
         )
-    _set_axis(axes, chart, picture, values)
+    return [*predictions]
 
 
 def _legend_name(line: Line, place: int) -> str:
@@ -277,6 +284,7 @@ def _draw_dict(
             linewidth=2,
             label=_legend_name(line, place),
         )
+    values += _draw_predictions(axes, chart, lines)
     _set_axis(axes, chart, picture, values)
 
 

@@ -108,7 +108,9 @@ class ChartedColumns:
         for pattern in sorted(patterns, key=lambda pattern: "*" in pattern):
             if pattern not in by_column:
                 by_column[pattern] = self._chart(Series(column=pattern), fields)
-        predicted = self._run.prediction()
+        predicted: set[str] = set()
+        for name in self._run.prediction():
+            predicted |= {name, self._patterns.get(name, name)}
         return sorted(by_column.values(), key=lambda item: item.column not in predicted)
 
     def dicts(self) -> list[str]:

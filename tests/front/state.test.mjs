@@ -32,6 +32,12 @@ test("a dict is one chart with named lines, yes and no are rows, ties a network 
   assert.match(window.texts("now")[3], /yes1 of 2/);
 });
 
+test("what theory says of a dict's keys is a line in its chart, each value once", () => {
+  const prediction = { "belief.Ann": 0.5, "belief.Bob": 0.5 };
+  const { texts } = makeWindow(rumour(3, { prediction }));
+  assert.deepEqual(texts("told"), ["", "predicted 0.50"]); // the line, and its words
+});
+
 test("a class that names its charts has no others", () => {
   const charts = [CHARTS[1]];
   assert.deepEqual(captions(makeWindow(rumour(3, { charts, limited: true }))), ["beliefmean"]);

@@ -325,15 +325,18 @@ function drawPanel(view) {
   const still = h("g", null, ground(view, scale),
     bounds.map((value) => level("bound", value)),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
-    isNumber(predicted) && [level("told", predicted), h("text", {
-      class: "told", x: wide - RIGHT, y: y(predicted) - 4, "text-anchor": "end",
-    }, `predicted ${figure(predicted)}`)],
+    isNumber(predicted) && h(Predicted, { value: predicted, end: wide - RIGHT, y, level }),
     people.map((figures) => h(People, { figures, x, y, level })),
     interventionsIn(view).map((n) => h("path", {
       class: "outside", d: `M${x(n) - 4} ${HEIGHT - BOTTOM}h8l-4-7z`,
     })));
   return { ...scale, still, label: panelInWords(view) };
 }
+
+/** What theory says of a column: a line across. */
+const Predicted = ({ value, end, y, level }) => [level("told", value), h("text", {
+  class: "told", x: end, y: y(value) - 4, "text-anchor": "end",
+}, `predicted ${figure(value)}`)];
 
 /** What people did in a published study: in one turn a hollow dot, else a line. */
 function People({ figures: { n, mean, count }, x, y, level }) {
@@ -383,14 +386,19 @@ function drawLines(view) {
   const curves = runs.flatMap((line) => reading.linesOf(line, item).map(({ name, column }) => ({
     name, run: line, points: reading.points(line, column).filter(([n]) => inside(n)),
   }))).filter(({ points }) => points.some(([, value]) => value != null));
-  const values = curves.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
-  const scale = scaleOf(values, wide, { ...item, right });
-  const { y } = scale;
+  const columns = reading.linesOf(run, item).map(({ column }) => column);
+  // Each once: theory often says the same of all keys.
+  const predicted = [...new Set(columns.map((column) => run.prediction?.[column]))].filter(isNumber);
+  const drawn = curves.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
+  const scale = scaleOf([...drawn, ...predicted], wide, { ...item, right });
+  const { y, level } = scale;
   const path = ({ points }) => pathOf(points, x, y);
   const ends = whole ? [] : namesAtEnds(curves, y);
   markLines(curves, ends, whole);
   const means = whole ? runs.map((line) => meanCurve(line, curves)) : [];
   const still = h("g", null, ground(view, scale),
+    predicted.map((value) => h(Predicted, {
+      key: `predicted ${value}`, value, end: wide - right, y, level })),
     (!whole || curves.length <= FEW_FAINT)
       && curves.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
     means.map((curve) => h("path", { class: curve.kind, d: path(curve) })),

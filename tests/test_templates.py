@@ -95,6 +95,12 @@ def test_nothing_is_given_to_the_pot_and_whoever_gives_earns_less(world: Any) ->
         assert giver.state.earned["Ann"] < run.state.earned["Ann"] < giver.state.earned["Bob"]
 
 
+def test_people_are_told_what_they_earned_and_paid_the_sum_of_all_turns(world: Any) -> None:
+    run = ruled(world("public_goods"), 2, {"Ann": lambda question: 20})
+    assert run.told(run.state, "Bob") == {"you earned": 28.0, "given on average": 5.0}
+    assert (run.payoff("Ann"), run.payoff("Bob")) == (16, 56)
+
+
 def test_everything_is_given_where_a_gift_earns_its_giver_more_than_it_costs(world: Any) -> None:
     kind = world("public_goods")
     run = ruled(kind, 1, factor=4.5)

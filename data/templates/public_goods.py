@@ -38,12 +38,21 @@ class PublicGoods(Run[Pot]):
             among all, whoever gave; what you do not give is yours. You want to earn as much as you
             can.{% if state.gifts %} In the turn before you gave {{ state.gifts }}.{% endif %}
             You are {{ name }}. How many coins do you give?""",
+            for_people="""You have {{ run.coins }} coins, and so has everybody in your group.
+            What you all put into the pot is multiplied by {{ run.factor }} and shared equally.
+            What you keep is yours. How many coins do you give?""",
             limits={"amount": (0, self.coins)},
         )
         given = {name: gift.amount for name, gift in gifts.items()}
         mean = sum(given.values()) / len(given)
         earned = {name: self.coins - coins + self.factor * mean for name, coins in given.items()}
         return Pot(given=mean, gifts=given, earned=earned)
+
+    def told(self, state: Pot, player: str) -> dict[str, float]:
+        return {"you earned": state.earned[player], "given on average": state.given or 0}
+
+    def payoff(self, player: str) -> float:  # what a person sees at the end
+        return sum(turn.state.earned[player] for turn in self.turns[1:])
 
     def rule(self, question: Question) -> Gift:
         return Gift(amount=int(self.prediction()["given"]))

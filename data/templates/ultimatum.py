@@ -48,6 +48,12 @@ class Ultimatum(Run[Deal]):
         ann, bob = (self.coins - offer.amount, offer.amount) if answer.accept else (0, 0)
         return Deal(offer=offer.amount, earned={"Ann": ann, "Bob": bob})
 
+    def told(self, state: Deal, player: str) -> dict[str, int]:
+        return {"you earned": state.earned[player]}
+
+    def payoff(self, player: str) -> int:  # what a person sees at the end
+        return sum(turn.state.earned[player] for turn in self.turns[1:])
+
     def rule(self, question: Question) -> Offer | Answer:
         offer = question.values.get("offer")
         return Offer(amount=1) if offer is None else Answer(accept=offer > 0)

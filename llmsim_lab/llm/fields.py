@@ -85,7 +85,7 @@ def typed_value(typed: str, field: Schema) -> JSON:
             named: JSON = choice
             return named
     readings: list[JSON] = []
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         is_json = typed.startswith(("[", "{"))
         readings.append(json.loads(typed) if is_json else _number(typed))
     readings.append(_YES_AND_NO.get(typed.lower(), typed))

@@ -75,6 +75,7 @@ class OpenQuestion:
         request: what a model would be sent.
         judge: reads an answer as the reply that is asked for; raises what is wrong with it.
         for_people: what the world wrote for people in place of the prompt; may be empty.
+        answerer: in whose seat it is answered, where the world asks; else empty.
         asked_at: when it was asked, seconds since 1970.
         agent: who is asked; empty where the request does not say.
         component: as what it is asked, as in ``Answer``; empty where the request does not say.
@@ -84,6 +85,7 @@ class OpenQuestion:
     request: ChatRequest
     judge: Callable[[ChatReply], object] | None = None
     for_people: str = ""
+    answerer: str = ""
     asked_at: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
@@ -301,7 +303,7 @@ class Person(ChatBackend):
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
-        question = OpenQuestion(request, scope().judge, scope().for_people)
+        question = OpenQuestion(request, scope().judge, scope().for_people, scope().answerer)
         waiting: _Waiting = Future()
         self._asked[question] = waiting
         self._listeners()

@@ -156,6 +156,7 @@ class Scope:
             plan counts calls.
         judge: reads an answer of a person as the reply that is asked for, or raises what is wrong.
         for_people: what a person is shown in place of the prompt; empty for the prompt itself.
+        answerer: which person is asked; empty where the call's site says it.
     """
 
     recorder: Recorder = field(default_factory=Unrecorded)
@@ -170,6 +171,7 @@ class Scope:
     stand_in: Callable[[ChatRequest], ChatReply] | None = None
     judge: Callable[[ChatReply], object] | None = None
     for_people: str = ""
+    answerer: str = ""
 
 
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen

@@ -12,11 +12,14 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
 
 from llmsim_lab._util.jsontext import JSONObject
+from llmsim_lab._util.text import whole_text
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.room._faults import RoomError, refused
@@ -319,7 +322,7 @@ class RoomSeats:
                 if len(self._guests) >= _MOST_GUESTS:
                     raise refused(f"This room is full: {_MOST_GUESTS} people have joined.")
                 guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
-                guest.name = " ".join(name.split())[:_MOST_NAME] or label or guest.id
+                guest.name = " ".join(whole_text(name).split())[:_MOST_NAME] or label or guest.id
                 self._guests[guest.id] = guest
                 names: JSONObject = {"guest": guest.id, "name": guest.name, "label": label}
                 self._journal.write(names, ".names")
@@ -563,7 +566,7 @@ class RoomSeats:
             if ask.shown_at is None:
                 ask.shown_at = time.time()
             if self.is_filled(RoomPlace(group.number, seat)):
-                ask.person.give_up(ask.question, "the person was away")
+                _give_up(ask, "the person was away")
 
     def _may_be_asked(self, question: OpenQuestion) -> bool:
         is_held = self.last_turn is not None and question.turn > self.last_turn
@@ -594,7 +597,7 @@ class RoomSeats:
                         continue
                     if guest.is_online:
                         reason = f"there was no answer within {self.timeout_s:g} s"
-                        ask.person.give_up(ask.question, reason)
+                        _give_up(ask, reason)
                     else:
                         self.set_away(guest, is_away=True)
 
@@ -612,8 +615,16 @@ class RoomSeats:
         self.news.tell(everybody, urgent=True)
 
 
+def _give_up(ask: OpenAsk, reason: str) -> None:
+    """Give a question up, which may be closed in another thread just now."""
+    with suppress(ConfigError):
+        ask.person.give_up(ask.question, reason)
+
+
 def _seat_of(group: RoomGroup, question: OpenQuestion) -> str:
     """Return who answers a question, which with ``by=`` is not whom it is about."""
+    if question.answerer in group.plan.seats:
+        return question.answerer
     if question.component in group.plan.seats:
         return question.component
     return question.agent

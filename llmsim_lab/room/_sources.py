@@ -52,7 +52,10 @@ class RunSource:
         self._run = run
         self._chosen_seats = seats
         self.title = type(run).__name__
-        self.plans = [GroupPlan(run.name, "", 0, _taken(seats, list(People(run).seats)))]
+        people = list(People(run).seats)
+        if "*" in run.players and seats is not None:
+            people = [*people, OTHERS]  # foreseen are those alone who are asked first
+        self.plans = [GroupPlan(run.name, "", 0, _taken(seats, people))]
 
     @property
     def item(self) -> Run:

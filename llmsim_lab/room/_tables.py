@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llmsim_lab._util.files import write_file
+from llmsim_lab._util.text import whole_text
 from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
-from llmsim_lab.room._views import payoff_of
+from llmsim_lab.room._views import payoff_of, told_of
 from llmsim_lab.run._turn import Answer, Turn
 
 Row = dict[str, object]
@@ -28,7 +29,7 @@ def people_rows(seats: RoomSeats) -> list[Row]:
         if guest.place is not None:
             group = seats.groups[guest.place.group]
             row |= {"run": group.plan.name, "arm": group.plan.arm, "seat": guest.place.seat}
-            row["filled"] = _filled_in(group, guest.place.seat)
+            row["filled"] = _filled_in(seats, group, guest.place.seat)
             if group.run is not None:
                 row["payoff"] = payoff_of(group.run, guest.place.seat)
         row |= {"code": seats.keys.completion_code(guest.id), "trial": guest.trial}
@@ -50,14 +51,14 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
     if guest.place is not None:
         group = seats.groups[guest.place.group]
         for turn in _turns_played(group):
-            for answer in _answers_of(turn, guest.place.seat):
+            for answer in _answers_of(seats, group, turn, guest.place.seat):
                 fields = dict(answer.fields)
                 is_own = fields.pop(PARTICIPANT, "") == guest.id
                 row: Row = {"turn": turn.number}
                 row["answered_by"] = guest.id if is_own else "somebody else"
                 row |= {**fields, "reasoning": answer.reasoning}
                 if group.run is not None:
-                    told = group.run.told(turn.state, guest.place.seat)
+                    told = told_of(group.run, turn.state, guest.place.seat)
                     row |= {f"result {label}": value for label, value in told.items()}
                 rows.append(row)
     if guest.closing is not None:
@@ -69,21 +70,34 @@ def _turns_played(group: RoomGroup) -> list[Turn]:
     return [] if group.run is None else list(group.run.turns[1:])
 
 
-def _answers_of(turn: Turn, seat: str) -> Iterator[Answer]:
+def _answers_of(
+    seats: RoomSeats,
+    group: RoomGroup,
+    turn: Turn,
+    seat: str,
+) -> Iterator[Answer]:
     """Yield what a seat answered in a turn, and not what others answered about it."""
+    guest = seats.guest_at(RoomPlace(group.number, seat))
     players = {answer.player for answer in turn.answers}
     for answer in turn.answers:
+        given_by = answer.fields.get(PARTICIPANT)
+        if given_by is not None:
+            if guest is not None and given_by == guest.id:
+                yield answer
+            continue
         # With ``by=`` the one who answers is the component, and the player whom it is about.
         is_by_other = answer.component in players and answer.component != answer.player
         if seat == (answer.component if is_by_other else answer.player):
             yield answer
 
 
-def _filled_in(group: RoomGroup, seat: str) -> int:
+def _filled_in(seats: RoomSeats, group: RoomGroup, seat: str) -> int:
     """Return how many decisions of a seat something else made."""
     count = 0
     for turn in _turns_played(group):
-        count += sum(answer.status == "fallback" for answer in _answers_of(turn, seat))
+        count += sum(
+            answer.status == "fallback" for answer in _answers_of(seats, group, turn, seat)
+        )
     return count
 
 
@@ -131,7 +145,7 @@ def _otree_row(
     if turn is group.run.turns[-1]:
         row["player.payoff"] = payoff_of(group.run, seat)
     filled = 0
-    for answer in _answers_of(turn, seat):
+    for answer in _answers_of(seats, group, turn, seat):
         filled += answer.status == "fallback"
         for name, value in answer.fields.items():
             column = f"player.{name}"
@@ -173,8 +187,9 @@ def _as_csv(rows: Iterable[Row]) -> str:
 
 def _cell(value: object) -> object:
     """Return a value as a cell; what people type is not run as a formula when it is opened."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
+    if isinstance(value, str):
+        value = whole_text(value)
+        return f"'{value}" if value.startswith(_FORMULA) else value
     return "" if value is None else value
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import math
+from typing import cast
+
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.room._charts import class_charts
 from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
-from llmsim_lab.run import Run
+from llmsim_lab.run import Run, State
+
+logger = logging.getLogger(__name__)
 
 _MOST_NAMED = 8
 """Of those who are waited for; a phone has no room for two hundred names."""
@@ -57,7 +63,7 @@ def guest_view(
 def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
     """Return where a player's game is, and what the player is told of it."""
     view: JSONObject = {"seat": seat, "turn": run.turn_number, "planned": run.config.turns}
-    told = run.told(run.state, seat) if run.turn_number else {}
+    told = told_of(run, run.state, seat) if run.turn_number else {}
     if told:
         view["told"] = [[label, value] for label, value in told.items()]
         view["told_turn"] = run.turn_number
@@ -71,7 +77,32 @@ def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
 def payoff_of(run: Run, seat: str) -> float | None:
     """Return what a player is paid, where the world has ``payoff(player)``."""
     payoff = getattr(run, "payoff", None)
-    return float(payoff(seat)) if callable(payoff) else None
+    if not callable(payoff):
+        return None
+    try:
+        value = float(payoff(seat))
+    except Exception as error:  # noqa: BLE001 - a world's own code; a round may end at turn 0
+        logger.debug("payoff(%r) failed: %r", seat, error)
+        return None
+    return value if math.isfinite(value) else None
+
+
+def told_of(run: Run, state: State, seat: str) -> dict[str, JSON]:
+    """Return what a player is told of a state; what is no number and no text as a text."""
+    try:
+        told = dict(run.told(state, seat))
+    except Exception as error:  # noqa: BLE001 - a world's own code, which must not end the page
+        logger.warning("told(state, %r) failed: %r", seat, error)
+        return {}
+    return {str(label): _as_told(value) for label, value in told.items()}
+
+
+def _as_told(value: object) -> JSON:
+    """Return a value as pages take it; NaN is no JSON, nor are other libraries' numbers."""
+    is_plain = isinstance(value, str | bool | int) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
+    return cast("JSON", value) if is_plain else str(value)
 
 
 def _waiting(group: RoomGroup) -> JSON:

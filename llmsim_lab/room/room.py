@@ -110,6 +110,7 @@ class Room:
         self._desks: dict[str, Desk] = {}
         self._server: RoomServer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -160,7 +161,8 @@ class Room:
         # ``try_out`` adds desks later, so the server holds this very dictionary.
         for desk in (GuestDesk(self._reception), teacher, projector_desk(self._reception)):
             self._desks[desk.path] = desk
-        title = self._seats.source.title
+        trials = [GuestDesk(self._reception, trial) for trial in range(1, self._trials + 1)]
+        self._desks |= {desk.path: desk for desk in trials}
         title = self._seats.source.title
         server = RoomServer(
             self._desks,
@@ -181,11 +183,13 @@ class Room:
         server.start()
         self._seats.keep_port(server.port)
         self._seats.news.call = server.call
+        self._is_closed = False
         return server
 
     def close(self) -> None:
         """Let nobody in any more; everything stays in its files."""
         if self._server is not None:
+            self._is_closed = True
             self._server.stop()
             self._server = None
             self._desks = {}
@@ -315,21 +319,25 @@ class Room:
         seats = self._seats
         self._task = asyncio.current_task()
         seats.tell_all()
+        source = seats.source
         try:
-            while seats.phase == "lobby":  # noqa: ASYNC110 - started from any thread
+            while seats.phase == "lobby" and not self._is_closed:  # noqa: ASYNC110 - started from any thread
                 await asyncio.sleep(_LOOK_S)
+            source = seats.source
             await self._play_round()
         finally:
             self._task = None
             seats.tell_all()
-        return seats.source.item
+        return source.item
 
     async def _play_round(self) -> None:
         seats = self._seats
+        number = seats.round
         numbers = [group.number for group in seats.playing if not group.is_over]
         playing = asyncio.ensure_future(seats.source.play(numbers))
         try:
-            while not playing.done() and seats.phase != "over":
+            # Another round may have begun since this last looked.
+            while not playing.done() and self._is_at(number):
                 await asyncio.wait([playing], timeout=_LOOK_S)
         finally:
             # By the teacher, or with the cell; what was answered is on the tapes either way.
@@ -341,8 +349,15 @@ class Room:
             if error is not None:
                 seats.fault = str(error)
                 raise error
-        if seats.phase != "over":
+        elif self._is_closed:
+            raise ConfigError("the room was closed while it was played; open it, and play again")
+        if self._is_at(number):
             seats.end()
+
+    def _is_at(self, number: int) -> bool:
+        """Return True while a round is played and people can answer."""
+        seats = self._seats
+        return seats.round == number and seats.phase != "over" and not self._is_closed
 
     def _buttons(self) -> Mapping[str, Callable[[JSONObject], object]]:
         """Return what the teacher's page may do; each is a method of the room."""

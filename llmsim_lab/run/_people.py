@@ -81,7 +81,7 @@ class _Noting:
             check,
             rationale=rationale,
         )
-        question = OpenQuestion(request, judge, scope().for_people)
+        question = OpenQuestion(request, judge, scope().for_people, scope().answerer)
         self._asked.append(PersonAsked(cast("Person", client.backend), question))
 
 
@@ -152,7 +152,7 @@ class People:
         else:
             asked = self._foresee()
         names = [
-            question.agent
+            question.answerer or question.agent
             for who, question in asked
             if who is person and question.agent and question.agent not in self.seats
         ]
@@ -199,7 +199,8 @@ class People:
     def _seat_of(self, asked: PersonAsked) -> str:
         """Return the name of the seat in which a question is answered."""
         question = asked.question
-        for name in (question.agent, question.component):
+        # With a tag that is a player's name, only the world's own word says who is meant.
+        for name in (question.answerer, question.agent, question.component):
             if name in self.seats and self.seats[name] is asked.person:
                 return name
         return OTHERS

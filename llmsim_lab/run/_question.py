@@ -481,18 +481,16 @@ class AskedQuestion:
             check=self.allowed.complaint,
             site=self.site,
         )
-        if is_person and self.batch.for_people:
-            return self._shown(asking)
-        return asking
+        return self._shown(asking) if is_person else asking
 
     async def _shown(self, asking: Awaitable[Decision]) -> Decision:
-        """Wait for a person, who is shown the text for people."""
+        """Wait for a person, who is shown the text for people, if there is one."""
         try:
             text = self.batch.text_for_people(self.player)
         except BaseException:
             close_unawaited(asking)
             raise
-        with scoped(for_people=text):
+        with scoped(for_people=text, answerer=self.answerer):
             return await asking
 
 

@@ -20,6 +20,9 @@ from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run.forms import Field, fields_of, label_of
 from llmsim_lab.types import HUMAN, ChatReply, ChatRequest, Reply, reply_schema
 
+_DEEPEST = 20
+"""How deep what is typed may be nested; no form is."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SeatQuestion:
@@ -90,7 +93,7 @@ class SeatQuestion:
             if place in by_place:
                 schema = by_place[place]["schema"]
                 _put_at(values, place, _read(value, schema))
-            elif isinstance(value, Mapping):
+            elif isinstance(value, Mapping) and len(place) < _DEEPEST:
                 for name, inner in value.items():
                     read_at((*place, str(name)), inner)
             else:

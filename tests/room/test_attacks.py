@@ -1,0 +1,136 @@
+"""What broke a room when it was attacked: one guest, an odd order, a world's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from room_kit import NAMES, PEOPLE, Pot, Pots, open_room, playing
+
+from llmsim_lab import Ask, Reply, Run, State
+from llmsim_lab.errors import ConfigError
+
+
+class Trust(Reply):
+    yes: bool
+
+
+class Asked(State):
+    number: int = 0
+
+
+class Trusts(Run[Asked]):
+    """Each is asked about each, with the other's name as the tag."""
+
+    async def turn(self, state: Asked, ask: Ask) -> Asked:
+        for name in NAMES[:2]:
+            other = NAMES[1 - NAMES.index(name)]
+            await ask(name, Trust, "Secret of {{ name }}: {{ other }}?", other=other, tag=other)
+        return Asked()
+
+
+@pytest.mark.parametrize("word", ["*", "each"])
+async def test_a_tag_that_is_a_players_name_does_not_give_the_question_to_that_player(
+    word: str,
+) -> None:
+    names = ("*",) if word == "*" else NAMES[:2]
+    run = Trusts(players=dict.fromkeys(names, "person, else random"), turns=1)
+    async with open_room(run, seats=NAMES[:2]) as here, playing(here):
+        guests = await here.guests(2)
+        here.room.start()
+        for _ in guests:
+            asked = None
+            while asked is None:
+                for guest in guests:
+                    view = await guest.get()
+                    if view["step"] == "ask":
+                        asked = (guest, view)
+            guest, view = asked
+            assert view["ask"]["text"].startswith(f"Secret of {view['seat']}")
+            answer = {"do": "answer", "id": view["ask"]["id"], "values": {"yes": True}}
+            assert (await guest.post("do", answer)).status_code == 200
+            await asyncio.sleep(0.2)
+        csv = (await guests[0].client.get(guests[0].base + "answers")).text
+        assert csv.count("p001") == 1
+        assert "somebody else" not in csv
+
+
+async def test_end_and_another_round_at_once_end_the_cell() -> None:
+    async with open_room(Pots(players=PEOPLE, turns=2)) as here, playing(here) as rounds:
+        guests = await here.guests(4)
+        here.room.start()
+        await guests[0].asked()
+        here.room.end()
+        here.room.another_round()
+        async with asyncio.timeout(5):
+            run = await rounds
+        assert run.turn_number == 0
+        assert here.room.phase == "lobby"
+
+
+async def test_a_room_that_is_closed_ends_the_cell_and_opens_again() -> None:
+    async with open_room(Pots(players=PEOPLE, turns=2)) as here, playing(here) as rounds:
+        links = here.room.try_out(2)
+        guests = await here.guests(4)
+        here.room.start()
+        await guests[0].asked()
+        await asyncio.to_thread(here.room.close)
+        with pytest.raises(ConfigError, match="was closed while it was played"):
+            async with asyncio.timeout(5):
+                await rounds
+        here.room.open()
+        assert here.room.try_out(2) == links
+        assert (await guests[0].client.get(links[0].partition("#")[0])).status_code == 200
+        async with playing(here):
+            guests[0].watch()
+            await guests[0].asked()
+
+
+class Broken(Pots):
+    """A world whose own words for people fail, or are no JSON."""
+
+    def told(self, state: Pot, player: str) -> dict[str, Any]:
+        return {"nan": float("nan"), "set": {1}}
+
+    def payoff(self, player: str) -> float:
+        return self.state.earned[player]  # not there before the first turn
+
+
+async def test_a_worlds_own_code_ends_nobodys_page() -> None:
+    async with open_room(Broken(players=PEOPLE, turns=2)) as here, playing(here):
+        guests = await here.guests(4)
+        here.room.start()
+        await asyncio.gather(*[guest.answer() for guest in guests])
+        view = await guests[0].until(lambda view: view.get("turn") == 1)
+        assert view["told"] == [["nan", "nan"], ["set", "{1}"]]
+    async with open_room(Broken(players=PEOPLE, turns=2)) as here, playing(here):
+        guests = await here.guests(4)
+        here.room.start()
+        await guests[0].asked()
+        here.room.end()
+        view = await guests[0].get()
+        assert (view["step"], view.get("payoff")) == ("done", None)
+        assert here.room.people["payoff"].isna().all()
+
+
+async def test_half_a_character_and_deep_answers_break_nothing() -> None:
+    async with open_room(Pots(players=PEOPLE, turns=1)) as here, playing(here):
+        guests = await here.guests(1)
+        head = {"content-type": "application/json", "origin": guests[0].base.rstrip("/")}
+        await guests[0].join(here.room)
+        half = here.visitor()
+        content = json.dumps({"name": "\ud800", "secret": here.room.link.partition("#")[2]})
+        await half.client.post(half.base + "join", content=content, headers=head)
+        teacher = await here.teacher()
+        assert "\ufffd" in (await teacher.client.get(teacher.base + "people")).text
+        here.room.start()
+        asked = (await guests[0].asked())["id"]
+        for values in ('{"amount":"' + "[" * 9_000 + '"}', '{"a":' * 900 + "1" + "}" * 900):
+            message = f'{{"do":"answer","id":"{asked}","values":{values}}}'
+            reply = await guests[0].client.post(
+                guests[0].base + "do", content=message, headers=head
+            )
+            assert reply.status_code == 409
+            assert len(reply.content) < 40_000

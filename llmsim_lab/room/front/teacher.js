@@ -42,7 +42,7 @@ function Teacher({ store }) {
     lobby.length > 0 && h(Guests, { people: lobby, phase }),
     rows.length > 0 && h("section", { class: "groups", "aria-label": "Groups" },
       rows.map((group) => h(Group, { key: group.key, store, group, phase }))),
-    view.charts.length > 0 && h(ClassCharts, { view }),
+    phase !== "lobby" && view.charts.length > 0 && h(ClassCharts, { view }),
     phase !== "lobby" && h(Links, { store }),
     phase === "over" && h(Files));
 }

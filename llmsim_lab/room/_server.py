@@ -46,7 +46,6 @@ _SLOWEST_S = 3.0
 _MOST_SLOWED = 50
 _SAFE = {
     "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
@@ -270,6 +269,7 @@ class RoomServer:
             return _json(desk.about(request.cookies.get(desk.cookie, "")))
         viewer = self._viewer(desk, request)
         if action == "now":
+            viewer.polled()
             return _json(_with_time(desk.view(viewer)))
         if action == "events":
             # Proxies that collect what a server sends would hold news back.

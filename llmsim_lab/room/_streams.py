@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+_POLL_S = 10.0
 _PING_S = 15.0
 """Proxies cut connections that are silent for 30 to 60 s."""
 _SOON_S = 0.4
@@ -66,11 +68,16 @@ class Viewer:
 
     streams: list[RoomStream] = field(default_factory=list, init=False)
     most_streams: int = field(default=3, init=False)
+    _polled_at: float = field(default=-_POLL_S, init=False)
 
     @property
     def is_online(self) -> bool:
         """Whether a page is open and in sight; hidden ones close their stream."""
-        return bool(self.streams)
+        return bool(self.streams) or time.monotonic() - self._polled_at < _POLL_S
+
+    def polled(self) -> None:
+        """Note a page that asks again and again, where a proxy holds its stream back."""
+        self._polled_at = time.monotonic()
 
     def add(self, stream: RoomStream) -> None:
         """Add a page, in place of the oldest if there are too many."""

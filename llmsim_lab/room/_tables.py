@@ -15,6 +15,19 @@ from llmsim_lab.run._turn import Answer, Turn
 
 Row = dict[str, object]
 
+_OTREE_COLUMNS = (
+    "participant.id_in_session",
+    "participant.code",
+    "participant.label",
+    "participant._is_bot",
+    "player.id_in_group",
+    "player.role",
+    "player.payoff",
+    "group.id_in_subsession",
+    "subsession.round_number",
+    "session.code",
+)
+"""Those that each world has."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 
@@ -121,6 +134,9 @@ def otree_csv(seats: RoomSeats) -> str:
                 row["player.id_in_group"] = place_in_group
                 row["group.id_in_subsession"] = number
                 rows.append(row)
+    if not rows:  # else programs that read tables fail on a file without a header
+        rows = [dict.fromkeys(_OTREE_COLUMNS)]
+        return _as_csv(rows).partition("\n")[0] + "\n"
     return _as_csv(_in_order(rows, ("participant", "player", "group", "subsession", "session")))
 
 

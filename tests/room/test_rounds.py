@@ -168,7 +168,11 @@ async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -
 
 async def test_names_are_forgotten_and_data_stay(tmp_path: Path) -> None:
     async with open_room(study(tmp_path)) as here:
-        await here.guests(3)
+        guests = await here.guests(3)
+        await guests[0].look_away()
+        await guests[0].get()  # as a page does whose stream a proxy holds back
+        assert (await (await here.teacher()).get())["online"] == 3
+        assert here.room.to_otree(tmp_path / "o.csv").read_text().startswith("participant.id_in")
         cookies = dict(here.visitors[0].client.cookies)
     assert forget_names(tmp_path / "study") == 3
     async with open_room(study(tmp_path)) as here:

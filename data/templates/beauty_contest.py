@@ -47,6 +47,12 @@ class BeautyContest(Run[Guesses]):
         winners = [name for name, guess in guesses.items() if abs(guess - target) == best]
         return Guesses(mean=mean, target=target, guesses=guesses, winners=winners)
 
+    def told(self, state: Guesses, player: str) -> dict[str, object]:
+        return {"you guessed": state.guesses[player], "to hit": state.target, "won": state.winners}
+
+    def payoff(self, player: str) -> int:  # turns won, which a person sees at the end
+        return sum(player in turn.state.winners for turn in self.turns[1:])
+
     def rule(self, question: Question) -> Guess:
         return Guess(number=self.factor**self.depth * question.state.mean)
 

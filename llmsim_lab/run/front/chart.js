@@ -388,7 +388,8 @@ function drawLines(view) {
   }))).filter(({ points }) => points.some(([, value]) => value != null));
   const columns = reading.linesOf(run, item).map(({ column }) => column);
   // Each once: theory often says the same of all keys.
-  const predicted = [...new Set(columns.map((column) => run.prediction?.[column]))].filter(isNumber);
+  const theory = new Set(columns.map((column) => run.prediction?.[column]));
+  const predicted = [...theory].filter(isNumber);
   const drawn = curves.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
   const scale = scaleOf([...drawn, ...predicted], wide, { ...item, right });
   const { y, level } = scale;

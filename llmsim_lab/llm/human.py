@@ -150,7 +150,7 @@ class OpenQuestion:
         """
         reply = reply_of(answer)
         values: JSON = None
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             values = json.loads(reply.text)
         root = self.request.schema or {}
         ambiguous = dict(ambiguities(values, root, root))

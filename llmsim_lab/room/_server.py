@@ -36,6 +36,8 @@ _MOST_CONNECTIONS = 1_000
 """Two hundred people with three tabs each, and room for those who only knock."""
 _HEADERS_S = 10.0
 _BODY_S = 10.0
+_UNREAD_S = 30.0
+"""A phone that sleeps reads nothing either; its page then opens the stream again."""
 _TICK_S = 0.5
 _START_S = 10.0
 _SLOW_AFTER = 10
@@ -62,6 +64,7 @@ class PatientProtocol(H11Protocol):
     """
 
     _limit: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
@@ -77,6 +80,23 @@ class PatientProtocol(H11Protocol):
         """Wait no longer."""
         super().connection_lost(exc)
         self._stop_clock()
+        self._stop_unread()
+
+    def pause_writing(self) -> None:
+        """Close a connection that takes nothing of its answer for a while; else it stays."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(_UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait no longer for the other side to read."""
+        super().resume_writing()
+        self._stop_unread()
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _keep_time(self) -> None:
         """Let the clock run while no answer is owed; what comes meanwhile does not set it back."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -113,6 +115,26 @@ async def test_a_worlds_own_code_ends_nobodys_page() -> None:
         view = await guests[0].get()
         assert (view["step"], view.get("payoff")) == ("done", None)
         assert here.room.people["payoff"].isna().all()
+
+
+async def test_a_connection_that_reads_no_answer_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llmsim_lab.room._server._UNREAD_S", 0.5)
+    async with open_room(Pots(players=PEOPLE, turns=1)) as here:
+        guest = here.visitor()
+        shell = (await guest.client.get(guest.base)).text
+        script = shell.partition('src="')[2].partition('"')[0]
+        request = f"GET {script} HTTP/1.1\r\nHost: 127.0.0.1:{here.room.port}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", here.room.port)) as lazy:
+            lazy.setblocking(False)
+            lazy.send(request.encode() * 300)
+            await asyncio.sleep(4)
+            with suppress(ConnectionError):  # the first one may only bring the news
+                lazy.send(b"G")
+            await asyncio.sleep(0.2)
+            with pytest.raises(ConnectionError):
+                lazy.send(b"G")
 
 
 async def test_half_a_character_and_deep_answers_break_nothing() -> None:

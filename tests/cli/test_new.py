@@ -53,7 +53,9 @@ def test_a_new_folder_has_world_tape_and_a_notebook_that_runs_on_whatever_model_
     notebook = nbformat.read(files[0], as_version=4)
     nbformat.validate(notebook)
     monkeypatch.syspath_prepend(".")
-    monkeypatch.delitem(sys.modules, template, raising=False)
+    # Set first, so that this copy is forgotten afterwards: other tests import the template.
+    monkeypatch.setitem(sys.modules, template, None)
+    monkeypatch.delitem(sys.modules, template)
     names: dict[str, Any] = {}
     with FakeOllama() as server:
         monkeypatch.setenv("OLLAMA_HOST", server.host)

@@ -176,6 +176,17 @@ class RoomSeats:
         self._key = ""
         self._recall()
         self._take(source.of_round(self.round, self._key))
+        self._check_places()
+
+    def _check_places(self) -> None:
+        """Raise ConfigError where the folder's room was of another design."""
+        for place in self._by_place:
+            if place.group >= len(self.groups):
+                raise ConfigError(
+                    f"in this folder people sit in group {place.group + 1} of a room, and there "
+                    f"are {len(self.groups)} groups now; open it with the design that it was "
+                    "begun with, or choose another folder"
+                )
 
     # --- the journal ------------------------------------------------------------------------------
 

@@ -849,11 +849,19 @@ class Ask:
         question = sent.question
         calls = [failure.call]
         filled_by: str = stand_in
+        reason = failure.detail
         model = self._run.llm_client
         if stand_in == "model" and model is not None:
             filled_by = model.config.model
-            question.decision = await question.send(model, sent.text)
-            calls.append(question.decision.call)
+            try:
+                question.decision = await question.send(model, sent.text)
+                calls.append(question.decision.call)
+            except LLMFailureException as error:
+                # The people of the group wait for this turn: chance answers where even this fails.
+                calls.append(error.call)
+                reason = f"{reason}; {filled_by} failed: {error.detail}"
+                filled_by = "random"
+                question.decision = random_reply(question, question.random("stand-in"))
         elif stand_in == "rule":
             rule = getattr(self._run, "rule")  # noqa: B009 - a world need not have one
             try:
@@ -870,7 +878,7 @@ class Ask:
         record = answer_by_code(
             question.decision,
             question,
-            f"{filled_by} answers for {caller(question.site)}: {failure.detail}",
+            f"{filled_by} answers for {caller(question.site)}: {reason}",
             calls=tuple(call for call in calls if call is not None),
         )
         question.batch.answers.append(

@@ -140,6 +140,11 @@ async def test_a_room_that_was_closed_opens_again_with_its_people_in_their_seats
         await asyncio.gather(*[guest.play() for guest in guests])
         assert (await rounds).counts["done"] == 2
         assert set(here.room.people["answered"]) == {2}
+    smaller = Study(
+        Pots, seeds=1, turns=2, players=PEOPLE, tape=tmp_path / "study", outcome="given"
+    )
+    with pytest.raises(ConfigError, match="group 2 of a room, and there are 1 groups now"):
+        Room(smaller)
 
 
 async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -> None:

@@ -66,6 +66,22 @@ async def test_who_has_left_is_filled_in_and_the_frame_says_by_whom(
     assert load(path).config.players["Ann"] == players["Ann"]
 
 
+async def test_where_the_model_that_fills_in_fails_too_chance_does(path: Path) -> None:
+    down = LLMClient(LLMConfig(model="script", retry_wait_s=0), ScriptedBackend("No JSON."))
+    run = PublicGoods(
+        players={"Ann": "person, else model", "*": "random"}, llm_client=down, tape=path
+    )
+    [ann] = people_of(run)
+    task = asyncio.create_task(run.step())
+    ann.give_up(await ann.asked(), "Ann has left")
+    await task
+    run.close()
+    row = run.decisions().set_index("player").loc["Ann"]
+    assert (row.status, row.model) == ("fallback", "random")
+    assert row.reasoning.startswith("random answers for Ann: Ann has left; script failed: ")
+    assert replay(path).decisions().equals(run.decisions())
+
+
 async def test_a_time_limit_is_asked_once_and_then_the_fill_answers() -> None:
     run = PublicGoods(players={"Ann": Person(timeout_s=0.01, stand_in="random"), "*": "random"})
     turn = await run.step()

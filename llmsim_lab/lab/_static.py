@@ -68,7 +68,10 @@ def _without_old_words(change: str) -> str:
 def family(reading: Reading, number: int) -> list[int]:
     """Return a run with all that it came from and all that came from these, by their numbers."""
     oldest = number
-    while reading.runs[oldest]["parent"] in reading.runs:
+    # Older ones have smaller numbers; a damaged tape may name a run as its own parent.
+    while (reading.runs[oldest]["parent"] or oldest) < oldest:
+        if reading.runs[oldest]["parent"] not in reading.runs:
+            break
         oldest = reading.runs[oldest]["parent"]
     members = {oldest}
     for run in reading.runs.values():  # parents come before their forks

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr, field_validator
 
 from llmsim_lab._util.config import Settings
@@ -19,7 +17,9 @@ from llmsim_lab._util.text import closest, listed
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
 Value = str | bool | int | float | None
 Margins = Mapping[str, Mapping[object, float]]
@@ -108,6 +108,8 @@ class Population(Settings):
         Raises:
             ConfigError: the table is empty, a weight is negative, or names and ``n`` differ.
         """
+        import numpy as np
+
         if frame.empty:
             raise ConfigError("the table has no rows, so that nobody can be drawn from it")
         if isinstance(weights, str):
@@ -151,6 +153,8 @@ class Population(Settings):
 
     @classmethod
     def _drawn(cls, table: _Table, wanted: Margins) -> Self:
+        import numpy as np
+
         rng = np.random.default_rng(table.seed)
         order = rng.permutation(len(table.frame))
         # By the margins' columns, the first one outermost: of each of its values the players are
@@ -194,6 +198,8 @@ class Population(Settings):
                 value that the table lacks, or leaves one out; shares are not 1 together; or no
                 weights have all margins at once.
         """
+        import numpy as np
+
         table = self._table
         if table is None:
             raise ConfigError(

@@ -61,6 +61,8 @@ class ChartedColumns:
         self._run = run
         self._patterns: dict[str, str] = {}
         """By column: the chart that draws it, such as ``belief.*`` for ``belief.Ada``."""
+        self._dicts: set[str] = set()
+        """Those charts, since a run may have 100,000 columns."""
 
     def add(self, turn: Turn, row: Mapping[str, object]) -> bool:
         """Take a turn's row, and return True if it has columns of numbers that are new."""
@@ -74,6 +76,7 @@ class ChartedColumns:
                 if dot:
                     pattern = f"*.{rest}"
                 self._patterns[name] = patterns.get(name, pattern)
+                self._dicts.add(self._patterns[name])
         return bool(new)
 
     def series(self) -> list[Series]:
@@ -134,7 +137,7 @@ class ChartedColumns:
     def _chart(self, item: Series, fields: Mapping[str, Series]) -> Series:
         """Return a chart with what its field says of it; a dict's name means all its keys."""
         column = item.column
-        if column not in self._patterns and f"{column}.*" in self._patterns.values():
+        if column not in self._patterns and f"{column}.*" in self._dicts:
             column = f"{column}.*"
         field = fields.get(column.removesuffix(".*"), Series())
         return Series(

@@ -198,6 +198,9 @@ class PlayedWorld(BaseWorld[StateT]):
         beyond_done: bool = False,
     ) -> None:
         """Do what ``play_turns`` does, as what plays this run."""
+        if not self._session.is_replay:
+            # Before the progress line, whose task would count as one that may answer.
+            ask_people_here(self)
         wanted = self.config.turns if turns is None else turns
         count = whole_number("turns", wanted, least=0)
         first = self.turn_number + 1

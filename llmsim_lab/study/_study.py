@@ -60,6 +60,7 @@ from llmsim_lab.run._people import people_of
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
+from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.recorded import recorded_run
 from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
@@ -605,6 +606,9 @@ class Study:
         only: Iterable[Key] | None = None,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
+        for arm in self.arms_of_people:
+            # Before anything is played: where no one can answer, each of their runs would fail.
+            ask_people_here(self._trial(self._arms[arm]))
         playing = self.arun(
             parallel=parallel,
             executor=executor,

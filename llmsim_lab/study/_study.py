@@ -607,8 +607,11 @@ class Study:
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         for arm in self.arms_of_people:
+            trial = self._trial(self._arms[arm])
             # Before anything is played: where no one can answer, each of their runs would fail.
-            ask_people_here(self._trial(self._arms[arm]))
+            # Who has a stand-in may be given up by what listens, as a room does.
+            if not any(person.stand_in for person in people_of(trial)):
+                ask_people_here(trial)
         playing = self.arun(
             parallel=parallel,
             executor=executor,

@@ -26,6 +26,7 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shipped: Demo
     monkeypatch.setattr(Demonstration, "read", lambda: shipped)
 
 
+@pytest.mark.process
 def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live_as_often_as_one_wants(
     llmsim_lab: Run, shipped: Demonstration
 ) -> None:

@@ -46,6 +46,7 @@ def infos() -> list[RunInfo]:
     return [info for file in Path("plan").glob("*.tape") for info in Tape(file).runs()]
 
 
+@pytest.mark.process
 def test_the_example_is_played_in_seconds(llmsim_lab: Run, tmp_path: Path) -> None:
     plan = str(REPO / "data" / "studies" / "backstop.yaml")
     out = succeeds(llmsim_lab, "study", plan, "run", "--tape", "t")

@@ -183,6 +183,7 @@ async def test_a_score_before_the_first_turn_says_what_is_missing_and_one_of_so_
             await eventually(lambda shown=shown: bool(visitor.now["score"]) is shown, wait_s=WAIT_S)
 
 
+@pytest.mark.process
 async def test_a_class_of_three_plays_a_game_each(tmp_path: Path) -> None:
     names = ["Ann", "Bob", "Cy"]
 

@@ -117,6 +117,7 @@ async def test_a_worlds_own_code_ends_nobodys_page() -> None:
         assert here.room.people["payoff"].isna().all()
 
 
+@pytest.mark.process
 async def test_a_connection_that_reads_no_answer_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

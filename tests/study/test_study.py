@@ -196,6 +196,7 @@ def test_a_study_of_which_a_run_is_open_elsewhere_says_so_of_that_run(path: Path
     assert played(study_of(tape=path)).counts == {"done": 6}
 
 
+@pytest.mark.process
 def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
     def alive() -> int:
         gc.collect()

@@ -14,6 +14,7 @@ from llmsim_lab.cli._output import errors, open_folder, say
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import connect
+from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN
 from llmsim_lab.simulation.people import (
     DESIGNS,
     GROUPS,
@@ -23,7 +24,6 @@ from llmsim_lab.simulation.people import (
     enough_groups,
     people_studies,
 )
-from llmsim_lab.study.estimates.people import LEAST_GROUPS, MARGIN
 
 _ONLY = f"A design alone, repeatable: {', '.join(DESIGNS)}."
 _WORDS = ("rule", "random")

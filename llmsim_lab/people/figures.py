@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 _FOLDER = "people"
 
+MARGIN = 0.15
+"""The difference of means, and the distance of distributions, that still counts as near."""
+LEAST_GROUPS = 5
+"""Below, a cell has no interval."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFigure:

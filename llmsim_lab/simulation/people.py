@@ -22,14 +22,16 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.text import clip, counted
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.people.figures import MARGIN
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._page import write_page
-from llmsim_lab.study import PeopleComparison, Study, compare_with_people
-from llmsim_lab.study.estimates.people import MARGIN, groups_for
+from llmsim_lab.study import Study
 from llmsim_lab.types import Reply
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from llmsim_lab.study import PeopleComparison
 
 GROUPS = 30
 """Runs of a design in which each person decides once."""
@@ -162,6 +164,8 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
     """
     import pandas as pd
 
+    from llmsim_lab.study.estimates.people import groups_for
+
     rows = []
     for name, design in DESIGNS.items():
         if design.has_rounds:
@@ -284,6 +288,9 @@ class PeopleCard:
             recall: a played run of the probe.
             margin: the difference that still counts as near.
         """
+        # Not before, since the command line is started where numpy is not installed yet.
+        from llmsim_lab.study import PeopleComparison, compare_with_people
+
         compared = PeopleComparison()
         for study in studies.values():
             part = compare_with_people(study, margin=margin)

@@ -19,11 +19,11 @@ from llmsim_lab._util.text import counted
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.people import PublishedFigure
+from llmsim_lab.people.figures import MARGIN
 from llmsim_lab.run import Run, load
 from llmsim_lab.study._study import Study
 from llmsim_lab.study.estimates.numeric import Numbers
 from llmsim_lab.study.estimates.people import (
-    MARGIN,
     SPREAD_MARGIN,
     Closeness,
     Margins,

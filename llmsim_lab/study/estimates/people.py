@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from llmsim_lab.people import PublishedFigure
+from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN
 from llmsim_lab.study.estimates.estimate import Interval
 from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, is_share
 from llmsim_lab.study.estimates.paired import is_skewed
@@ -24,12 +25,8 @@ from llmsim_lab.study.estimates.student import Stratum, Student, spread_of, stud
 
 Near = Literal["near", "far", "undecided", "not judged"]
 
-MARGIN = 0.15
-"""The difference of means, and the distance of distributions, that still counts as near."""
 SPREAD_MARGIN = 2.0
 """The ratio of spreads that still counts as near; likewise its inverse."""
-LEAST_GROUPS = 5
-"""Below, a cell has no interval."""
 LEAST_FOR_SPREAD = 30
 """Below, the ratio of spreads has none: with 10 groups it covered .90 of 95 %, with 20 .93."""
 ALPHA = 0.05

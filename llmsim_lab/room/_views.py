@@ -77,14 +77,17 @@ def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
 def payoff_of(run: Run, seat: str) -> float | None:
     """Return what a player is paid, where the world has ``payoff(player)``."""
     payoff = getattr(run, "payoff", None)
-    if not callable(payoff):
+    if not callable(payoff) or not run.turn_number:  # a round may end before its first turn
         return None
     try:
         value = float(payoff(seat))
-    except Exception as error:  # noqa: BLE001 - a world's own code; a round may end at turn 0
-        logger.debug("payoff(%r) failed: %r", seat, error)
+    except Exception as error:  # noqa: BLE001 - a world's own code, which must not end the page
+        logger.warning("payoff(%r) failed, so no payoff is shown: %r", seat, error)
         return None
-    return value if math.isfinite(value) else None
+    if not math.isfinite(value):
+        logger.warning("payoff(%r) is %r, so no payoff is shown", seat, value)
+        return None
+    return value
 
 
 def told_of(run: Run, state: State, seat: str) -> dict[str, JSON]:

@@ -46,9 +46,6 @@ Options: TypeAlias = Mapping[Hashable, str]
 Outcome: TypeAlias = str | Callable[[Any], object]
 """A column of the turn's row, or a function of the run so far."""
 
-_LEAST_MASS = 0.5
-"""Of a model's answers on the options; with less, the law says little of what the model does."""
-
 
 class _Draw(NamedTuple):
     """One draw of a turn: of which question, and which of those that were asked alike."""

@@ -17,16 +17,20 @@ from llmsim_lab.tape.prompts_read import prompts_read
 TEMPLATES = data_path("templates")
 WORLDS = {
     "beauty_contest": "BeautyContest",
+    "contract_net": "ContractNet",
     "double_auction": "DoubleAuction",
     "opinion_dynamics": "OpinionDynamics",
+    "prisoners_dilemma": "PrisonersDilemma",
     "public_goods": "PublicGoods",
     "ultimatum": "Ultimatum",
 }
 
 READ_WITH_NAMES_FIRST = {
     "beauty_contest": 3396,
+    "contract_net": 3227,
     "double_auction": 1885,
     "opinion_dynamics": 2990,
+    "prisoners_dilemma": 1868,
     "public_goods": 3774,
     "ultimatum": 1373,
 }
@@ -202,3 +206,50 @@ def test_all_come_to_the_mean_weighted_by_the_stationary_distribution(world: Any
     consensus = stationary @ np.array(list(run.opening.values())) / stationary.sum()
     assert list(run.prediction().values()) == pytest.approx([consensus] * 5)
     assert list(run.state.opinions.values()) == pytest.approx([consensus] * 5)
+
+
+# --- prisoner's dilemma --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", ["C", "D"])
+def test_defecting_earns_more_whatever_the_other_does_and_less_than_cooperating_together(
+    other: str, world: Any
+) -> None:
+    kind = world("prisoners_dilemma")
+    bob = {"Bob": lambda question: other}
+    defector, cooperator = (
+        ruled(kind, 1, {"Ann": lambda question, move=move: move, **bob}) for move in "DC"
+    )
+    assert defector.state.earned["Ann"] > cooperator.state.earned["Ann"]
+    both = ruled(kind, 1, {"*": lambda question: "C"})
+    assert both.state.earned["Ann"] > ruled(kind, 1).state.earned["Ann"]
+
+
+def test_a_player_reads_the_past_from_its_own_side_and_is_paid_for_all_turns(world: Any) -> None:
+    def returns(question: Question) -> str:
+        past = question.values["past"]
+        return str(past[-1][1]) if past else "C"
+
+    run = ruled(world("prisoners_dilemma"), 3, {"Ann": returns})
+    assert [list(moves) for moves in run.state.past] == [["C", "D"], ["D", "D"], ["D", "D"]]
+    assert (run.payoff("Ann"), run.payoff("Bob")) == (2, 7)
+    assert run.told(run.state, "Ann") == {"the other chose": "D", "you earned": 1}
+
+
+# --- contract net --------------------------------------------------------------------------------
+
+
+def test_tasks_go_where_the_skill_is_and_one_who_is_always_sure_takes_them_all(world: Any) -> None:
+    kind = world("contract_net")
+    fair, vain = (ruled(kind, 6, condition=name) for name in ("baseline", "overconfident"))
+    assert fair.state.share_right == fair.prediction()["share_right"] == 1
+    assert {turn.state.went_to for turn in vain.turns[1:]} == {"coder"}
+    assert vain.state.share_right == vain.prediction()["share_right"] == pytest.approx(1 / 3)
+
+
+def test_equal_bids_are_decided_by_chance_and_not_by_the_order_of_the_list(world: Any) -> None:
+    kind = world("contract_net")
+    runs = [ruled(kind, 6, condition="homogeneous", seed=seed) for seed in range(40)]
+    assert fmean(run.state.share_right for run in runs) == pytest.approx(1 / 3, abs=0.1)
+    assert {run.turns[1].state.went_to for run in runs} == {"math", "writer", "coder"}
+    assert ruled(kind, 1, {"*": lambda question: {"bid": False, "sure": 0}}).state.went_to == ""

@@ -16,8 +16,9 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
-from llmsim_lab.lab._lab import NO_LONGER, Lab, Message
+from llmsim_lab.lab._lab import Lab
 from llmsim_lab.lab.figures import rate_figure
+from llmsim_lab.lab.window import NO_LONGER, Message
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import Run

@@ -15,7 +15,8 @@ from markupsafe import Markup
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import counted, duration, error_text
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.lab._lab import ALL, Lab
+from llmsim_lab.lab._lab import Lab
+from llmsim_lab.lab.window import ALL
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
 from llmsim_lab.study._playing import Key

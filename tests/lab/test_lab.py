@@ -200,7 +200,7 @@ async def test_a_view_that_comes_later_and_one_with_a_gap_ask_for_what_they_lack
 
 async def test_a_step_costs_few_bytes_whatever_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
     # On a slow machine a turn would be sent in pieces, as it comes.
-    monkeypatch.setattr("llmsim_lab.lab._lab._LOOK_S", 10)
+    monkeypatch.setattr("llmsim_lab.lab.window._LOOK_S", 10)
     lab, browser = opened(make_simulation(names=("Aland",)))
     await lab.play(3)
     early = len(browser.sizes)

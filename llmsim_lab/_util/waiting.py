@@ -197,7 +197,9 @@ def _run_here(work: Coroutine[object, None, T]) -> T:
         if inspect.getcoroutinestate(work) != inspect.CORO_CREATED:  # it is the work's own
             raise
         work.close()
-        raise ConfigError("there are no threads here to wait in; await arun() instead") from error
+        raise ConfigError(
+            "there are no threads here to wait in; await arun() or areplay() instead"
+        ) from error
 
 
 def explain(error: BaseException, sentence: str) -> None:

@@ -319,6 +319,24 @@ class Run(PlayedWorld[StateT]):
             TapeMiss: a call differs from the recorded ones; the message shows how.
             TapeError: a turn came out differently, or the tape cannot be read.
         """
+        replaying = cls.areplay(
+            tape,
+            run,
+            turns=turns,
+            **given,
+        )
+        return run_sync(replaying)
+
+    @classmethod
+    async def areplay(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        turns: int | None = None,
+        **given: object,
+    ) -> Self:
+        """Do what ``replay`` does, in async code; a browser's Python has no threads to wait in."""
         # Read only: looking at runs must not change or lock the file.
         tape = _opened_to_read(tape)
         info = tape.run(run)
@@ -342,7 +360,7 @@ class Run(PlayedWorld[StateT]):
         simulation._session.shared = shared[last + 1 :]
         try:
             # Whatever ``done`` says: the recorded run may have been stepped on by hand.
-            run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
+            await play_turns(simulation, last - simulation.turn_number, beyond_done=True)
         except TapeError as error:
             changes = _code_changes(info, simulation)
             if changes:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from pathlib import Path
 
 import pytest
 from worlds import PublicGoods
@@ -132,20 +133,22 @@ def test_a_forked_process_gets_a_loop_of_its_own_and_a_program_ends_quietly() ->
 
 
 def test_without_threads_a_run_is_played_where_it_is_called_and_async_code_is_sent_to_arun(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
     monkeypatch.setattr(waiting, "_background", None)
-    run = PublicGoods(players="random")
+    run = PublicGoods(players="random", tape=tmp_path / "pot.tape")
     assert len(run.run(2)) == 3
 
     async def in_a_cell() -> None:
         await run.arun(1)
         with pytest.raises(ConfigError, match=r"no threads here to wait in; await arun\(\)"):
             run.run(1)
+        again = await PublicGoods.areplay(tmp_path / "pot.tape")
+        assert again.state == run.state
 
     asyncio.run(in_a_cell())
     assert run.turn_number == 3

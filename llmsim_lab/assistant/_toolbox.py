@@ -13,6 +13,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, replace
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Self
 
@@ -97,6 +98,11 @@ class Toolbox:
         executor: ToolExecutor | None = None,
         timeout_s: float = 25.0,
     ) -> None:
+        if tools and find_spec("jsonschema") is None:
+            raise ConfigError(
+                f"the tool {tools[0].name!r} cannot be offered: what a model calls a tool with is "
+                "checked by jsonschema, which is not installed: pip install 'llmsim-lab[tools]'"
+            )
         settings = confirm or {}
         self._executor = executor
         self._timeout_s = timeout_s

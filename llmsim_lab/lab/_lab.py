@@ -27,7 +27,7 @@ from llmsim_lab.lab._charted_runs import charted, lines_of
 from llmsim_lab.lab._picture import Picture
 from llmsim_lab.lab._saved_view import SavedView
 from llmsim_lab.lab._shown_runs import FrameRun, ShownRun, turn_of
-from llmsim_lab.lab.window import Message, Source, Window
+from llmsim_lab.lab.window import LiveWindow, Message, Source
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.run import Run
 from llmsim_lab.run._page import module
@@ -48,7 +48,7 @@ _SAVE_S = 0.5
 """How long after something new the static view is written anew."""
 
 
-class Lab(Window, AnyWidget):
+class Lab(LiveWindow, AnyWidget):
     """Play a run, look at any turn, its charts, decisions and prompts, change it and fork it.
 
     A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. The
@@ -82,7 +82,7 @@ class Lab(Window, AnyWidget):
         llm_client: LLMClient | None = None,
     ) -> None:
         self._timers: set[str] = set()
-        Window.__init__(
+        LiveWindow.__init__(
             self,
             source,
             run=run,

@@ -73,7 +73,7 @@ def _strictly(command: Callable[..., object]) -> Callable[..., object]:
     return validate_call(config=ConfigDict(strict=True))(command)
 
 
-class Window:
+class LiveWindow:
     """Runs, what is shown of them, and the commands of a page.
 
     A host defines ``_say`` and ``_later``, and calls ``receive`` with what its page sends.

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 from llmsim_lab._util.jsontext import JSON, Schema, all_finite
@@ -51,10 +50,6 @@ def field_of(part: object, root: Schema) -> dict[str, Any]:
     every = alternatives(whole, root)
     forms = [field_of(form, root) for form in not_null(every)]
     if not forms:
-        # What a list or an object holds is judged too, and may refer to other schemas.
-        definitions = root.get("$defs")
-        if definitions and whole.get("type") in ("array", "object"):
-            return {**whole, "$defs": definitions}
         return dict(whole)
     field = {"optional": len(forms) < len(every), **forms[0]}
     kinds: set[str | None] = set()
@@ -185,14 +180,47 @@ def _close(value: JSON, field: Schema) -> list[JSON]:
     return close
 
 
-@cache
-def _validator_class() -> Any:
-    from jsonschema import Draft202012Validator  # takes long to import
-    from jsonschema.validators import extend
+def _allows(field: Schema, value: JSON) -> bool:
+    """Return True if a value is of a field's type and within its limits.
 
-    # pydantic's patterns are not Python's, and 0.3 is a multiple of 0.1 to it: it judges later.
-    later = dict.fromkeys(("pattern", "patternProperties", "multipleOf"), lambda *_: ())
-    return extend(Draft202012Validator, later)  # type: ignore[no-untyped-call]
+    What a list or an object holds, patterns and multiples the reply's class judges.
+    """
+    if field.get("anyOf"):
+        return any(_allows(alternative, value) for alternative in field["anyOf"])
+    if "enum" in field:
+        return any(type(choice) is type(value) and choice == value for choice in field["enum"])
+    if not _is_of_type(value, field.get("type")):
+        return False
+    if isinstance(value, str):
+        shortest: float = field.get("minLength", 0)
+        longest: float = field.get("maxLength", math.inf)
+        return shortest <= len(value) <= longest
+    if isinstance(value, int | float):
+        above: float = field.get("exclusiveMinimum", -math.inf)
+        below: float = field.get("exclusiveMaximum", math.inf)
+        lowest: float = field.get("minimum", -math.inf)
+        highest: float = field.get("maximum", math.inf)
+        return above < value < below and lowest <= value <= highest
+    return True
+
+
+def _is_of_type(value: JSON, name: str | None) -> bool:
+    """Return True if a value is of a type of JSON schemas; any is where none is named."""
+    match name:
+        case "integer":
+            is_whole = isinstance(value, float) and value.is_integer()
+            return is_whole or (isinstance(value, int) and not isinstance(value, bool))
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "string":
+            return isinstance(value, str)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+    return True
 
 
 def field_fault(value: JSON, field: Schema) -> str:
@@ -209,11 +237,7 @@ def field_fault(value: JSON, field: Schema) -> str:
         ambiguity = _ambiguity(value, field)
         if ambiguity:
             return ambiguity
-    fault = next(_validator_class()(field).iter_errors(value), None)
-    if isinstance(value, list | dict) and fault:
-        place = ".".join(map(str, fault.path))
-        return f"at {place}: {fault.message}" if place else str(fault.message)
-    if not fault and all_finite(value):
+    if _allows(field, value) and all_finite(value):
         return ""
     if isinstance(value, int | float):
         return f"is {text_of(value)}; it must be {field_words(field)}"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.fields import field_fault
 from llmsim_lab.llm.human import AnswerError
 from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._seats import PARTICIPANT, Guest, OpenAsk, RoomSeats
@@ -81,11 +80,6 @@ def closed() -> RoomError:
         "closed",
         "This question is closed: it was answered, or something else answered for you.",
     )
-
-
-def warm_up() -> None:
-    """Import what judges answers: the first of a class would wait two seconds for it, else."""
-    field_fault(0, {"type": "integer", "minimum": 0})
 
 
 def _wrong(error: AnswerError) -> RoomError:

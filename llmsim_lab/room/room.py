@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.room._asking import closing_questions, warm_up
+from llmsim_lab.room._asking import closing_questions
 from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._pages import Words, read_words, room_page
 from llmsim_lab.room._seats import Phase, RoomSeats
@@ -179,7 +179,6 @@ class Room:
             server.names.add(urlsplit(_address(name, server.port)).netloc.lower())
         server.names.add(urlsplit(self._base).netloc.lower())
         server.is_secure = self._base.startswith("https:")
-        warm_up()
         server.start()
         self._seats.keep_port(server.port)
         self._seats.news.call = server.call

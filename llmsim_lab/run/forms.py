@@ -105,9 +105,7 @@ def _fields(
         yield {
             "place": [*place],
             "help": _help_of(part, help_text, is_class=bool(about)),
-            "schema": {
-                name: rule for name, rule in part.items() if name not in ("description", "$defs")
-            },
+            "schema": {name: rule for name, rule in part.items() if name != "description"},
             "value": _shown(value),
         }
 

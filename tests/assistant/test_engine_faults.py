@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -352,3 +353,12 @@ async def test_a_message_that_is_stopped_says_so_in_its_row() -> None:
     first, last = log.decisions
     assert (last["decision_type"], last["outcome_category"]) == ("NONE", "ERROR:CancelledError")
     assert last["decision_id"] == first["decision_id"]
+
+
+def test_without_jsonschema_a_tool_is_not_offered_and_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    assert Toolbox([]).declarations == ()
+    with pytest.raises(ConfigError, match=r"'look' cannot be offered.*llmsim-lab\[tools\]"):
+        Toolbox([ToolDeclaration("look")])

@@ -1,4 +1,4 @@
-"""What ``llmsim-lab doctor MODEL`` asks a model: some fifteen short calls, a line for each ability.
+"""What ``llmsim-lab doctor MODEL`` asks a model: some thirty short calls, a line for each ability.
 
 The questions are everyday ones; none is about an economy, which the economic gate asks about. They
 are too few for a percentage: they show what works and what does not.
@@ -239,6 +239,43 @@ def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
     return check
 
 
+# --- does it repeat itself ------------------------------------------------------------------------
+
+_TOPICS = ("a boat", "a picnic", "a lighthouse", "a school", "rain", "a train", "bread", "the moon")
+
+
+async def _repeats(client: LLMClient) -> _Result:
+    """Ask the same questions twice, with the same seeds; a server has read other things between."""
+    equal = await _equal_replies(client)
+    note = ""
+    if equal < len(_TOPICS) and not client.config.repeatable:
+        careful = _with_settings(client, repeatable=True, max_concurrency=None)
+        equal_then = await _equal_replies(careful)
+        note = f"{equal_then} of {len(_TOPICS)} with repeatable=True"
+    answer = "yes" if equal == len(_TOPICS) else "no"
+    return f"{answer}, {equal} of {len(_TOPICS)}", True, note
+
+
+async def _equal_replies(client: LLMClient) -> int:
+    """Return how many of the questions get the same words again."""
+    prompts = []
+    words = "You write short and lively texts for a newspaper that is read by children."
+    for topic in _TOPICS:
+        # Each begins with those before it: so what is kept of a prompt depends on the order.
+        words += f" Yesterday you wrote about {topic}."
+        prompts.append(f"{words}\n\nWrite two sentences about {topic} now.")
+
+    async def reply_to(prompt: str) -> str:
+        options = {"num_predict": 40, "seed": _SEED, "temperature": _TEMPERATURE}
+        reply, _ = await client.converse([Message("user", prompt)], options=options)
+        return reply.text
+
+    upwards = [await reply_to(prompt) for prompt in prompts]
+    downwards = [await reply_to(prompt) for prompt in reversed(prompts)]
+    pairs = zip(upwards, reversed(downwards), strict=True)
+    return sum(first == second for first, second in pairs)
+
+
 # --- what else it can do -------------------------------------------------------------------------
 
 
@@ -307,4 +344,5 @@ _CHECKS: dict[str, Callable[[LLMClient], Any]] = {
     ),
     "log-probabilities": _logprobs,
     "tools": _tools,
+    "same seed, same words": _repeats,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -15,11 +16,13 @@ from llmsim_lab import run as operations
 from llmsim_lab._util.jsontext import as_mapping, dumps, flat, plain
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip, counted, listed, number, whole
-from llmsim_lab.cli._output import decision_in_words, say, say_turns
-from llmsim_lab.cli._playing import ImportFiles
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.cli._output import decision_in_words, errors, say, say_turns
+from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, ImportFiles
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import LabError, TapeError
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import Tape, connect
+from llmsim_lab.llm.asked_again import CANNOT_SHOW, Audit, ask_again, recorded_model
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
@@ -101,17 +104,28 @@ def prune(file: TapeFile, run: _Runs) -> None:
     say(f"Removed from {file}: {', '.join(f'run {number}' for number in run)}")
 
 
+_ASK = "Ask so many of the recorded calls again, and compare the replies."
+_ASKED_MODEL = f"The model to ask, else the recorded one: {OTHER_MODEL_HELP}"
+
+
 @app.command("verify")
 def verify(
     file: TapeFile,
     replay: Annotated[bool, typer.Option("--replay", help="Replay each run as well.")] = False,
+    ask: Annotated[int | None, typer.Option("--ask", min=1, help=_ASK)] = None,
+    model: Annotated[str | None, typer.Option("--model", help=_ASKED_MODEL)] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Draws the calls to ask.")] = None,
+    host: Host = None,
     import_: ImportFiles = None,
 ) -> None:
     """Check that a tape is whole and holds what was recorded; status 1 if not.
 
     With --replay each run is also played again from the tape; no model is asked. The file of a
-    world of your own is named by --import.
+    world of your own is named by --import. With --ask 20 a model is asked twenty of the recorded
+    calls again, with their settings and seeds: so an edited reply shows, or another model's.
     """
+    if ask is None and (model, seed, host) != (None, None, None):
+        raise typer.BadParameter("--model, --seed and --host go with --ask 20, which asks a model")
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
         # A damaged tape would say the same again, in other words.
@@ -129,6 +143,43 @@ def verify(
             words += "; each was replayed to the same turns"
         say(words)
         say(f"sha256 {digest(file)}", style="dim")
+        if ask is not None and not _is_answered_alike(tape, ask, model, seed, host):
+            raise typer.Exit(1)
+
+
+def _is_answered_alike(
+    tape: Tape,
+    number: int,
+    model: str | None,
+    seed: int | None,
+    host: str | None,
+) -> bool:
+    """Ask recorded calls again and say what that shows; return True if all replies are equal."""
+    client = connect(model or recorded_model(tape), host=host, quiet=True, timeout_s=300)
+    say(client.chosen)
+
+    async def asked() -> Audit:
+        async with client:
+            return await ask_again(
+                tape,
+                client,
+                number=number,
+                seed=seed,
+                progress=partial(say, style="dim", to=errors),
+            )
+
+    audit = run_sync(asked())
+    say(f"{len(audit.asked)} of {counted(audit.eligible, 'call')}, drawn with --seed {audit.seed}")
+    for reason, count in audit.left_out.items():
+        say(f"left out: {counted(count, 'call')} {reason}")
+    for note in audit.notes:
+        say(note, style="red")
+    for answer in audit.asked:
+        if answer.verdict != "equal":
+            say(answer, style="" if answer.verdict == "within reach" else "red")
+    say(audit, style="bold" if audit.ok else "red")
+    say(CANNOT_SHOW, style="dim")
+    return audit.ok
 
 
 def _replayed(tape: Tape, info: RunInfo) -> list[Finding]:

@@ -17,7 +17,8 @@ def as_backend(backend: object) -> ChatBackend:
     """Return a backend with all that one may have.
 
     Raises:
-        ConfigError: it is a class, has no method ``chat``, or gives an odd number of alternatives.
+        ConfigError: it is a class, has no method ``chat``, or gives an odd number of alternatives
+            or slots.
     """
     if isinstance(backend, type) or not callable(getattr(backend, "chat", None)):
         raise ConfigError(
@@ -30,6 +31,8 @@ def as_backend(backend: object) -> ChatBackend:
         adapted = _Adapted(backend)
     # Now, since a wrong one would show only when a choice is asked for.
     whole_number("max_top_logprobs", adapted.max_top_logprobs, least=0)
+    if adapted.slots is not None:
+        whole_number("slots", adapted.slots, least=1)
     return adapted
 
 

@@ -61,6 +61,9 @@ class LLMConfig(Settings):
             end of the system message. For models whose server does not hold replies to a schema:
             they answer at once, in place of at the second attempt, which tells the form wherever
             the first reply had no JSON of it.
+        repeatable: whether the same request with the same seed is to be answered with the same
+            words: one request at a time, each prompt read whole. What a server can do of that
+            differs; ``connect`` says it.
     """
 
     model: Annotated[str, Field(min_length=1)] = "auto"
@@ -88,6 +91,7 @@ class LLMConfig(Settings):
     options: dict[str, Any] = Field(default_factory=dict)
     # Left out where it is the default, as above.
     tell_form: Annotated[bool, Field(exclude_if=lambda is_told: not is_told)] = False
+    repeatable: Annotated[bool, Field(exclude_if=lambda is_wanted: not is_wanted)] = False
 
     @field_validator("keep_alive", mode="before")
     @classmethod
@@ -145,6 +149,16 @@ class LLMConfig(Settings):
                 f"options must not name {', '.join(sorted(clash))}: these are LLMConfig's own "
                 "fields (num_predict is max_tokens)"
             )
+        if self.repeatable and self.max_concurrency not in (None, 1):
+            raise ValueError(
+                f"max_concurrency={self.max_concurrency} does not go with repeatable=True, which "
+                "sends one request at a time: leave one of them out"
+            )
+        if self.repeatable and self.options.get("cache_prompt"):
+            raise ValueError(
+                "options={'cache_prompt': True} does not go with repeatable=True, which turns the "
+                "prompt cache off: leave one of them out"
+            )
         return self
 
     @property
@@ -157,6 +171,12 @@ class LLMConfig(Settings):
         return max(self.first_piece_s, self.timeout_s)
 
     @property
+    def most_at_once(self) -> int | None:
+        """How many requests may be in flight; None for as many as serve the server best."""
+        # Requests that a server answers together are computed together, and so a little otherwise.
+        return 1 if self.repeatable else self.max_concurrency
+
+    @property
     def sampling(self) -> Mapping[str, Any]:
         """The options of every request, by Ollama's names."""
         # In this order, which recordings have: their settings are compared as text.
@@ -165,4 +185,6 @@ class LLMConfig(Settings):
             options["seed"] = self.seed
         options["num_ctx"] = self.num_ctx
         options["num_predict"] = self.max_tokens
+        if self.repeatable:
+            options["cache_prompt"] = False
         return options | self.options

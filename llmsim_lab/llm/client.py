@@ -105,7 +105,7 @@ class LLMClient:
         # A person is shown the fields in any case.
         advised = set[str]() if self._adapted.is_model else None
         limits = self._adapted.client_limits or Limits(
-            config.max_concurrency, slots=self._adapted.slots
+            config.most_at_once, slots=self._adapted.slots
         )
         self._share(limits, advised)
         self._set(config)
@@ -149,7 +149,7 @@ class LLMClient:
         other = LLMClient(config, self.backend, chosen=self.chosen)
         limits = other.limits
         # Two clients, each with a number of its own, would send one server twice as many.
-        if config.max_concurrency == self.config.max_concurrency:
+        if config.most_at_once == self.config.most_at_once:
             limits = self.limits
         # Each run of a study has a client of its own, and one sentence on a model does.
         other._share(limits, self._advised)

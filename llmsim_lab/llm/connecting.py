@@ -62,7 +62,8 @@ def connect(
         config: further settings; its own ``model`` is ignored.
         download: whether to fetch a model that is not there yet: an embedded one, or by Ollama.
         quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
-        settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``.
+        settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``; with
+            ``repeatable=True`` the same seed gives the same words, as far as the server can.
 
     Raises:
         ConfigError: the text is not understood, no server answers, the server lacks the model, or
@@ -114,10 +115,13 @@ def connect(
             message += ", or use connect('embedded')"
         raise ConfigError(message) from error
     config = config.model_copy(update={"model": answering.name})
+    chosen = answering.chosen
+    if config.repeatable:
+        chosen += f" {_repeatable_words(answering.backend)}"
     if not quiet:
         # Not by logging, which is off in most notebooks: which model answers matters there too.
-        sys.stderr.write(f"{answering.chosen}\n")
-    return LLMClient(config, answering.backend, chosen=answering.chosen)
+        sys.stderr.write(f"{chosen}\n")
+    return LLMClient(config, answering.backend, chosen=chosen)
 
 
 _ADDRESSES = {
@@ -143,6 +147,26 @@ class ChosenModel(NamedTuple):
     name: str
     backend: ChatBackend
     chosen: str
+
+
+def _repeatable_words(backend: ChatBackend) -> str:
+    """Return what ``repeatable=True`` does with a backend, and what it costs."""
+    costs = (
+        "Repeatable: one request at a time, and each prompt is read whole; the tokens that this "
+        "costs are told by the run's report and its manifest()['prompts_read']."
+    )
+    if isinstance(backend, OllamaBackend):
+        # Its llama_server.go sends "cache_prompt": true with each request (August 2026).
+        return (
+            "Repeatable as far as Ollama can: one request at a time. Its prompt cache stays on, "
+            "so some replies still differ; start it with OLLAMA_NUM_PARALLEL=1, its default."
+        )
+    if isinstance(backend, OpenAIBackend):
+        return (
+            f"{costs} That is so on a llama.cpp server; vLLM repeats if it was started with "
+            "VLLM_BATCH_INVARIANT=1, and hosted services promise nothing."
+        )
+    return costs
 
 
 def _check_address(kind: str, **address: Key | None) -> None:

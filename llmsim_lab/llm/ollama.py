@@ -303,6 +303,9 @@ async def _official(
 
 def _body_of(model: str, request: ChatRequest) -> dict[str, object]:
     """Return a request as the protocol writes it."""
+    options = dict(request.options)
+    # llama.cpp's: Ollama always sends True to its own, and would log a warning for each request.
+    options.pop("cache_prompt", None)
     fields = {
         "model": model,
         "messages": [_as_json(message) for message in request.messages],
@@ -311,7 +314,7 @@ def _body_of(model: str, request: ChatRequest) -> dict[str, object]:
         # dropping the start of a full window, but makes it load the model anew after other
         # clients' requests.
         "truncate": False,
-        "options": dict(request.options),
+        "options": options,
         # Left out where None: a model that cannot think refuses either value.
         "think": request.think,
         "format": request.schema,

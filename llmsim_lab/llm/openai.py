@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmsim_lab._util.frozen import thawed
 from llmsim_lab._util.jsontext import JSON, JSONObject, Schema
@@ -54,11 +55,11 @@ _UNNAMED = ("", "auto", "openai")
 _REJECTIONS = (400, 403, 422, 501)
 """Statuses of a request that has something in it that the server does not know."""
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
-_SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
+_SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs", "cache_prompt")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
 _OFF = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 """Settings that change nothing, where a server lacks them."""
-_NOT_OF_OPENAI = frozenset(("chat_template_kwargs", "max_tokens", "full_schema"))
+_NOT_OF_OPENAI = frozenset(("chat_template_kwargs", "max_tokens", "full_schema", "cache_prompt"))
 """What OpenAI's own servers do not take."""
 _STRICT_KEYWORDS = {
     *("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf"),
@@ -71,6 +72,27 @@ _NEVER_STRICT = frozenset(
 )
 """What it turns down wherever it stands."""
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
+
+
+class Token(NamedTuple):
+    """A token that a model wrote, or might have written in its place.
+
+    Attributes:
+        id: its number in the model's vocabulary.
+        content: its bytes; none at the end of a reply.
+        probability: before temperature, schema and other settings of the sampler.
+    """
+
+    id: int
+    content: bytes
+    probability: float
+
+
+class TracedToken(NamedTuple):
+    """A token of a reply, and the likeliest ones at its place, itself among them."""
+
+    token: Token
+    likely: tuple[Token, ...]
 
 
 class OpenAIBackend(ChatBackend):
@@ -198,6 +220,30 @@ class OpenAIBackend(ChatBackend):
                 )
             return reply
 
+    async def traced(self, request: ChatRequest, nudges: Mapping[int, float]) -> list[TracedToken]:
+        """Return the tokens of a reply, of a llama.cpp server, which names tokens by their numbers.
+
+        Args:
+            request: what is asked; its ``top_logprobs`` says how many likely tokens are wanted.
+            nudges: what is added to the logits of tokens, by their numbers.
+
+        Raises:
+            BackendError: the request failed; its ``reason`` says how.
+        """
+        body = self.body_of(await self._resolve(request.model), request)
+        if nudges:
+            body["logit_bias"] = [[number, bias] for number, bias in nudges.items()]
+        tokens: list[TracedToken] = []
+
+        def add(written: Written, line: bytes) -> None:
+            _add(written, line)
+            tokens.extend(_traced_in(line))
+
+        with LocalsCleared():
+            async with self.server.asked("/chat/completions", body, request) as answer:
+                await answer.reply(None, add)
+        return tokens
+
     @without_locals
     async def model_info(self) -> ModelInfo:
         """Return which model answers; such servers tell neither digest nor context length.
@@ -238,7 +284,7 @@ class OpenAIBackend(ChatBackend):
             at_root = dataclasses.replace(self.server, url=self.base_url.removesuffix("/v1"))
             with suppress(ValueError, TypeError):  # nothing depends on it
                 properties = read_object(await at_root.glance("/props") or b"{}")
-                self.slots = member(properties, "total_slots", int)
+                self.slots = member(properties, "total_slots", int) or None
         return [name for name in names if name]
 
     async def _resolve(self, name: str) -> str:
@@ -488,3 +534,26 @@ def is_strict(schema: Schema) -> bool:
         if is_open or optional:
             return False
     return True
+
+
+def _traced_in(line: bytes) -> list[TracedToken]:
+    """Return the tokens that a line of a stream of events has; none of most lines."""
+    name, _, data = line.partition(b":")
+    if name != b"data" or data.strip() == b"[DONE]":
+        return []
+    choices = member(read_object(data), "choices", list) or [{}]
+    entries = member(member(choices[0], "logprobs", dict), "content", list)
+    tokens = []
+    for entry in entries:
+        likely = [_token_in(token) for token in member(entry, "top_logprobs", list)]
+        tokens.append(TracedToken(_token_in(entry), tuple(likely)))
+    return tokens
+
+
+def _token_in(entry: JSONObject) -> Token:
+    """Return a token as llama.cpp's servers write it."""
+    return Token(
+        id=member(entry, "id", int),
+        content=bytes(member(entry, "bytes", list)),
+        probability=math.exp(member(entry, "logprob", float)),
+    )

@@ -37,6 +37,8 @@ from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 Identity: TypeAlias = tuple[object, ...]
 """What is asked: equal ones have the same."""
+BY_PLAIN_CODE = "call"
+"""The component of a call that a world's own code made, with no site of its own."""
 
 
 class Place(NamedTuple):
@@ -331,7 +333,7 @@ class _AtTurn:
         turn = self._turn
         # A world's own call, by ``run.client``: it belongs to the turn all the same.
         if site is None:
-            return replace(request, site=CallSite(component="call", turn=turn))
+            return replace(request, site=CallSite(component=BY_PLAIN_CODE, turn=turn))
         if site.turn == turn:
             return request
         # Its sources name turns relative to the one that it was made for.

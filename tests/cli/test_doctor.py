@@ -122,6 +122,25 @@ def test_what_a_model_can_do_is_counted(
     assert results.items() <= found.items()
 
 
+SAME = "same seed, same words"
+
+
+def test_whether_a_model_repeats_itself_is_counted_with_and_without_its_prompt_cache() -> None:
+    before = ""
+
+    def cached(request: ChatRequest) -> str:
+        """Answer three topics by what was read before, unless nothing is kept."""
+        nonlocal before
+        kept = before if request.options.get("cache_prompt", True) else ""
+        before = request.prompt
+        is_sensitive = any(topic in request.prompt[-25:] for topic in ("boat", "picnic", "bread"))
+        return f"{request.prompt[-25:]} {kept if is_sensitive else ''}"
+
+    ability = found_of(cached)[SAME]
+    assert (ability.result, ability.note) == ("no, 5 of 8", "8 of 8 with repeatable=True")
+    assert found_of(obeys)[SAME].result == "yes, 8 of 8"
+
+
 @pytest.mark.parametrize(
     ("counts", "probabilities", "is_known", "note"),
     [

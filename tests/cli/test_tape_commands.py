@@ -276,6 +276,24 @@ def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     assert llmsim_lab("tape", "verify", "b.tape")[0] == 0
 
 
+def test_asking_again_says_in_a_sentence_whether_the_replies_are_the_models(
+    llmsim_lab: Run, tape: Path, server: FakeOllama
+) -> None:
+    ask = ("tape", "verify", "a.tape", "--ask", "5", "--seed", "3", "--host", server.host)
+    status, out, err = llmsim_lab(*ask)
+    assert status == 0
+    assert "5 of 12 calls, drawn with --seed 3\n" in out
+    assert "5 of 5: at most 45 % of the replies are not llama3.2's, 95 %\n" in out
+    assert "It does not show that a run was not repeated until its replies pleased" in out
+    assert "5 of 5" in err.splitlines()[-1]
+    assert len(server.requests) == 5
+    with FakeOllama(reply=lambda body: {**reply(body), "confidence": 0.1}) as other:
+        status, out, _ = llmsim_lab(*ask[:-1], other.host)
+    assert status == 1
+    assert "differs: recorded" in out
+    assert "0 of 5 replies are equal; 5 are not, and this server cannot show whether" in out
+
+
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
     def hostile(request: Any) -> dict[str, Any]:
         component = request.site.component

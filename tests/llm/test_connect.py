@@ -55,6 +55,20 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
         connect("ollama", host=server.host)
 
 
+async def test_repeatable_asks_one_thing_at_a_time_and_says_what_ollama_cannot(
+    server: FakeOllama,
+) -> None:
+    async with connect("ollama", host=server.host, quiet=True, repeatable=True) as client:
+        assert client.limits.at_once == 1
+        assert "as far as Ollama can: one request at a time. Its prompt cache" in client.chosen
+        record = await decided(client)
+    # It is recorded with the request, and Ollama is not sent what it does not know.
+    assert record.history[0].request.options["cache_prompt"] is False
+    assert "cache_prompt" not in server.requests[0].body["options"]
+    with pytest.raises(ConfigError, match=r"max_concurrency=4 does not go with repeatable=True"):
+        connect("ollama", host=server.host, repeatable=True, max_concurrency=4)
+
+
 @pytest.mark.parametrize(
     ("model", "ways"),
     [

@@ -357,13 +357,15 @@ async def test_a_schema_that_is_turned_down_is_sent_without_what_the_server_lack
         ("Unrecognized request argument: chat_template_kwargs", "chat_template_kwargs"),
         ("unknown field stream_options", "stream_options"),
         ("This model does not support logprobs", "logprobs"),
+        ("Unrecognized request argument supplied: cache_prompt", "cache_prompt"),
     ],
 )
 async def test_what_a_server_does_not_take_is_left_out_from_then_on(
     server: Server, message: str, gone: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="llmsim_lab")
-    request = replace(REQUEST, top_logprobs=3)
+    options = {**REQUEST.options, "cache_prompt": False}
+    request = replace(REQUEST, top_logprobs=3, options=options)
     server.says.answers = [refused(400, message), said()]
     backend = OpenAIBackend("m", base_url=URL)
     await backend.chat(request)

@@ -196,6 +196,10 @@ def test_what_is_not_a_backend_is_an_error_when_it_is_given() -> None:
     many.max_top_logprobs = "20"  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"max_top_logprobs='20' must be a whole number"):
         LLMClient(LLMConfig(), cast("Any", many))
+    none_at_once = Own(reply())
+    none_at_once.slots = -1  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"slots=-1 must be a whole number .*1"):
+        LLMClient(LLMConfig(), cast("Any", none_at_once))
     failing: Callable[..., Any] = PublicGoods(
         llm_client=LLMClient(LLMConfig(), cast("Any", NotAsync()))
     ).run

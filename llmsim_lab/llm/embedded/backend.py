@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from llmsim_lab.llm._access import without_locals
 from llmsim_lab.llm._limits import Limits
 from llmsim_lab.llm.embedded import weights
 from llmsim_lab.llm.embedded.wire import extend
-from llmsim_lab.llm.openai import OpenAIBackend
+from llmsim_lab.llm.openai import OpenAIBackend, TracedToken
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
@@ -127,21 +127,32 @@ class EmbeddedBackend(ChatBackend):
                 reason="model_not_found",
             )
         began = time.perf_counter()
-        load_seconds = 0.0
-        num_ctx = request.options.get("num_ctx") or self._num_ctx
         self._server.users.add(self)
         async with self._server.turn(on_text):
-            child = self._server.running(num_ctx)
-            if child is None:
-                loading = time.perf_counter()
-                # In threads: hashing and loading a gigabyte take seconds each.
-                if self._listed is not None:
-                    await asyncio.to_thread(weights.checked, self._path, self._listed)
-                child = await asyncio.to_thread(self._server.start, num_ctx)
-                load_seconds = time.perf_counter() - loading
+            child, load_seconds = await self._running(request)
             reply = await self._server.ask(child, request, on_text)
         seconds = time.perf_counter() - began
         return replace(reply, seconds=seconds, load_seconds=load_seconds)
+
+    async def traced(self, request: ChatRequest, nudges: Mapping[int, float]) -> list[TracedToken]:
+        """Return the tokens of a reply with what else was likely; see ``OpenAIBackend.traced``."""
+        self._server.users.add(self)
+        async with self._server.turn():
+            child, _ = await self._running(request)
+            return await child.backend.traced(request, nudges)
+
+    async def _running(self, request: ChatRequest) -> tuple[ChildProcess, float]:
+        """Return the child, started if need be, and how many seconds that took."""
+        num_ctx = request.options.get("num_ctx") or self._num_ctx
+        child = self._server.running(num_ctx)
+        if child is not None:
+            return child, 0.0
+        loading = time.perf_counter()
+        # In threads: hashing and loading a gigabyte take seconds each.
+        if self._listed is not None:
+            await asyncio.to_thread(weights.checked, self._path, self._listed)
+        child = await asyncio.to_thread(self._server.start, num_ctx)
+        return child, time.perf_counter() - loading
 
     async def phase(self, request: ChatRequest) -> str:
         """Return ``loading`` until the child runs; if it dies, its connection tells at once."""

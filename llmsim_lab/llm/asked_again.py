@@ -1,0 +1,434 @@
+"""Recorded calls asked again: are the replies on a tape those of the model that it names?
+
+The sums of a tape can be computed again after an edit, so that they prove nothing. What a model
+answers to a prompt, with its settings and its seed, can be asked of the same weights by anybody. A
+seed is not on a tape, since it follows from the run's own, the turn, and who asks.
+
+Replies that were recorded with a prompt cache, or on another processor, rest on probabilities with
+other last digits, and may differ from a word on at which the draw fell near a border. So of the
+embedded model a reply that differs is judged at its first difference: if a nudge of the two tokens'
+logits, as small as such a difference, makes the model write the recorded one, it is within reach.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.jsontext import as_mapping
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm.calls.faults import second_seed
+from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.embedded.backend import EmbeddedBackend
+from llmsim_lab.llm.openai import Token, TracedToken
+from llmsim_lab.llm.scope import CallLog
+from llmsim_lab.tape import RecordedCall, RunInfo, Tape
+from llmsim_lab.tape.recorder import BY_PLAIN_CODE
+from llmsim_lab.types import HUMAN, ChatReply, ChatRequest
+
+REACH = 0.2
+"""By how much the logits of two tokens may be moved towards each other in all."""
+CHOICE_REACH = 0.03
+"""By how much the probability of an answer may differ where a choice is measured."""
+_LIKELY = 100
+"""How many tokens are looked at for the recorded one."""
+_SHOWN = 30
+
+CANNOT_SHOW = (
+    "It does not show that a run was not repeated until its replies pleased, nor when it was "
+    "recorded: publish the seed before a run, and the sha256 soon after it."
+)
+
+Verdict: TypeAlias = Literal["equal", "within reach", "not this model's", "differs", "unanswered"]
+"""Of a reply: ``differs`` says that its backend cannot show why."""
+
+
+class AskedAgain(NamedTuple):
+    """A recorded call, and what became of it when it was asked again."""
+
+    call: RecordedCall
+    verdict: Verdict
+    detail: str = ""
+
+    def __str__(self) -> str:
+        site = self.call.attempt.request.site
+        place = f"call {self.call.id} of run {self.call.run}"
+        if site is not None and site.turn is not None:
+            place += f", turn {site.turn}"
+        if site is not None and site.agent:
+            place += f", {site.agent}"
+        return f"{place}: {self.verdict}{self.detail and f': {self.detail}'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What asking some of a tape's calls again has shown.
+
+    Attributes:
+        model: which one was asked.
+        seed: from which the calls were drawn.
+        asked: the calls.
+        eligible: how many could have been drawn.
+        left_out: how many could not, by the reason.
+        notes: what is known before anything is asked, such as other weights.
+    """
+
+    model: str
+    seed: int
+    asked: Sequence[AskedAgain]
+    eligible: int
+    left_out: Mapping[str, int]
+    notes: Sequence[str]
+
+    def count(self, *verdicts: Verdict) -> int:
+        """Return how many calls were judged so."""
+        return sum(asked.verdict in verdicts for asked in self.asked)
+
+    @property
+    def ok(self) -> bool:
+        """Whether each reply is the model's, as far as this can show."""
+        return self.count("equal", "within reach") == len(self.asked)
+
+    def __str__(self) -> str:
+        """The verdict, as a sentence."""
+        number = len(self.asked)
+        right = self.count("equal", "within reach")
+        if self.ok:
+            # Of a share p nothing is found with probability (1 - p)^n.
+            most = 1 - 0.05 ** (1 / number)
+            words = (
+                f"{right} of {number}: at most {100 * most:.0f} % of the replies are not "
+                f"{self.model}'s, 95 %"
+            )
+            near = self.count("within reach")
+            if near:
+                words += f" ({near} of them differ from where the last digits decide)"
+            return words
+        wrong = self.count("not this model's")
+        if not wrong:
+            return (
+                f"{right} of {number} replies are equal; {number - right} are not, and this server "
+                "cannot show whether another model wrote them, or its own last digits differ: "
+                "'llmsim-lab doctor' says how often it repeats itself"
+            )
+        from scipy.stats import binomtest  # here, since it takes long to import
+
+        interval = binomtest(wrong, number).proportion_ci(0.95, method="exact")
+        numbers = [
+            str(asked.call.id) for asked in self.asked if asked.verdict == "not this model's"
+        ]
+        cause = "they were edited, or another model wrote them"
+        if 2 * wrong >= number:
+            cause = "another model, other weights or another quantisation wrote them"
+        return (
+            f"{right} of {number}: {100 * interval.low:.0f} to {100 * interval.high:.0f} % of the "
+            f"replies are not {self.model}'s, 95 %: call {', '.join(numbers)}; {cause}"
+        )
+
+
+async def ask_again(
+    tape: Tape,
+    client: LLMClient,
+    *,
+    number: int = 20,
+    seed: int | None = None,
+    progress: Callable[[str], object] = lambda _: None,
+) -> Audit:
+    """Return what asking some of a tape's calls again shows of its replies.
+
+    Args:
+        tape: which is left as it is.
+        client: the model that is asked, with the settings of the recording.
+        number: how many calls are drawn; all if there are fewer.
+        seed: from which they are drawn; one that nobody could foresee if not given.
+        progress: is given each call as it begins, in words.
+
+    Raises:
+        ConfigError: no reply on the tape can be asked again.
+    """
+    number = whole_number("ask", number, least=1)
+    if seed is None:
+        # Not foreseen: a forger who knew which calls are drawn would leave those as they are.
+        seed = random.SystemRandom().randrange(10**6)
+    pool = _Pool(tape, client.config.model)
+    if not pool.seeds:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
+        raise ConfigError(f"{tape.path} has no reply that can be asked again: {reasons or 'none'}")
+    numbers = sorted(pool.seeds)
+    drawn = sorted(random.Random(seed).sample(numbers, min(number, len(numbers))))
+    info = await client.model_info()
+    asked = []
+    for place, call_number in enumerate(drawn, 1):
+        progress(f"call {call_number}, {place} of {len(drawn)}")
+        call = tape.call(call_number)
+        asked.append(await _asked_again(client, call, pool.seeds[call_number]))
+    return Audit(
+        model=client.config.model,
+        seed=seed,
+        asked=asked,
+        eligible=len(numbers),
+        left_out=pool.left_out,
+        notes=_other_weights(pool.digests, info.digest, info.name),
+    )
+
+
+def recorded_model(tape: Tape) -> str:
+    """Return what ``connect`` calls the model that most of a tape's replies are from.
+
+    Raises:
+        ConfigError: it was a script or a person, or its server's address is needed.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for info in tape.runs():
+        model = as_mapping(info.manifest.get("model"))
+        if info.calls and model:
+            counts[str(model.get("backend")), str(model.get("name"))] += info.calls
+    if not counts:
+        raise ConfigError(f"{tape.path} names no model; say which to ask: --model ollama:NAME")
+    [((backend, name), _)] = counts.most_common(1)
+    if backend not in ("ollama", "embedded", "openai"):
+        raise ConfigError(
+            f"the replies of {tape.path} are from {name!r} ({backend}), which cannot be asked "
+            "again; say which model to ask: --model ollama:NAME"
+        )
+    return f"{backend}:{name}"
+
+
+def _other_weights(digests: set[str], digest: str | None, name: str) -> list[str]:
+    """Return in words that a tape names other weights than those that are asked."""
+    if digest is None or not digests or digest in digests:
+        return []
+    named = ", ".join(sorted(recorded[:12] for recorded in digests))
+    return [
+        f"the tape names the weights {named}; those of {name} here are {digest[:12]}: other "
+        "weights, or another quantisation"
+    ]
+
+
+# --- which calls, with which seeds ----------------------------------------------------------------
+
+
+class _Pool:
+    """The calls of a tape that can be asked again.
+
+    Attributes:
+        seeds: by the call's number, of the server's sampler; None where nothing is drawn.
+        left_out: how many calls cannot be asked again, by the reason.
+        digests: of the weights that the runs of these calls name.
+    """
+
+    def __init__(self, tape: Tape, model: str) -> None:
+        self.seeds: dict[int, int | None] = {}
+        self.left_out: Counter[str] = Counter()
+        self.digests: set[str] = set()
+        infos = tape.runs()
+        calls = {info.id: tape.calls(info.id) for info in infos}
+        names: Counter[str] = Counter()
+        for of_run in calls.values():
+            names.update(call.attempt.request.model for call in of_run)
+        names.pop(HUMAN, None)
+        # A tape of several models: those of the one that is asked, else of the one asked most.
+        self._model = model
+        if model not in names and names:
+            [(self._model, _)] = names.most_common(1)
+        for info in infos:
+            self._add(info, calls[info.id])
+
+    def _add(self, info: RunInfo, calls: Sequence[RecordedCall]) -> None:
+        """Add the calls that a run made itself."""
+        seeds = sampling_seeds(info, calls)
+        for call in calls:
+            request = call.attempt.request
+            reason = ""
+            if call.attempt.reply is None or call.attempt.reason not in (None, "invalid_response"):
+                reason = "without a whole reply"
+            elif request.model == HUMAN:
+                reason = "to people"
+            elif request.model != self._model:
+                reason = "to other models"
+            elif seeds[call.id] is None and request.options.get("temperature") != 0:
+                reason = "whose seed the server chose"
+            if reason:
+                self.left_out[reason] += 1
+                continue
+            self.seeds[call.id] = seeds[call.id]
+            digest = as_mapping(info.manifest.get("model")).get("digest")
+            if digest:
+                self.digests.add(str(digest))
+
+
+def sampling_seeds(info: RunInfo, calls: Sequence[RecordedCall]) -> dict[int, int | None]:
+    """Return the seeds that a run gave its calls, by their numbers; None where it gave none.
+
+    Args:
+        info: the run.
+        calls: all that it made itself, in their order.
+    """
+    config = as_mapping(info.manifest.get("config"))
+    replicate = config.get("replicate", 0)
+    sampling = None
+    if replicate is not None:
+        sampling = (info.manifest["seed"], replicate)
+    logs: dict[int | None, CallLog] = {}
+    seeds: dict[int, int | None] = {}
+    for call in calls:
+        request = call.attempt.request
+        turn = request.site.turn if request.site else None
+        own_seed = request.options.get("seed")
+        if own_seed is not None:
+            seeds[call.id] = own_seed
+        elif call.attempt.first is not None:
+            # Of the same call: its first reply was of no use, and so is its seed.
+            first_seed = seeds.get(call.attempt.first)
+            seeds[call.id] = None if first_seed is None else second_seed(first_seed)
+        else:
+            if turn not in logs:
+                logs[turn] = CallLog(
+                    info.name,
+                    turn or 0,
+                    None,
+                    sampling=sampling,
+                )
+            # A world's own call had no site when its seed was drawn: the tape gave it one.
+            if request.site is not None and request.site.component == BY_PLAIN_CODE:
+                request = replace(request, site=None)
+            seeds[call.id] = logs[turn].begin(request)
+    return seeds
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+async def _asked_again(client: LLMClient, call: RecordedCall, seed: int | None) -> AskedAgain:
+    """Ask a call again, and judge the recorded reply."""
+    request = _request_again(client, call.attempt.request, seed)
+    recorded = call.attempt.reply
+    assert recorded is not None  # as the pool has it
+    backend = client.backend
+    try:
+        reply = await backend.chat(request)
+        if request.top_logprobs is not None and recorded.top_logprobs:
+            return _judged_choice(call, recorded, reply)
+        if _words(reply) == _words(recorded):
+            return AskedAgain(call, "equal")
+        if not isinstance(backend, EmbeddedBackend):
+            return AskedAgain(call, "differs", _difference(recorded.text, reply.text))
+        return await _judged_tokens(backend, request, call, recorded)
+    except BackendError as error:
+        return AskedAgain(call, "unanswered", clip(str(error), 200))
+
+
+def _request_again(client: LLMClient, request: ChatRequest, seed: int | None) -> ChatRequest:
+    """Return a recorded request as it is sent again."""
+    options = dict(request.options)
+    if seed is not None:
+        options["seed"] = seed
+    if isinstance(client.backend, EmbeddedBackend):
+        # What it read before would change the last digits.
+        options["cache_prompt"] = False
+    likely = request.top_logprobs
+    if likely is not None:
+        likely = min(likely, client.backend.max_top_logprobs) or None
+    return replace(
+        request,
+        model=client.config.model,
+        options=options,
+        top_logprobs=likely,
+    )
+
+
+def _words(reply: ChatReply) -> tuple[object, ...]:
+    """Return what a model wrote."""
+    calls = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
+    return reply.text, reply.thinking, calls
+
+
+def _difference(recorded: str, written: str) -> str:
+    """Return where two texts begin to differ, in words."""
+    start = 0
+    for mine, other in zip(recorded, written, strict=False):
+        if mine != other:
+            break
+        start += 1
+    from_there = recorded[start : start + _SHOWN]
+    here = written[start : start + _SHOWN]
+    return f"recorded {from_there!r} from character {start + 1} on, and now {here!r}"
+
+
+def _judged_choice(call: RecordedCall, recorded: ChatReply, reply: ChatReply) -> AskedAgain:
+    """Judge the probabilities of an answer's first token."""
+    then = {token: math.exp(logarithm) for token, logarithm in recorded.top_logprobs}
+    now = {token: math.exp(logarithm) for token, logarithm in reply.top_logprobs}
+    # What a list lacks is less likely than the last that it has, and the lists' lengths differ.
+    common = then.keys() & now.keys()
+    if not common:
+        return AskedAgain(call, "not this model's", "no answer is likely in both")
+    furthest = max(common, key=lambda token: abs(then[token] - now[token]))
+    likeliest = max(then, key=then.__getitem__)
+    if likeliest not in now:
+        furthest = likeliest
+    distance = abs(then[furthest] - now.get(furthest, 0.0))
+    if distance > CHOICE_REACH:
+        return AskedAgain(
+            call,
+            "not this model's",
+            f"probability of {furthest!r} recorded as {then[furthest]:.3f}, and now "
+            f"{now.get(furthest, 0.0):.3f}",
+        )
+    return AskedAgain(call, "equal" if distance == 0 else "within reach")
+
+
+async def _judged_tokens(
+    backend: EmbeddedBackend,
+    request: ChatRequest,
+    call: RecordedCall,
+    recorded: ChatReply,
+) -> AskedAgain:
+    """Judge a reply that differs, at its first token that does."""
+    request = replace(request, top_logprobs=_LIKELY)
+    wanted = recorded.text.encode()
+    traced = await backend.traced(request, {})
+    shared, place = _shared_tokens(traced, wanted)
+    detail = _difference(recorded.text, b"".join(t.token.content for t in traced).decode())
+    if place == len(traced):
+        return AskedAgain(call, "not this model's", detail)
+    written = traced[place].token
+    candidate = _token_for(wanted[shared:], traced[place].likely)
+    if candidate is None:
+        return AskedAgain(call, "not this model's", f"{detail}: not among its likely tokens")
+    nudges = {candidate.id: REACH / 2, written.id: -REACH / 2}
+    nudged = await backend.traced(request, nudges)
+    text = b"".join(token.token.content for token in nudged)
+    end = shared + len(candidate.content)
+    reached = text[:end] == wanted[:end] and (candidate.content or text == wanted)
+    detail += f" (probability {candidate.probability:.2g}, and {written.probability:.2g})"
+    return AskedAgain(call, "within reach" if reached else "not this model's", detail)
+
+
+def _shared_tokens(traced: Sequence[TracedToken], wanted: bytes) -> tuple[int, int]:
+    """Return how many bytes a reply shares with a text from its start, and how many tokens."""
+    shared = 0
+    for place, (token, _) in enumerate(traced):
+        # A token without bytes ends the reply.
+        if not token.content or not wanted.startswith(token.content, shared):
+            return shared, place
+        shared += len(token.content)
+    return shared, len(traced)
+
+
+def _token_for(rest: bytes, likely: Sequence[Token]) -> Token | None:
+    """Return the likeliest token that a text goes on with, or that ends it; None if there is none.
+
+    A text can be written in several ways, of which a model mostly takes the likeliest.
+    """
+    if rest:
+        fitting = [token for token in likely if token.content and rest.startswith(token.content)]
+    else:
+        fitting = [token for token in likely if not token.content]
+    return max(fitting, key=lambda token: token.probability, default=None)

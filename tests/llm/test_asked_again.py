@@ -1,0 +1,241 @@
+"""Recorded calls asked again: a true tape, an edited one, and one of another model."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from tape_text import changed_manifest, rewrite
+
+from llmsim_lab import Ask, LLMClient, LLMConfig, Person, Reply, Run, ScriptedBackend, State, Tape
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm.asked_again import Audit, ask_again, recorded_model, sampling_seeds
+from llmsim_lab.llm.embedded.backend import EmbeddedBackend
+from llmsim_lab.llm.openai import Token, TracedToken
+from llmsim_lab.run import fork, rerun
+from llmsim_lab.tape import verify
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo
+
+
+class Told(State):
+    numbers: tuple[int, ...] = ()
+
+
+class Number(Reply):
+    number: int
+
+
+class Talk(Run[Told]):
+    """Two players name numbers, and one chooses a colour; the other's first reply is no JSON."""
+
+    async def turn(self, state: Told, ask: Ask) -> Told:
+        said = await ask.each(["Ann", "Bob"], Number, "So far {{ state.numbers }}. A number?")
+        await ask("Cy", Colour, "A colour?", decide="sample")
+        return Told(numbers=(*state.numbers, said["Ann"].number, said["Bob"].number))
+
+
+class Colour(Reply):
+    colour: Literal["red", "blue"]
+
+
+def draws(request: ChatRequest) -> ChatReply:
+    """Answer as a model does: by what is asked, and by the seed."""
+    if request.top_logprobs:
+        likely = (("A", math.log(0.7)), ("B", math.log(0.3)))
+        return ChatReply(text="A", top_logprobs=likely)
+    assert request.site is not None
+    if request.site.agent == "Bob" and request.attempt == 1:
+        return ChatReply(text=f"I like {request.options['seed']}.")
+    number = (request.options["seed"] + len(request.prompt)) % 1000
+    return ChatReply(text=f'{{"number": {number}, "reasoning": "So.", "confidence": 1}}')
+
+
+def client_of(answer: Callable[[ChatRequest], ChatReply] = draws) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(answer))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A tape with a run of two turns, a fork of it, and a rerun."""
+    path = tmp_path / "talk.tape"
+    run = Talk(llm_client=client_of(), tape=path, seed=7)
+    run.run(2, progress=False)
+    run.close()
+    for other in (
+        fork(path, 1, turn=1, llm_client=client_of()),
+        rerun(path, 1, llm_client=client_of()),
+    ):
+        other.run(1, progress=False)
+        other.close()
+    return path
+
+
+def audit(path: Path, client: LLMClient | None = None, **settings: Any) -> Audit:
+    with Tape(path, read_only=True) as tape:
+        return asyncio.run(ask_again(tape, client or client_of(), **settings))
+
+
+def test_each_reply_of_a_true_tape_is_given_again(path: Path) -> None:
+    shown = audit(path, number=20, seed=1)
+    assert shown.ok
+    assert shown.eligible == 20  # of four turns: three replies with a seed, and a choice's two
+    assert str(shown) == "20 of 20: at most 14 % of the replies are not scripted's, 95 %"
+
+
+def test_the_seed_that_is_told_draws_the_same_calls(path: Path) -> None:
+    first = audit(path, number=5)
+    again = audit(path, number=5, seed=first.seed)
+    assert [asked.call.id for asked in first.asked] == [asked.call.id for asked in again.asked]
+
+
+def edited(path: Path, edit: Callable[[dict[str, Any]], None], number: int) -> None:
+    """Change a call's reply, and compute the sums again."""
+
+    def changed(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("no") == number:
+            edit(line["reply"])
+        return line
+
+    rewrite(path, changed)
+    assert verify(path) == []
+
+
+def test_an_edited_reply_is_named_though_its_sums_are_right(path: Path) -> None:
+    def edit(reply: dict[str, Any]) -> None:
+        reply["text"] = reply["text"].replace('"number": ', '"number": 9')
+
+    edited(path, edit, 1)
+    shown = audit(path, number=20)
+    assert not shown.ok
+    [asked] = [asked for asked in shown.asked if asked.verdict != "equal"]
+    assert asked.call.id == 1
+    assert "recorded '9" in str(asked)
+    assert "19 of 20 replies are equal; 1 are not, and this server cannot show" in str(shown)
+
+
+def test_an_edited_probability_of_a_choice_is_named(path: Path) -> None:
+    with Tape(path, read_only=True) as tape:
+        [number, _] = [call.id for call in tape.calls(1, turn=1) if call.attempt.reply.top_logprobs]
+
+    def edit(reply: dict[str, Any]) -> None:
+        reply["top_logprobs"] = [["A", math.log(0.9)], ["B", math.log(0.1)]]
+
+    edited(path, edit, number)
+    shown = audit(path, number=20)
+    assert f"95 %: call {number}; they were edited" in str(shown)
+    [asked] = [asked for asked in shown.asked if asked.verdict != "equal"]
+    assert "probability of 'A' recorded as 0.900, and now 0.700" in str(asked)
+
+
+def test_people_and_replies_without_a_seed_are_left_out_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "free.tape"
+
+    def answer(request: ChatRequest) -> ChatReply:
+        request.options = {**request.options, "seed": 5}
+        return draws(request)
+
+    seats = {"Ann": Person(ask=lambda _: {"number": 1})}
+    run = Talk(llm_client=client_of(answer), players=seats, tape=path, replicate=None)
+    run.run(1, progress=False)
+    run.close()
+    shown = audit(path)
+    assert shown.eligible == 2  # of the choice, of which nothing is drawn
+    assert shown.left_out == {"to people": 1, "whose seed the server chose": 2}
+
+
+def test_a_tape_of_a_script_says_that_a_model_has_to_be_named(path: Path) -> None:
+    with (
+        Tape(path, read_only=True) as tape,
+        pytest.raises(ConfigError, match=r"are from 'scripted' \(scripted\).*--model"),
+    ):
+        recorded_model(tape)
+
+
+class Small(EmbeddedBackend):
+    """An embedded model that writes a letter, by a number that follows from its seed."""
+
+    def __init__(self, shares: Mapping[str, float]) -> None:
+        self.name = "small"
+        self.shares = shares
+
+    async def chat(self, request: ChatRequest, *, on_text: object = None) -> ChatReply:
+        [traced] = await self.traced(request, {})
+        return ChatReply(text=traced.token.content.decode())
+
+    async def traced(self, request: ChatRequest, nudges: Mapping[int, float]) -> list[TracedToken]:
+        likely = []
+        for letter, share in self.shares.items():
+            weight = share * math.exp(nudges.get(ord(letter), 0.0))
+            likely.append(Token(ord(letter), letter.encode(), weight))
+        chance = number_of(request.options["seed"]) * sum(token.probability for token in likely)
+        for token in likely:
+            chance -= token.probability
+            if chance < 0:
+                return [TracedToken(token, tuple(likely))]
+        raise AssertionError("the probabilities do not add up")
+
+    async def model_info(self) -> ModelInfo:
+        return ModelInfo(name="small", backend="embedded", digest="d" * 64)
+
+
+def number_of(seed: int) -> float:
+    return (seed % 1000) / 1000
+
+
+class Letters(Run[Told]):
+    """Asks for forty letters."""
+
+    async def turn(self, state: Told, ask: Ask) -> Told:
+        client = self.llm_client
+        assert client is not None
+        for _ in range(40):
+            await client.converse([Message("user", "A letter?")])
+        return state
+
+
+def small(**shares: float) -> LLMClient:
+    return LLMClient(LLMConfig(model="small"), Small(shares))
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    path = tmp_path / "letters.tape"
+    run = Letters(llm_client=small(A=0.5, B=0.3, C=0.2), tape=path, seed=12)
+    run.run(1, progress=False)
+    run.close()
+    return path
+
+
+def test_a_reply_that_differs_where_the_last_digits_decide_is_within_reach(letters: Path) -> None:
+    # As on another processor: the borders lie at .53 and .81, and not at .5 and .8.
+    shown = audit(letters, small(A=0.53, B=0.28, C=0.19), number=40)
+    assert str(shown) == (
+        "40 of 40: at most 7 % of the replies are not small's, 95 % "
+        "(5 of them differ from where the last digits decide)"
+    )
+
+
+def test_other_weights_are_named_and_their_replies_are_not_within_reach(letters: Path) -> None:
+    client = small(C=0.6, A=0.2, B=0.2)
+    changed_manifest(letters, 1, model={"name": "small", "backend": "embedded", "digest": "e" * 64})
+    shown = audit(letters, client, number=20, seed=1)
+    assert shown.notes == [
+        "the tape names the weights eeeeeeeeeeee; those of small here are dddddddddddd: other "
+        "weights, or another quantisation"
+    ]
+    assert str(shown).endswith("another model, other weights or another quantisation wrote them")
+
+
+def test_an_edited_letter_that_is_likely_too_is_not_within_reach(letters: Path) -> None:
+    with Tape(letters, read_only=True) as tape:
+        calls = tape.calls(1)
+    # Drawn far from a border.
+    seeds = sampling_seeds(Tape(letters, read_only=True).run(1), calls)
+    number = next(call.id for call in calls if 0.1 < number_of(seeds[call.id] or 0) < 0.3)
+    edited(letters, lambda reply: reply.update(text="B"), number)
+    shown = audit(letters, small(A=0.5, B=0.3, C=0.2), number=40)
+    assert f"39 of 40: 0 to 13 % of the replies are not small's, 95 %: call {number};" in str(shown)

@@ -20,7 +20,7 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
-.PHONY: check-live check-browser coverage notebooks screenshots looks bench clean setup
+.PHONY: check-faults check-live check-browser coverage notebooks screenshots looks bench clean setup
 export PYTHON FROM TO
 # If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,6 +58,10 @@ coverage: .venv/.ready-test ## measure what the quick tests and those that start
 	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=
 	$(BIN)/python -m pytest -m process $(WORKERS) --cov --cov-append --cov-report=term \
 		--cov-fail-under=$(COVERAGE_PCT)
+
+# check-process has the same in brief, with a fixed seed.
+check-faults: .venv/.ready-test ## try hostile input and faults for three minutes (ARGS=--long: half an hour)
+	$(BIN)/python -m pytest -m process $(WAITING) worksteal tests/faults --full --seed=-1 $(ARGS)
 
 # Each library that the core calls is called by these; the rest of the tests is the same code again.
 check-lowest: .venv/.ready-all ## run what calls libraries on the lowest versions allowed (Python 3.11 if it is here)

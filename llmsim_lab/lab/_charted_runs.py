@@ -76,7 +76,11 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def _is_drawable(value: object) -> bool:
-    return isinstance(value, Real) and abs(float(value)) <= _LARGEST
+    if not isinstance(value, Real):
+        return False
+    # Compared before it becomes a float, which a whole number of 400 digits cannot.
+    size: Any = abs(value)
+    return bool(size <= _LARGEST)
 
 
 def lines_of(*runs: object) -> list[Line]:

@@ -120,7 +120,16 @@ class Economy(State):
 
     @property
     def actual(self) -> GlobalState:
-        """The economy as macro models take it."""
+        """The economy as macro models take it.
+
+        Raises:
+            ConfigError: it has no lags; a run's first state gets them, one of a tape may lack them.
+        """
+        if self.lags is None:
+            raise ConfigError(
+                "this state of the economy has lags=None, but the next quarter depends on the last "
+                "ones; take the state of a run, or the start that Simulation(...).state has"
+            )
         return GlobalState(**{name: getattr(self, name) for name in GlobalState.model_fields})
 
     @property

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from limits_kit import limited
+from faults_kit import Attack, Case, Plan
 from tape_text import sealed
+from verbs_kit import LARGE, steps_of
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.tape._journal import text_digest
@@ -22,23 +23,23 @@ MANIFEST = {"kind": "x:World", "package": "0", "config": {}, "prompts": {}}
 MANIFEST |= {"given": [], "llm": None, "model": None}
 
 
-def line(**values: Any) -> bytes:
-    return f"{dumps({**values, 'sum': ''})}\n".encode()
+def line(kind: str, run: int, **values: Any) -> bytes:
+    return f"{dumps({'run': run, 'is': kind, **values, 'sum': ''})}\n".encode()
 
 
-def run(number: int, texts: dict[str, str] | None = None, **origin: Any) -> bytes:
+def run(number: int, texts: dict[str, str] | None = None, **values: Any) -> bytes:
     """Begin a run; parts of its manifest that are texts are not there besides."""
     texts = texts or {}
-    own = {name: part for name, part in MANIFEST.items() if name not in texts}
-    of = {"verb": "run", **origin}
-    begun = {"name": "n", **of, "started": "", "manifest": own, "texts": texts}
-    return line(run=number, **{"is": "run"}, **begun)
+    manifest = {name: part for name, part in MANIFEST.items() if name not in texts}
+    manifest |= values.pop("manifest", {})
+    begun = {"name": "n", "verb": "run", "started": "", **values}
+    return line("run", number, **begun, manifest=manifest, texts=texts)
 
 
-def turn(run: int, number: int, row: dict[str, Any] | None = None, **more: Any) -> bytes:
-    parts = {"interventions": [], "planned": [], "by_code": [], "noted": {}, "became": {}, **more}
-    record = {"state": {}, "turn": number, "seconds": 0.0, **parts, "story": [], "calls": []}
-    return line(run=run, **{"is": "turn"}, turn=number, record=record, row=row or {"turn": number})
+def turn(run: int, number: int, row: dict[str, Any] | None = None, **parts: Any) -> bytes:
+    record = {"state": {}, "turn": number, "seconds": 0.0, "interventions": [], "planned": []}
+    record |= {"by_code": [], "noted": {}, "became": {}, "story": [], "calls": [], **parts}
+    return line("turn", run, turn=number, record=record, row=row or {"turn": number})
 
 
 def text(value: bytes) -> tuple[bytes, str]:
@@ -113,52 +114,28 @@ def columns() -> Lines:
         yield turn(1, number, {"turn": number} | {f"c{number}.{at}": 1.0 for at in range(3000)})
 
 
-VERBS = """
-    import os
-    from pathlib import Path
-    from typer.testing import CliRunner
-    from llmsim_lab.cli._app import app
-    from llmsim_lab.lab import Lab
-    from llmsim_lab.run.recorded import page
-    from llmsim_lab.tape import Tape, verify
-    path = Path(sys.argv[1])
-    def command(*arguments):
-        done = CliRunner().invoke(app, ["tape", *map(str, arguments)])
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-    for work in (
-        lambda: verify(path),
-        lambda: command("ls", path),
-        lambda: command("show", path),
-        lambda: command("diff", path, 1, 2),
-        lambda: page(path, path.with_suffix(".html")),
-        lambda: Lab(path).static_text(),
-        lambda: Tape(path, read_only=True).turns_frame(),
-    ):
-        print(said(work))
-"""
 NO_RUN_2 = "TapeError: the tape .* has no run 2"
 WIDE = r"TapeError: the 100 turns of run 1 on .* name 300,001 columns, nearly all of them empty"
+TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
+    "columns": (columns, {"diff": NO_RUN_2, "turns_frame": WIDE}),
+    "forks of forks": (forks_of_forks, {}),
+    "forks one turn later each": (forks_one_turn_later_each, {}),
+    "long interventions": (long_interventions, {}),
+    "reruns of a changed run": (reruns_of_a_changed_run, {}),
+    "settings by turns": (settings_by_turns, {}),
+    "shared texts": (shared_texts, {}),
+}
 
 
-@pytest.mark.parametrize(
-    ("lines", "ends"),
-    [
-        (forks_of_forks, {}),
-        (forks_one_turn_later_each, {}),
-        (long_interventions, {}),
-        (reruns_of_a_changed_run, {}),
-        (shared_texts, {}),
-        (settings_by_turns, {}),
-        (columns, {3: NO_RUN_2, 6: WIDE}),
-    ],
-)
-def test_a_tape_takes_as_long_as_it_is_large(
-    lines: Callable[[], Lines], ends: dict[int, str], tmp_path: Path
-) -> None:
-    path = tmp_path / "x.tape"
-    path.write_bytes(b"".join(sealed([HEAD, *lines()])))
-    printed = limited(VERBS, path)
-    for place, found in enumerate(printed):
-        assert re.match(ends.get(place, "done"), found)
-    assert len(printed) == 7
+def write(lines: Callable[[], Lines], folder: Path) -> None:
+    (folder / "x.tape").write_bytes(b"".join(sealed([HEAD, *lines()])))
+
+
+def large_tapes(plan: Plan) -> Iterator[Case]:
+    for name, (lines, ends) in plan.chosen(TAPES, 4):
+        steps = steps_of(LARGE, dict.fromkeys(LARGE, "done") | ends)
+        yield Case(name, steps, partial(write, lines))
+
+
+def test_a_tape_takes_as_long_as_it_is_large(attack: Attack) -> None:
+    attack("large tapes", large_tapes)

@@ -1,25 +1,133 @@
-"""Tapes that hold what no run wrote, with right sums: readers end in no error of Python."""
+"""Tapes that no run wrote, with right sums: all verbs end in an error of ours, or show it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import in_words, make_client, recorded
-from tape_text import rewrite
-from typer.testing import CliRunner
+from faults_kit import TESTS, Attack, Case, Plan
+from tape_text import rewrite, sealed
+from test_large_tapes import HEAD, MANIFEST, line, run, text, turn
+from verbs_kit import CONTINUE, READ, steps_of
 
-from llmsim_lab.cli._app import app
-from llmsim_lab.errors import LabError
-from llmsim_lab.lab import Lab, PromptViewer, RateChart
-from llmsim_lab.run import load
-from llmsim_lab.run.recorded import page
+from llmsim_lab._util.jsontext import dumps
+from llmsim_lab.lab import Lab
+from llmsim_lab.prompts.prompt import digest_of
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import Tape
+
+pytestmark = pytest.mark.process
 
 Line = dict[str, Any]
+VERBS = {**READ, **CONTINUE}
+DATA = TESTS.parent / "data"
+
+# --- made by hand ---------------------------------------------------------------------------------
+
+SETTINGS = {"model": "m", "schema": None, "tools": [], "options": {}, "think": None}
+SETTINGS |= {"keep_alive": None, "timeout_s": 1.0}
+WORDS = "\u2028\u2029\x85\x0b\x0c\x1c\u202e\x1b]0;pwn\x07\x1b[2J\x00\r=1+1{{ x }}[bold]<b>"
+WRONG: list[Any] = [1, "x", None, [], [1], {"a": 1}, True, 1e308]
+PARTS = ("state", "calls", "interventions", "planned", "by_code", "noted", "became", "story")
+KINDS = ["economic", "crisis", "social", "assistant", "exact", "os:system", "__main__:X"]
+KINDS += ["llmsim_lab.run.world:Run", "../../evil:X", "evil.py:X"]
+
+
+def call(number: int, settings: str, words: str = "hi", **more: Any) -> bytes:
+    values = {"no": number, "component": "player", "agent": "A", "settings": settings, **more}
+    messages = [{"role": "user", "content": words}]
+    return line("call", 1, turn=1, messages=messages, reply={"text": "ok"}, seconds=1.0, **values)
+
+
+def begun(*manifests: dict[str, Any]) -> list[bytes]:
+    """Return a run and its first turn for each manifest."""
+    lines = []
+    for number, changes in enumerate(manifests, start=1):
+        lines += [run(number, manifest=changes), turn(number, 0)]
+    return lines
+
+
+def with_number(written: bytes) -> list[bytes]:
+    """Return a run whose second turn has some bytes in the place of a number."""
+    lines = [turn(1, 1, {"turn": 1, "a": 7777777}), turn(1, 2, state={"a": 7777777})]
+    return [run(1), turn(1, 0), *(raw.replace(b"7777777", written) for raw in lines)]
+
+
+def hand_made() -> dict[str, list[bytes]]:
+    """Return lines by what is odd about them."""
+    settings, digest = text(dumps(SETTINGS).encode())
+    origin, sources = text(dumps([["user", "s", "source"]] * 1000).encode())
+    calls = [settings, run(1), turn(1, 0), *(call(number, digest) for number in range(1, 101))]
+    bomb = "{% for a in state.x %}" * 30 + "{{ a }}" + "{% endfor %}" * 30
+    prompt = {"name": "p", "text": f"## User\n\n{bomb}\n", "parent": None}
+    prompt["digest"] = digest_of("", bomb)
+    forked = {"verb": "fork", "fork_turn": 0}
+    wide = {f"k{at}": at for at in range(2000)}
+    return {
+        "a circle": [
+            run(1, parent=2, **forked),
+            turn(1, 0),
+            run(2, parent=1, **forked),
+            turn(2, 0),
+        ],
+        "its own parent": [run(1, parent=1, **forked), turn(1, 0)],
+        "no parents": [run(1, parent=99, **forked), turn(1, 0), run(2, verb="rerun", parent=77)],
+        "a turn again and again": [run(1), *[turn(1, 0)] * 3_000],
+        "400 digits": with_number(b"-" + b"9" * 400),
+        "5,000 digits": with_number(b"9" * 5000),
+        "NaN": with_number(b"NaN"),
+        "1e308": with_number(b"1e308"),
+        "1e999": with_number(b"1e999"),
+        "deep": with_number(b"[" * 190 + b"]" * 190),
+        "too deep": with_number(b'{"a":' * 900 + b"1" + b"}" * 900),
+        "half a character": with_number(b'"\\ud800"'),
+        "half a name": with_number(b'1,"\\udfff":1'),
+        "names twice": with_number(b'1,"a":2'),
+        "words of terminals": [
+            *(
+                settings,
+                run(1, name=WORDS),
+                turn(1, 0, {"turn": 0, WORDS: 1.0}, state={WORDS: WORDS}),
+            ),
+            *(
+                call(1, digest, WORDS, agent=WORDS),
+                turn(1, 1, calls=[["ok", [1]]], noted={WORDS: 1}),
+            ),
+            line("end", 1, ended=WORDS, outcome=WORDS),
+        ],
+        "turns below nought": [run(1), turn(1, -5), turn(1, 0), run(2, parent=1, **forked)],
+        "turns of a thousand million": [run(1), turn(1, 0), turn(1, 10**9 - 1), turn(1, 1 - 10**9)],
+        "records of wrong types": [
+            run(1),
+            *(turn(1, 0, **{part: value}) for part in PARTS for value in WRONG),
+        ],
+        "manifests of wrong types": begun(*({part: value} for part in MANIFEST for value in WRONG)),
+        "kinds": begun(*({"kind": kind} for kind in KINDS)),
+        "calls named often": [*calls, turn(1, 1, calls=[["ok", [*range(1, 101)]]] * 1000)],
+        "calls forgotten often": [
+            *calls,
+            *[line("forget", 1, turn=1, calls=[*range(1, 101)])] * 300,
+        ],
+        "a million sources": [
+            *(settings, origin, run(1), turn(1, 0)),
+            *(call(1, digest, origin=[sources, [1] * 600_000]), turn(1, 1, calls=[["ok", [1]]])),
+        ],
+        "an endless prompt": begun({"prompts": {"p": prompt}}, {"prompts": {"p": prompt}}),
+        "many manifests": [
+            *calls,
+            *[line("set", 1, manifest=MANIFEST | {"config": wide}, texts={})] * 300,
+        ],
+    }
+
+
+# --- edits of what was recorded -------------------------------------------------------------------
 
 
 def without_state(line: Line) -> Line:
@@ -43,44 +151,134 @@ def with_odd_gap(line: Line) -> Line:
     return line | {"record": line["record"] | {"state": state}}
 
 
-READERS: dict[str, Callable[[Path], object]] = {
-    "page": lambda path: page(path, path.with_suffix(".html")),
-    "Lab": lambda path: (Lab(path).static_text(), Lab(path).static_html()),
-    "PromptViewer": lambda path: PromptViewer(path).static_text(),
-    "RateChart": lambda path: RateChart(path).static_text(),
-    "load": lambda path: load(path).decisions(),
-    "frames": lambda path: (Tape(path).turns_frame(), Tape(path).calls_frame()),
-    "ls": lambda path: command("ls", path),
-    "show": lambda path: command("show", path),
-    "show --turn": lambda path: command("show", path, "--turn", 1),
-    "diff": lambda path: command("diff", path, 1, 1),
-}
+EDITS = [without_state, with_odd_column, with_odd_schema, with_odd_gap]
 
 
-def command(*arguments: object) -> None:
-    done = CliRunner().invoke(app, ["tape", *map(str, arguments)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
+def record_economy(path: Path) -> None:
+    recorded(Simulation(in_words(), llm_client=make_client(), tape=path), 2)
 
 
-@pytest.mark.parametrize("edit", [without_state, with_odd_column, with_odd_schema, with_odd_gap])
+def write_edited(edit: Callable[[Line], Line], folder: Path) -> None:
+    record_economy(folder / "x.tape")
+    rewrite(folder / "x.tape", edit)
+
+
+def write_lines(lines: list[bytes], folder: Path) -> None:
+    (folder / "x.tape").write_bytes(b"".join(sealed([HEAD, *lines])))
+
+
+def odd_tapes(plan: Plan) -> Iterator[Case]:
+    for name, lines in plan.chosen(hand_made(), 12):
+        yield Case(name, steps_of(VERBS), partial(write_lines, lines))
+    for edit in EDITS:
+        yield Case(edit.__name__, steps_of(VERBS), partial(write_edited, edit))
+
+
+def test_what_reads_an_odd_tape_shows_it_or_says_why_not(attack: Attack) -> None:
+    attack("tapes: odd", odd_tapes)
+
+
 @pytest.mark.usefixtures("undrawn")
-def test_what_reads_an_odd_tape_shows_it_or_says_why_not(
-    edit: Callable[[Line], Line], path: Path
-) -> None:
-    recorded(Simulation(in_words(), llm_client=make_client(), tape=path), 2)
-    rewrite(path, edit)
-    for read in READERS.values():
-        try:
-            read(path)
-        except LabError as error:
-            assert str(error)  # noqa: PT017 - or it may be shown
-
-
 def test_a_run_that_its_class_cannot_read_is_shown_as_recorded_and_says_why(path: Path) -> None:
-    recorded(Simulation(in_words(), llm_client=make_client(), tape=path), 2)
+    record_economy(path)
     rewrite(path, without_state)
     lab = Lab(path)
     [note] = lab.reading.runs[1]["notes"]
     assert note.startswith("Run 1 is shown as it was recorded, since its class, economic, cannot ")
-    assert "turn 0: Economy.columns() failed: ValidationError: lags: Input should be" in note
+    assert "turn 0: Economy.columns() failed: ConfigError: this state of the econ" in note
+
+
+# --- changed by chance ----------------------------------------------------------------------------
+
+GARBAGE: list[Any] = [
+    *(None, True, -1, 0, 2**70, 1.5, 1e308, "", "x", [], [[]], [5], [{}], {}, {"x": {"y": 1}}),
+    *("\ud83d", "\x1b[2J", "__proto__", "x" * 100_000, [0] * 50_000, float("nan")),
+]
+
+
+def tapes() -> dict[str, list[bytes]]:
+    """Return the lines of tapes that real runs wrote."""
+    found = {path.name: path.read_bytes() for path in sorted(DATA.glob("t*/*.tape"))}
+    return {name: content.splitlines(keepends=True) for name, content in found.items()}
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each list and object in a value with each place in it."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places_in(value[key])
+
+
+def changed_values(lines: list[bytes], source: random.Random) -> list[bytes]:
+    """Put something else in random places of random lines, or remove what is there."""
+    lines = list(lines)
+    for _ in range(source.choice([1, 1, 2, 5])):
+        place = source.randrange(len(lines))
+        value = json.loads(lines[place])
+        holder, key = source.choice([*places_in(value)])
+        if source.random() < 0.2:
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(source.choice(GARBAGE))
+        lines[place] = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    return lines
+
+
+def changed_lines(lines: list[bytes], source: random.Random) -> list[bytes]:
+    """Repeat, remove, move or exchange whole lines."""
+    lines = list(lines)
+    for _ in range(source.choice([1, 2, 9])):
+        place, other = source.randrange(1, len(lines)), source.randrange(1, len(lines))
+        taken = lines.pop(place)
+        lines[other:other] = source.choice([[], [taken], [taken] * 3])
+    return lines
+
+
+def changed_bytes(lines: list[bytes], source: random.Random) -> list[bytes]:
+    """Change, remove or repeat some bytes, anywhere."""
+    content = bytearray(b"".join(lines))
+    for _ in range(source.choice([1, 3, 20, 200])):
+        place, length = source.randrange(80, len(content)), source.choice([0, 1, 1, 50])
+        new = source.choice([b"", bytes([source.randrange(256)]), bytes(content[80 : 80 + length])])
+        content[place : place + length] = new
+    return bytes(content).splitlines(keepends=True)
+
+
+CHANGES = [changed_values, changed_values, changed_lines, changed_bytes]
+
+
+def write_changed(seed: str, folder: Path) -> None:
+    source = random.Random(seed)
+    [lines] = source.sample(list(tapes().values()), 1)
+    lines = source.choice(CHANGES)(lines, source)
+    # Three in four by somebody who computes the sums again, and the names of texts.
+    if source.random() < 0.75:
+        lines = sealed(renamed_texts(lines))
+    (folder / "x.tape").write_bytes(b"".join(lines))
+
+
+def renamed_texts(lines: list[bytes]) -> list[bytes]:
+    names: dict[bytes, bytes] = {}
+    found = []
+    for raw in lines:
+        for old, new in names.items():
+            raw = raw.replace(b'"%b"' % old, b'"%b"' % new)
+        if raw.startswith(b'{"text":"') and (parts := TEXT.match(raw)) is not None:
+            names[parts[1]] = text(parts[2])[1].encode()
+            raw = raw.replace(parts[1], names[parts[1]], 1)
+        found.append(raw)
+    return found
+
+
+TEXT = re.compile(rb'\{"text":"(\w+)","value":(.*),"sum":"[0-9a-f]*"\}\n\Z', re.DOTALL)
+
+
+def changed_tapes(plan: Plan) -> Iterator[Case]:
+    for number in range(plan.times(6)):
+        seed = f"{plan.seed} {number}"
+        yield Case(f"change {seed}", steps_of(VERBS), partial(write_changed, seed))
+
+
+def test_a_changed_tape_ends_in_an_error_of_ours_or_is_read(attack: Attack) -> None:
+    attack("tapes: changed", changed_tapes)

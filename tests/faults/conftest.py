@@ -1,0 +1,51 @@
+"""``make check-faults``: how much is tried, and the table of what survived."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from faults_kit import HEAD, SIZES, Attack, Plan, attack_of, row_of
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("faults")
+    group.addoption("--full", action="store_const", dest="faults", const="full", default="brief")
+    group.addoption("--long", action="store_const", dest="faults", const="long")
+    group.addoption("--seed", type=int, default=0, help="of what is drawn by chance; -1 draws one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("seed", 0) == -1:
+        config.option.seed = random.SystemRandom().randrange(10**6)
+
+
+def plan_of(config: pytest.Config) -> Plan:
+    # Where the whole suite is run, these options were not there when the command line was read.
+    return Plan(config.getoption("seed", 0), config.getoption("faults", "brief"))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    plan = plan_of(config)
+    return f"faults: --seed {plan.seed}, {plan.size} (one of {', '.join(SIZES)})"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [one for key in ("passed", "failed") for one in terminalreporter.getreports(key)]
+    tallies = [
+        tally
+        for report in reports
+        for name, tally in report.user_properties
+        if name == "faults" and report.when == "call"
+    ]
+    if tallies:
+        terminalreporter.section(pytest_report_header(terminalreporter.config))
+        terminalreporter.write_line(HEAD)
+        for tally in sorted(tallies, key=lambda tally: str(tally["of"])):
+            terminalreporter.write_line(row_of(tally))
+
+
+@pytest.fixture
+def attack(request: pytest.FixtureRequest, record_property: pytest.RecordProperty) -> Attack:
+    """Runs a class of cases; fails with those that did not survive."""
+    return attack_of(plan_of(request.config), record_property)

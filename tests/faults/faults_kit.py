@@ -1,0 +1,438 @@
+"""Hostile input: each case in a process of its own, which may use so much of the machine.
+
+A test hands a function to the fixture ``attack``. A program of its own imports that function's
+module, calls it, and forks for each ``Case`` that it yields. The case's steps end in a ``LabError``
+or cleanly, in time, within memory, with the event loop free, and leave no process, thread or open
+file behind. One more test is ten lines::
+
+    def cases(plan: Plan) -> Iterator[Case]:
+        for name, text in plan.chosen(TEXTS, 20):
+            yield Case(name, {"read": lambda folder, text=text: read(folder, text)})
+
+    def test_each_text_is_read_or_is_an_error(attack: Attack) -> None:
+        attack("texts", cases)
+
+``python tests/faults/faults_kit.py MODULE FUNCTION [SEED [SIZE [CASE]]]`` runs the same by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import importlib
+import inspect
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+__all__ = ["Attack", "Case", "Plan", "Tally", "serving"]
+
+CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 60.0
+SIZES = {"brief": 1, "full": 8, "long": 80}
+TESTS = Path(__file__).resolve().parents[1]
+for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in TESTS.glob("*/*_kit.py")})]:
+    if _folder not in sys.path:
+        sys.path.append(_folder)  # so that cases are made with the kits of other tests
+BYSTANDER = "somebody's file\n"
+
+Step = Callable[[Path], object | Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hostile thing, and what is done with it.
+
+    Attributes:
+        name: of the thing.
+        steps: each by its name; called with an empty folder, in which it stands, where ``mine.txt``
+            must stay as it is. One that ends in a LabError does not stop the next. What a step
+            asserts is part of the rule. A step may be a coroutine function.
+        prepare: writes files into the folder first, in another process, without limits.
+        cpu_s: seconds of the processor for each step.
+        memory_mb: at the peak, with all that was imported.
+        block_s: seconds of the processor for which one callback of an event loop may run.
+        wall_s: after which a step is given up, whatever it waits for.
+    """
+
+    name: str
+    steps: Mapping[str, Step]
+    prepare: Callable[[Path], object] | None = None
+    cpu_s: float = CPU_S
+    memory_mb: float = MEMORY_MB
+    block_s: float = BLOCK_S
+    wall_s: float = WALL_S
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is tried, and by what chance."""
+
+    seed: int
+    size: str
+
+    @property
+    def source(self) -> random.Random:
+        return random.Random(self.seed)
+
+    def times(self, brief: int) -> int:
+        """Return how often to try: so often in CI, 8 times in three minutes, 80 times in long."""
+        return brief * SIZES[self.size]
+
+    def chosen(self, table: Mapping[str, Any], brief: int) -> list[tuple[str, Any]]:
+        """Return the rows of a table: all, or in CI so many of them, drawn by the seed."""
+        rows = list(table.items())
+        return rows if self.size != "brief" else self.source.sample(rows, min(brief, len(rows)))
+
+
+@dataclass
+class Tally:
+    """What became of a class of cases."""
+
+    of: str
+    tried: int = 0
+    faults: list[str] = field(default_factory=list)
+    worst: dict[str, tuple[float, str]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def count(self, case: str, report: dict[str, Any]) -> None:
+        self.tried += 1
+        name = f"{case}: {report['step']}"
+        if report["fault"]:
+            self.faults.append(f"{name}: {report['fault']}")
+        for measure in ("cpu_s", "block_s", "mb"):
+            self.worst[measure] = max(self.worst.get(measure, (0.0, "")), (report[measure], name))
+
+
+Attack = Callable[[str, Callable[[Plan], Iterator[Case]]], Tally]
+
+
+# --- in the process of a case ---------------------------------------------------------------------
+
+
+class Watch:
+    """Measures the steps of this process, and what they leave behind."""
+
+    def __init__(self, case: Case, say: Callable[[dict[str, Any]], None]) -> None:
+        self.case = case
+        self.say = say
+        self.blocked_s = 0.0
+        self.unseen: list[str] = []
+        run_handle = asyncio.Handle._run
+
+        def timed(handle: asyncio.Handle) -> None:
+            begun = time.thread_time()
+            try:
+                run_handle(handle)
+            finally:
+                self.blocked_s = max(self.blocked_s, time.thread_time() - begun)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        sys.unraisablehook = self._unseen
+        threading.excepthook = self._unseen
+
+    def _unseen(self, raised: Any) -> None:
+        self.unseen.append(f"unseen {raised.exc_type.__name__}: {raised.exc_value}")
+
+    def census(self) -> dict[str, list[str]]:
+        gc.collect()
+        me = psutil.Process()
+        folder = Path("/proc/self/fd")
+        numbers = [one for one in folder.iterdir() if one.is_symlink()] if folder.exists() else []
+        return {
+            "process": [str(child) for child in me.children(recursive=True)],
+            "thread": [thread.name for thread in threading.enumerate()],
+            "open file": [str(one.readlink()) for one in numbers] or ["?"] * me.num_fds(),
+        }
+
+    def left_behind(self, before: dict[str, list[str]]) -> list[str]:
+        """Return what there is more of than before, once it had time to end."""
+        for _ in range(40):
+            after = self.census()
+            found = [
+                f"left behind: {kind} {after[kind][len(before[kind]) :]}"
+                for kind in before
+                if len(after[kind]) > len(before[kind])
+            ]
+            if not found:
+                break
+            time.sleep(0.05)
+        return found
+
+    def play(self, folder: Path) -> None:
+        from llmsim_lab._util.waiting import run_sync
+
+        os.chdir(folder)
+        run_sync(asyncio.sleep(0))  # starts the one thread that the package keeps
+        before = self.census()
+        last = list(self.case.steps)[-1]
+        for name, step in self.case.steps.items():
+            self.say({"begins": name})
+            report = self.taken(step, folder)
+            if name == last:
+                report["fault"] += "; ".join(self.left_behind(before))
+            mine = folder / "mine.txt"
+            if not mine.is_file() or mine.read_text() != BYSTANDER:
+                report["fault"] += "; mine.txt was changed"
+            self.say({"step": name, **report})
+
+    def taken(self, step: Step, folder: Path) -> dict[str, Any]:
+        """Take a step; return how it ended, and what it used."""
+        from llmsim_lab.errors import LabError
+
+        case, fault, said = self.case, "", "done"
+        self.blocked_s, self.unseen = 0.0, []
+        begun = time.process_time()
+        limit_s = int(begun + case.cpu_s) + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
+        try:
+            result = step(folder)
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        except LabError as error:
+            said = f"{type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - each is a fault, and is told
+            frames = traceback.extract_tb(error.__traceback__)[-6:]
+            places = [f"{Path(one.filename).name}:{one.lineno}" for one in frames]
+            fault = f"{type(error).__name__}: {str(error)[:600]} ({' '.join(places)})"
+        cpu_s, memory_mb = time.process_time() - begun, _peak_mb()
+        if cpu_s > case.cpu_s:
+            fault += f"; took {cpu_s:.1f} seconds of the processor, {case.cpu_s} allowed"
+        if memory_mb > case.memory_mb:
+            fault += f"; took {memory_mb:.0f} MB, {case.memory_mb} allowed"
+        if self.blocked_s > case.block_s:
+            fault += f"; kept the event loop for {self.blocked_s:.2f} seconds"
+        return {
+            "said": said[:300],
+            "fault": fault + "".join(f"; {one}" for one in self.unseen),
+            "cpu_s": round(cpu_s, 2),
+            "block_s": round(self.blocked_s, 2),
+            "mb": round(memory_mb),
+        }
+
+
+def _peak_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+@contextmanager
+def serving(answer: Callable[[socket.socket, bytes], object]) -> Iterator[int]:
+    """Answer HTTP in a process of its own, whose work does not count; yields its port on loopback.
+
+    Args:
+        answer: writes to a connection all that answers a request, which it gets with its head. It
+            may do so slowly or for ever; the connection is closed when it returns.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        port = server.getsockname()[1]
+        child = os.fork()
+        if child == 0:
+            resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+            while True:
+                connection, _ = server.accept()
+                threading.Thread(target=_answer, args=(connection, answer), daemon=True).start()
+    try:
+        yield port
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _answer(connection: socket.socket, answer: Callable[[socket.socket, bytes], object]) -> None:
+    with connection, suppress(OSError):
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += _received(connection)
+        head, _, body = request.partition(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+        while len(body) < int(length or 0):
+            body += _received(connection)
+        answer(connection, head + b"\r\n\r\n" + body)
+
+
+def _received(connection: socket.socket) -> bytes:
+    piece = connection.recv(65536)
+    if not piece:
+        raise ConnectionError
+    return piece
+
+
+# --- the program that forks for each case ---------------------------------------------------------
+
+
+def _forked(work: Callable[[], object], log: Path) -> int:
+    """Fork for some work, which writes what it prints to a file; returns the child's number."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for number in (1, 2):
+            os.dup2(written, number)
+        os.close(written)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.enable()
+        faulthandler.register(signal.SIGXCPU, chain=True)
+        work()
+        status = 0
+    except BaseException:  # noqa: BLE001 - it is in the log
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _ended(child: int, give_up: Callable[[], bool]) -> str:
+    """Wait for a child, which is killed when it is given up; returns how it ended."""
+    sent = [signal.SIGABRT, signal.SIGKILL]
+    while True:
+        number, status = os.waitpid(child, os.WNOHANG)
+        if number:
+            code = os.waitstatus_to_exitcode(status)
+            return (
+                ""
+                if code == 0
+                else f"ended with {signal.Signals(-code).name if code < 0 else code}"
+            )
+        if sent and give_up():
+            os.kill(child, sent.pop(0))
+            time.sleep(0.5)
+        time.sleep(0.002)
+
+
+def _watched(case: Case) -> Iterator[dict[str, Any]]:
+    """Play a case in a process of its own; yields what became of each step."""
+    home = Path(tempfile.mkdtemp(prefix="faults-"))
+    folder, log = home / "here", home / "log"
+    folder.mkdir()
+    (folder / "mine.txt").write_text(BYSTANDER)
+    try:
+        if case.prepare is not None:
+            prepare = case.prepare
+            told = _ended(_forked(lambda: prepare(folder), log), lambda: False)
+            if told:
+                raise RuntimeError(f"{case.name} was not prepared: {log.read_text()[-2000:]}")
+        told_of = home / "reports"
+        told_of.touch()
+
+        def say(report: dict[str, Any]) -> None:
+            with told_of.open("a") as file:
+                file.write(f"{json.dumps(report)}\n")
+
+        def play() -> None:
+            # Beyond this the machine would suffer; what is over memory_mb is told either way.
+            resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
+            Watch(case, say).play(folder)
+
+        begun = time.monotonic()
+        child = _forked(play, log)
+        limit_s = case.wall_s * len(case.steps)
+        told = _ended(child, lambda: time.monotonic() - begun > limit_s)
+        reports = [json.loads(line) for line in told_of.read_text().splitlines()]
+        yield from (report for report in reports if "step" in report)
+        if told:
+            last = reports[-1] if reports else {}
+            step = last.get("begins") or f"after {last.get('step', 'nothing')}"
+            said = log.read_text(errors="replace")[-3000:]
+            fault = f"the process {told} after {time.monotonic() - begun:.0f} s; {said}"
+            yield {"step": step, "said": "", "fault": fault, "cpu_s": 0, "block_s": 0, "mb": 0}
+    finally:
+        for one in [home, *home.rglob("*")]:
+            if one.is_dir() and not one.is_symlink():
+                one.chmod(0o700)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def main(module: str, function: str, seed: str = "0", size: str = "brief", only: str = "") -> None:
+    """Print a line of JSON for each step of each case."""
+    # What is imported when it is first needed would be on the account of a case. Of this one
+    # jsonschema, where it finds it, compiles grammars for seconds.
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+    for name in ("jsonschema", "matplotlib.pyplot", "pandas", "scipy.stats", "typer._adapters"):
+        importlib.import_module(name)
+    cases = getattr(importlib.import_module(module), function)
+    gc.collect()
+    gc.freeze()
+    for case in cases(Plan(int(seed), size)):
+        if only in case.name:
+            for report in _watched(case):
+                print(json.dumps({"case": case.name, **report}), flush=True)  # noqa: T201
+
+
+# --- in the test ----------------------------------------------------------------------------------
+
+
+def tally_of(of: str, cases: Callable[[Plan], Iterator[Case]], plan: Plan) -> Tally:
+    """Run all cases of a class, in a program of its own."""
+    module = sys.modules[cases.__module__]
+    folders = [str(Path(str(module.__file__)).parent), str(Path(__file__).parent), *sys.path]
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(folders), PYTHONHASHSEED="0")
+    command = [sys.executable, "-W", "error", str(Path(__file__)), cases.__module__]
+    command += [cases.__qualname__, str(plan.seed), plan.size]
+    tally, begun = Tally(of), time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as program:
+        assert program.stdout is not None
+        for line in program.stdout:
+            report = json.loads(line)
+            tally.count(report["case"], report)
+    tally.seconds = round(time.monotonic() - begun, 1)
+    if program.returncode:
+        tally.faults.append(f"the cases' own program ended with {program.returncode}")
+    return tally
+
+
+def row_of(tally: dict[str, Any]) -> str:
+    """Return a class's line of the table."""
+    worst = [f"{tally['worst'].get(one, (0, ''))[0]:7.2f}" for one in ("cpu_s", "block_s")]
+    memory = f"{tally['worst'].get('mb', (0, ''))[0]:6.0f}"
+    survived = tally["tried"] - len(tally["faults"])
+    return (
+        f"{tally['of']:32} {tally['tried']:7} {survived:8} "
+        f"{' '.join(worst)} {memory} {tally['seconds']:8.1f}"
+    )
+
+
+HEAD = (
+    f"{'class':32} {'tried':>7} {'survived':>8} {'CPU s':>7} {'loop s':>7} {'MB':>6} {'took s':>8}"
+)
+
+
+def attack_of(plan: Plan, record: Callable[[str, object], None]) -> Attack:
+    """Return what a test calls; each tally goes into the table at the end."""
+
+    def attack(of: str, cases: Callable[[Plan], Iterator[Case]]) -> Tally:
+        tally = tally_of(of, cases, plan)
+        record("faults", asdict(tally))
+        assert tally.tried, "no case was tried"
+        listed = "\n".join(tally.faults[:20])
+        assert not tally.faults, (
+            f"{len(tally.faults)} of {tally.tried}, seed {plan.seed}:\n{listed}"
+        )
+        return tally
+
+    return attack
+
+
+if __name__ == "__main__":
+    # Under its own name, so that its classes are those that the cases import.
+    importlib.import_module("faults_kit").main(*sys.argv[1:])

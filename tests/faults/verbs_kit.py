@@ -1,0 +1,105 @@
+"""Each way to read a tape, and to continue one, as steps of a case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from faults_kit import Step
+from typer.testing import CliRunner
+
+from llmsim_lab.cli._app import app
+from llmsim_lab.errors import LabError
+from llmsim_lab.lab import Lab, PromptViewer, RateChart
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.run import fork, load, replay, resume
+from llmsim_lab.run.recorded import page
+from llmsim_lab.tape import Tape, repair, verify
+
+__all__ = ["CONTINUE", "LARGE", "READ", "command", "steps_of"]
+
+Verb = Callable[[Path], object]
+
+
+def command(*arguments: object) -> str:
+    """Run a command line; an exception that is not for its user is raised."""
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert "Traceback" not in done.output
+    return done.output
+
+
+def client() -> LLMClient:
+    config = LLMConfig(model="s", retry_wait_s=0, wait_for_server_s=0)
+    return LLMClient(config, ScriptedBackend(lambda _: "no JSON"))
+
+
+def frames(path: Path) -> None:
+    with Tape(path, read_only=True) as tape:
+        tape.turns_frame()
+        tape.calls_frame()
+
+
+LARGE: Mapping[str, Verb] = {
+    "verify": verify,
+    "ls": lambda path: command("tape", "ls", path),
+    "show": lambda path: command("tape", "show", path),
+    "diff": lambda path: command("tape", "diff", path, 1, 2),
+    "page": lambda path: page(path, path.with_suffix(".html")),
+    "Lab": lambda path: Lab(path).static_text(),
+    "turns_frame": lambda path: Tape(path, read_only=True).turns_frame(),
+}
+"""What is done with a tape before it is known to be sound, however large it is."""
+
+READ: Mapping[str, Verb] = {
+    **LARGE,
+    "tree": lambda path: Tape(path, read_only=True).tree(),
+    "show a turn": lambda path: command("tape", "show", path, "--turn", 1),
+    "view": lambda path: command("view", path, "-o", path.with_suffix(".html")),
+    "Lab's page": lambda path: Lab(path).static_html(),
+    "PromptViewer": lambda path: PromptViewer(path).static_text(),
+    "RateChart": lambda path: RateChart(path).static_text(),
+    "frames": frames,
+    "compare": lambda path: Tape(path, read_only=True).compare(1, 2),
+    "load": lambda path: load(path).decisions(),
+    "replay": replay,
+}
+
+CONTINUE: Mapping[str, Verb] = {
+    "fork": lambda path: fork(path, 1, turn=1, llm_client=client(), to=path.with_name("f.tape")),
+    "copy": lambda path: Tape(path, read_only=True).copy([1], path.with_name("c.tape")),
+    "repair": lambda path: repair(path, path.with_name("r.tape")),
+    "resume": lambda path: resume(path, 1, llm_client=client()).run(1, progress=False),
+    "prune": lambda path: Tape(path).prune([1]),
+}
+"""These write: each has a copy of its own."""
+
+
+def steps_of(verbs: Mapping[str, Verb], ends: Mapping[str, str] | None = None) -> dict[str, Step]:
+    """Return steps that read ``x.tape``, which must not change by it.
+
+    Args:
+        verbs: what is done.
+        ends: how it ends, by the verb's name: a pattern of an error, or ``done``; else in either.
+    """
+    ends = ends or {}
+    return {name: partial(_step, verb, name, ends.get(name, "")) for name, verb in verbs.items()}
+
+
+def _step(verb: Verb, name: str, end: str, folder: Path) -> None:
+    path = folder / "x.tape"
+    before = path.read_bytes()
+    if name in CONTINUE:
+        path = folder / f"{name}.tape"
+        path.write_bytes(before)
+    told = "done"
+    try:
+        verb(path)
+    except LabError as error:
+        told = f"{type(error).__name__}: {error}"
+    assert re.match(end, told), told
+    assert len(told) < 20_000, "the error is too long to read"
+    assert (folder / "x.tape").read_bytes() == before, "the tape was changed"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from itertools import islice
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import clip
@@ -42,30 +41,38 @@ def settable(run: Run, number: int) -> Settable:
     if len(columns_of_state) <= MOST_SET:  # a row may leave out what can be set, such as a shock
         columns |= columns_of_state
     numbers = {name: columns[name] for name in own_numbers(columns) if math.isfinite(columns[name])}
-    names: Iterable[str] = numbers
-    # All at once first, since the whole state is checked each time.
-    if not _can_be_set(run, turn, numbers):
-        names = (name for name in numbers if _can_be_set(run, turn, {name: numbers[name]}))
+    names = _names_to_set(run, turn, numbers)
     values = {}
-    for name in islice(names, MOST_SET):
+    for name in names[:MOST_SET]:
         value = numbers[name]
         values[name] = value if isinstance(value, bool) else float(f"{value:.6g}")
-    if len(values) < MOST_SET:
-        return Settable(values, left_out=0)
-    return Settable(values, left_out=len(numbers) - len(values))
+    return Settable(values, left_out=len(names) - len(values))
 
 
-def _can_be_set(run: Run, turn: Turn, values: Mapping[str, float]) -> bool:
-    """Return whether numbers are the state's own, not derived from others, or an agent's."""
+def _names_to_set(run: Run, turn: Turn, numbers: Mapping[str, float]) -> list[str]:
+    """Return those of some numbers that are the state's own, not derived, nor a player's.
+
+    All are tried at once, and where that fails each half: the whole state is checked each time.
+    """
+    names = [*numbers]
     with suppress(ConfigError):
-        run.changed(turn.state, values)
-        return True
-    return False
+        run.changed(turn.state, numbers)
+        return names
+    if len(names) == 1:
+        return []
+    middle = len(names) // 2
+    settable_names: list[str] = []
+    for half in (names[:middle], names[middle:]):
+        settable_names += _names_to_set(run, turn, {name: numbers[name] for name in half})
+    return settable_names
 
 
 def change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
     """Return the fields of what a fork can change: numbers of the state, and prompts."""
-    labels = {series.column: str(series) for series in series_of(run)}
+    labels = {}
+    for series in series_of(run):
+        if series.label != series.column:  # else the name is put into words
+            labels[series.column] = str(series)
     fields = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
     for name, prompt in prompts_by_name(run).items():
         field: Field = {
@@ -104,12 +111,18 @@ def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def words_of(changes: object, name: str = "") -> str:
-    """Return nested changes as words: ``factor 2; set coins.Ann 5``."""
+    """Return nested changes as words: ``factor = 2; coins.Ann = 5``."""
     if isinstance(changes, list):
-        return f"{name} {', '.join(changes)}"
+        return f"{name} = {', '.join(changes)}"
     if not isinstance(changes, Mapping):
-        return f"{name} {changes}"
-    return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
+        return f"{name} = {changes}"
+    words = []
+    for key, value in changes.items():
+        if key == "set":  # which goes without the word
+            words.append(words_of(value, name))
+        else:
+            words.append(words_of(value, f"{name} {key}".strip()))
+    return "; ".join(words)
 
 
 def words_of_fork(changes: Mapping[str, object], turn: int) -> list[str]:
@@ -132,7 +145,10 @@ def _intervention_words(intervention: Mapping[str, object], turn: int) -> str:
     """Return an intervention in words, with its turn where that is not the fork's."""
     values = dict(intervention)
     at = values.pop("turn", turn)
+    note = values.pop("note", "")
     words = words_of(values)
+    if note:
+        words += f" ({note})"
     return words if at == turn else f"turn {at}: {words}"
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
@@ -468,11 +467,17 @@ class HumanSeat(Lab):
         return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
-        """Return the same, with the score's table and chart if there is one."""
+        """Return the same, with the score's table if there is one."""
         parts = [pre(self.static_text())]
         if self._board is not None:
-            parts += [pre(repr(self._board)), figure_html(self._board.figure)]
+            parts.append(pre(repr(self._board)))
         return join(parts)
+
+    def static_picture(self) -> Figure | None:
+        """Return the score's chart; until there is one, the run's."""
+        if self._board is not None:
+            return self._board.figure
+        return super().static_picture()
 
 
 def _with_action(action: str | None, values: dict[str, Any]) -> dict[str, Any]:

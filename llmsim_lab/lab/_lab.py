@@ -32,6 +32,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.run import Run
 from llmsim_lab.run._page import module
 from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.charts import networks_of
 from llmsim_lab.tape import RunInfo
 
 if TYPE_CHECKING:
@@ -198,9 +199,17 @@ class Lab(LiveWindow, AnyWidget):
                 by_name[_static.run_words(self.reading, number)] = run
         if not any(len(run.turns) > 1 for run in by_name.values()):
             return None  # a single turn has values, and no line
+        shown = self.runs[self.shown[0]]
+        networks = networks_of(shown, shown.turns[-1])
         with suppress(ConfigError):
             lines = lines_of(by_name)
-            return Picture(lines=lines, charts=charted(lines), title=self._infos[numbers[0]].name)
+            return Picture(
+                lines=lines,
+                charts=charted(lines),
+                title=self._infos[numbers[0]].name,
+                network=networks[0] if networks else None,
+                network_turn=shown.turns[-1].number,
+            )
         return None
 
     def _drawn_runs(self) -> list[int]:

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS, visible
-from llmsim_lab._util.text import clip, number, printable
-from llmsim_lab.lab._charted_runs import Line, Points, is_number
+from llmsim_lab._util.text import clip, counted, number, printable
+from llmsim_lab.lab._charted_runs import MOST_PANELS, Line, Points, is_number
 from llmsim_lab.run._turn import Series
-from llmsim_lab.run.charts import axis_of
+from llmsim_lab.run.charts import Network, axis_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,12 +50,16 @@ class Picture:
         lines: the runs.
         charts: what to draw, the first one large.
         title: above the picture; the runs' names if empty.
+        network: who is tied to whom, drawn last.
+        network_turn: the turn that it is of.
         beside: other curves by their names, such as history, by column.
     """
 
     lines: Sequence[Line]
     charts: Sequence[Series]
     title: str = ""
+    network: Network | None = None
+    network_turn: int = 0
     beside: Mapping[str, Mapping[str, Points]] = field(default_factory=dict)
 
     @property
@@ -70,9 +74,16 @@ class Picture:
 
     def figure(self) -> Figure:
         """Draw it."""
-        figure, panels = _empty_panels(len(self.charts))
+        # A network takes the place of the last of four charts.
+        charts = self.charts
+        if self.network is not None:
+            charts = charts[: MOST_PANELS - 1]
+        count = len(charts) + (self.network is not None)
+        figure, panels = _empty_panels(count)
+        if self.network is not None:
+            _draw_network(panels.pop(), self.network, self.network_turn)
         main = panels[0]
-        for panel, chart in zip(panels, self.charts, strict=True):
+        for panel, chart in zip(panels, charts, strict=True):
             is_main = panel is main
             if "*" in chart.column:
                 _draw_dict(panel, chart, self, large=is_main)
@@ -353,6 +364,43 @@ def _mean_of(keys: Sequence[_Key]) -> Points:
     return Points(turns=turns, values=[fmean(by_turn[turn]) for turn in turns])
 
 
+# --- a network -----------------------------------------------------------------------------------
+
+
+def _draw_network(axes: Axes, network: Network, turn: int) -> None:
+    """Draw players on a circle, which needs no layout, and a line for each tie."""
+    places: dict[str, tuple[float, float]] = {}
+    for index, name in enumerate(network.names):
+        angle = 2 * math.pi * index / len(network.names)
+        places[name] = (math.sin(angle), math.cos(angle))
+    for one, other in {tuple(sorted(pair)) for pair in network.pairs}:
+        across, down = zip(places[one], places[other], strict=True)
+        axes.plot(across, down, color=_PALE, linewidth=0.8, zorder=1)
+    across, down = zip(*places.values(), strict=True)
+    axes.scatter(across, down, s=14, color=SERIES_COLOURS[0], zorder=2)
+    if len(places) <= _MOST_NAMED:
+        for name, (right, up) in places.items():
+            axes.annotate(
+                drawing.drawable(name, 10),
+                (1.12 * right, 1.12 * up),
+                ha=_ALIGNED[round(right)],
+                va="center",
+                fontsize=6.5,
+                color=_GREY,
+                annotation_clip=False,
+            )
+    axes.set_title(
+        drawing.drawable(f"{network.label}, turn {turn}", 34), loc="left", fontsize="small"
+    )
+    axes.set_aspect("equal")
+    axes.margins(0.25)
+    axes.axis("off")
+
+
+_ALIGNED: Mapping[int, Literal["left", "center", "right"]] = {-1: "right", 0: "center", 1: "left"}
+"""How a name stands beside its place: away from the middle of the circle."""
+
+
 # --- what was done from outside, turns, words ----------------------------------------------------
 
 
@@ -426,6 +474,11 @@ def _words(picture: Picture) -> Iterator[str]:
         yield f"and {len(lines) - _MOST_NAMED} more runs"
     for turn, words in _interventions(lines).items():
         yield f"turn {turn}: {clip(printable(words), 120)}"
+    network = picture.network
+    if network is not None:
+        ties = len({tuple(sorted(pair)) for pair in network.pairs})
+        sizes = f"{counted(len(network.names), 'player')}, {counted(ties, 'tie')}"
+        yield f"{network.label}, turn {picture.network_turn}: {sizes}"
     predictions: set[tuple[str, float]] = set()
     for line in lines:
         predictions.update(line.prediction.items())

@@ -106,10 +106,13 @@ class State(OfJson):
     def columns(self) -> dict[str, Any]:
         """Return what a frame's row says of it: its numbers, and the texts that are its fields.
 
-        A state may add what follows from it.
+        Those of computed fields too. A state may add what else follows from it.
         """
+        values = values_in(self)
+        for name in type(self).model_computed_fields:
+            values[name] = ValueInState((name,), getattr(self, name))
         columns: dict[str, Any] = {}
-        for name, (path, value) in values_in(self).items():
+        for name, (path, value) in values.items():
             is_field = len(path) == 1
             if isinstance(value, Decimal | Fraction):
                 columns[name] = _for_table(value)
@@ -308,9 +311,24 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
                 f"the state has nothing called {name!r}{closest(name, places)}; it has "
                 f"{listed([*places])}"
             )
+        _check_can_be_set(state, name, places[name].path)
         *path, last = places[name].path
         holder = changed
         for key in path:
             holder = holder[key]
         holder[last] = value
     return state.replace(**changed)
+
+
+def _check_can_be_set(state: State, name: str, path: tuple[str, ...]) -> None:
+    """Raise ConfigError if a value is in a field that its class has marked as derived."""
+    holder: Any = state
+    for key in path:
+        if isinstance(holder, BaseModel):
+            field = type(holder).model_fields.get(key)
+            if field is not None and field.frozen:
+                raise ConfigError(
+                    f"{name} cannot be set: {type(holder).__name__}.{key} is a Field(frozen=True), "
+                    "which each turn makes anew; set what it follows from"
+                )
+        holder = fields_of(holder)[key]

@@ -6,8 +6,9 @@ whose column may hold a star: ``belief.*`` draws a line for each key of the dict
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Annotated, Any, Protocol, get_args, get_origin
 
 from pydantic import BaseModel
@@ -250,16 +251,35 @@ def field_series(state_type: object) -> dict[str, Series]:
         item = Series(column=name, label=field.title or "")
         for part in (*_metadata_of_values(field.annotation), *field.metadata):
             item = _with_metadata(item, part)
-        unit = item.unit or _UNITS.get(_unit_suffix(name)[1:], "")
-        by_name[name] = replace(item, column=name, label=item.label or _label(name), unit=unit)
+        by_name[name] = _with_label_and_unit(replace(item, column=name))
+    for name, computed in state_type.model_computed_fields.items():
+        item = Series(column=name, label=computed.title or "")
+        if get_origin(computed.return_type) is Annotated:
+            for part in get_args(computed.return_type)[1:]:
+                item = _with_metadata(item, part)
+        by_name[name] = _with_label_and_unit(replace(item, column=name))
     return by_name
+
+
+def _with_label_and_unit(item: Series) -> Series:
+    """Return a field's series with what follows from its name where its class says nothing."""
+    name = item.column
+    return replace(
+        item,
+        label=item.label or _label(name),
+        unit=item.unit or _UNITS.get(_unit_suffix(name)[1:], ""),
+    )
 
 
 def hidden_fields(state_type: object) -> frozenset[str]:
     """Return the fields of a state that are not shown: those with ``Field(repr=False)``."""
     if not (isinstance(state_type, type) and issubclass(state_type, State)):
         return frozenset()
-    return frozenset(name for name, field in state_type.model_fields.items() if not field.repr)
+    hidden = {name for name, field in state_type.model_fields.items() if not field.repr}
+    hidden.update(
+        name for name, field in state_type.model_computed_fields.items() if not field.repr
+    )
+    return frozenset(hidden)
 
 
 def without_fields(row: Mapping[str, Any], hidden: frozenset[str]) -> Mapping[str, Any]:
@@ -372,3 +392,46 @@ def _is_list_of_pairs(value: object) -> bool:
     if not isinstance(value, list | tuple):
         return False
     return all(_is_list_of_texts(item) and len(item) == 2 for item in value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Who is tied to whom in a turn.
+
+    Attributes:
+        label: of the field that holds it.
+        names: the players.
+        pairs: the ties, those that go both ways twice.
+    """
+
+    label: str
+    names: Sequence[str]
+    pairs: Sequence[tuple[str, str]]
+
+
+def networks_of(run: Charted, turn: Turn) -> list[Network]:
+    """Return the networks in a turn's state that a run shows, as the window finds them.
+
+    They are dicts of lists of their own keys, and lists of pairs (``tiesIn`` in
+    ``front/network.js``).
+    """
+    state_type = getattr(run, "state_type", None)
+    fields = field_series(state_type)
+    wanted = {_as_series(item).column for item in _named_charts(run)}
+    networks: list[Network] = []
+    for name, text in tables_in(turn.state, hidden_fields(state_type)).items():
+        if wanted and name not in wanted:
+            continue
+        pairs: list[tuple[str, str]] = []
+        names: dict[str, None] = {}
+        for line in map(json.loads, text.split("\n")):
+            if isinstance(line, dict):
+                names |= dict.fromkeys(line)
+                pairs += [(key, other) for key, tied in line.items() for other in tied]
+            elif isinstance(line, list):
+                names |= dict.fromkeys(line)
+                pairs.append((line[0], line[1]))
+        if pairs and all(other in names for _, other in pairs):
+            label = fields[name].label if name in fields else _label(name)
+            networks.append(Network(label=label, names=[*names], pairs=pairs))
+    return networks

@@ -52,9 +52,10 @@ def fields_of(
 
 
 def label_of(place: Sequence[str], part: Mapping[str, Any]) -> str:
-    """Return a place in people's words, or a field's title; what can be set has a name already."""
+    """Return a place in people's words, or a field's title: ``Coins · Ann`` of ``coins.Ann``."""
     if place[0] == "set":
-        return place[-1]
+        field, _, key = place[-1].partition(".")
+        place = [part for part in (field, key) if part]
     # Under "*" stands what holds for all players.
     names = ("everybody" if name == "*" else name_in_words(name) for name in place)
     words = " · ".join(names)

@@ -299,18 +299,20 @@ def _word_change(
 def _words(intervention: object) -> str:
     """Return an intervention of any class in words, as its record has it."""
     values = dict(as_mapping(intervention))
-    turn = values.pop("turn", None)
+    turn = _plain(values.pop("turn", None))
+    note = values.pop("note", "")
     parts = []
     for name, value in values.items():
         if isinstance(value, dict):
-            parts += [_spaced(name, key, _plain(part)) for key, part in value.items()]
+            # What is set is most of what interventions do, and goes without the word.
+            place = "" if name == "set" else f"{name} "
+            parts += [f"{place}{key} = {_plain(part)}" for key, part in value.items()]
         elif value not in (None, False, "", []):
-            parts.append(_spaced(name, _plain(value)))
-    return _line(f"turn {_plain(turn)}: {', '.join(parts)}")
-
-
-def _spaced(*texts: str) -> str:
-    return " ".join(filter(None, texts))
+            parts.append(f"{name} = {_plain(value)}")
+    words = f"turn {turn}: {', '.join(parts)}"
+    if note:
+        words += f" ({_plain(note)})"
+    return _line(words)
 
 
 def _plain(value: object) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH, MOST_BYTES, WINDOW_HEIGHT = 1180, 600_000, 760
+MOST_OFF = 60
+"""Of 255: how far a colour of the palette may be from the one that it stands for."""
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1400, 800, 400)
 # What is clicked for a look of the window, after the one before it.
@@ -93,7 +95,7 @@ def window(lab: LabPage) -> bytes:
         at_turn(turn)
         take(700)
     notebook.click("Fork or change …", cell=0)
-    output.get_by_label(re.compile("^shock.supply", re.IGNORECASE)).fill("4")
+    output.get_by_label(re.compile("^Shock · supply", re.IGNORECASE)).fill("4")
     take(2200)
     notebook.click("Fork with 1 change", cell=0)
     output.get_by_role("group", name="Runs").wait_for()
@@ -110,19 +112,36 @@ def window(lab: LabPage) -> bytes:
 
 
 def animation(frames: Sequence[tuple[bytes, int]]) -> bytes:
-    """Return pictures, each with its milliseconds, as a GIF that begins again."""
+    """Return pictures, each with its milliseconds, as a GIF that begins again.
+
+    Raises:
+        SystemExit: a frame of the GIF is not its picture.
+    """
     import PIL.Image
+    import PIL.ImageChops
 
     images = [PIL.Image.open(io.BytesIO(png)).convert("RGB") for png, _ in frames]
-    palette = images[-1].quantize(64)
+    width, height = images[0].size
+    # One palette of all pictures: the last one has no button that is pressed, and no form.
+    film = PIL.Image.new("RGB", (width, height * len(images)))
+    for place, image in enumerate(images):
+        film.paste(image, (0, place * height))
+    palette = film.quantize(96)
     first, *rest = [
         image.quantize(palette=palette, dither=PIL.Image.Dither.NONE) for image in images
     ]
     buffer = io.BytesIO()
     times = [milliseconds for _, milliseconds in frames]
+    # Not optimized: Pillow would leave out what stays, with a colour that is in use as transparent.
     first.save(
-        buffer, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=True
+        buffer, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=False
     )
+    with PIL.Image.open(buffer) as written:
+        for place, image in enumerate(images):
+            written.seek(place)
+            difference = PIL.ImageChops.difference(written.convert("RGB"), image).convert("L")
+            if difference.getextrema()[1] > MOST_OFF:
+                raise SystemExit(f"frame {place + 1} of the animation is not its picture")
     return buffer.getvalue()
 
 

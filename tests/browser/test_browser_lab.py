@@ -95,7 +95,7 @@ def test_a_changed_value_makes_a_fork_and_a_changed_parameter_a_restart(notebook
     field = output.get_by_label("Inflation (% over four quarters)")
     field.fill("9")
     notebook.button("Fork with 1 change").click()
-    expect(output.get_by_role("group", name="Runs")).to_contain_text("set inflation 9")
+    expect(output.get_by_role("group", name="Runs")).to_contain_text("inflation = 9")
     assert notebook.evaluate("window.runs[2].state.global_state.inflation") == 9
     notebook.click("Fork or change …")
     notebook.button("Parameters, from the beginning").click()

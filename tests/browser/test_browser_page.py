@@ -68,7 +68,7 @@ def test_the_runs_lead_to_each_other_and_a_chart_tells_its_values(
     page = opened.open(first_run)
     runs = page.get_by_role("group", name="Runs").get_by_role("button")
     expect(runs).to_have_count(3)
-    runs.filter(has_text="turn 3: set shock.supply 4, note oil").click()
+    runs.filter(has_text="turn 3: shock.supply = 4 (oil)").click()
     expect(runs.nth(1)).to_have_attribute("aria-pressed", "true")
     chart = page.get_by_role("img", name="Policy rate").first
     box = chart.bounding_box()

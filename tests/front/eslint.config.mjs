@@ -8,7 +8,7 @@ const js = createRequire(realpathSync(process.argv[1]))("@eslint/js"); // eslint
 const browser = ["document", "window", "location", "history", "addEventListener",
   "removeEventListener", "getComputedStyle", "matchMedia", "requestAnimationFrame", "setTimeout",
   "clearTimeout", "performance", "navigator", "CSSStyleSheet", "MutationObserver",
-  "ResizeObserver", "DecompressionStream", "Response", "Blob", "URLSearchParams", "atob",
+  "ResizeObserver", "DecompressionStream", "TextDecoder", "URLSearchParams", "atob",
   "console", "KeyboardEvent", "innerWidth", "innerHeight", "CSS", "process", "Event", "URL",
   "AbortSignal", "EventSource", "WORDS", "clearInterval", "fetch", "sessionStorage", "setInterval"];
 

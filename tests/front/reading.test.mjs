@@ -96,15 +96,15 @@ test("runs without a parent are told by what their configurations do not share",
   const lines = configs.map(manifest), texts = lines.map((_, n) => [n]);
   const reading = makeReading([{ lines, texts }, root(1, 0), root(2, 1)]);
   const labels = () => [...reading.runs.values()].map((run) => runLabel(reading, run));
-  assert.deepEqual(labels(), ["Fishing · growth 0.8", "Fishing · growth 0.9"]);
+  assert.deepEqual(labels(), ["Fishing · growth = 0.8", "Fishing · growth = 0.9"]);
   reading.take(reading.size, [{ run: { id: 2, changes: ["growth 0.9"], parent: 1 } }]);
   assert.deepEqual(labels(), ["Fishing", "growth 0.9"]); // here known as made from the first
   const alone = { run: { id: 2, changes: [], parent: null } };
   reading.take(reading.size, [alone, root(3, 2), root(4, 3)]);
   const rows = reading.tree().map(({ run, runs, changes }) => (
     [runs?.length, runLabel(reading, run, changes)]));
-  assert.deepEqual(rows, [[3, "Fishing · growth 0.8"],
-    [undefined, "Fishing · growth 0.9; seed 1; llm seed 1"]]);
+  assert.deepEqual(rows, [[3, "Fishing · growth = 0.8"],
+    [undefined, "Fishing · growth = 0.9; seed = 1; llm seed = 1"]]);
 });
 
 test("a fork is told by its turn and what it changed, one without changes by its parent", () => {

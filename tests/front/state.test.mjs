@@ -38,6 +38,21 @@ test("what theory says of a dict's keys is a line in its chart, each value once"
   assert.deepEqual(texts("told"), ["", "predicted 0.50"]); // the line, and its words
 });
 
+test("a dict's chart of a fork has its parent's lines too, of many keys the means", () => {
+  const few = makeWindow([...rumour(3), run(2, {
+    parent: 1, fork: 1, columns: COLUMNS, charts: CHARTS, dicts: ["belief.*", "vote.*"] }),
+  turn(2, 2, [0.5, 0.1, 1, true, true])], { at: { run: 2 } });
+  assert.match(few.texts("now")[1], /^means0\.750\.55$/); // the parent's 0.5 and 1, then its own
+  assert.equal(few.texts("dotted").length, 2);
+  const columns = Array.from({ length: 8 }, (_, n) => `belief.p${n}`);
+  const more = { columns, charts: [CHARTS[1]], dicts: ["belief.*"] };
+  const row = (id, n) => turn(id, n, columns.map((_, at) => n * at * id));
+  const many = makeWindow([run(1, more), run(2, { parent: 1, fork: 0, ...more }),
+    ...[1, 2].flatMap((id) => [row(id, 0), row(id, 1)])], { at: { run: 2 } });
+  assert.deepEqual([many.texts("dotted").length, many.texts("main").length], [0, 4]);
+  assert.match(many.texts("now")[0], /^means3\.507$/);
+});
+
 test("a class that names its charts has no others", () => {
   const charts = [CHARTS[1]];
   assert.deepEqual(captions(makeWindow(rumour(3, { charts, limited: true }))), ["beliefmean"]);
@@ -78,14 +93,18 @@ test("a network is a dict of lists of its own keys, or a list of pairs", () => {
   }
 });
 
-test("players have the same places each time, apart from each other, friends nearer", () => {
+test("players are apart, friends nearer, and nobody moves when somebody comes", () => {
   const names = Array.from({ length: 9 }, (_, n) => `p${n}`);
-  const ring = names.map((name, n) => [name, names[(n + 1) % 9]]);
-  const places = placesOf(names, ring);
-  assert.deepEqual(places, placesOf(names, ring));
-  const far = (a, b) => Math.hypot(...[0, 1].map((at) => places.get(a)[at] - places.get(b)[at]));
+  const pairs = names.map((name, n) => [name, names[(n + 1) % 9]]);
+  const places = placesOf([{ names, pairs }]);
+  const far = (a, b, all = places) => (
+    Math.hypot(...[0, 1].map((at) => all.get(a)[at] - all.get(b)[at])));
   assert.ok(far("p0", "p1") > 0.1 && far("p0", "p1") < far("p0", "p4"));
-  assert.ok([...places.values()].flat().every((at) => at >= 0 && at <= 1));
+  const later = { names: [...names.slice(1), "new"], pairs: [["new", "p1"], ["new", "p2"]] };
+  const after = placesOf([{ names, pairs }, later]);
+  for (const name of names) assert.deepEqual(after.get(name), places.get(name));
+  assert.ok(far("new", "p1", after) > 0.05 && far("new", "p1", after) < far("new", "p5", after));
+  assert.ok([...after.values()].flat().every((at) => at >= 0 && at <= 1));
 });
 
 test("what a field was cut at is said beside it, also where an old tape has only the limit", () => {

@@ -168,7 +168,10 @@ async def test_the_last_click_shows_the_ending_and_the_static_view_keeps_it() ->
         assert visitor.now["over"]
         assert visitor.now["asks"] == []
         assert "Holding the rate would have cost" in visitor.seat.static_text()
-        assert "<img" in str(visitor.seat.static_html())
+        picture = visitor.seat.static_picture()
+        assert picture is not None
+        assert "rate held" in picture.alt  # type: ignore[attr-defined]
+        assert "<img" not in str(visitor.seat.static_html()), "a reader without styles sees it once"
 
 
 async def test_a_score_before_the_first_turn_says_what_is_missing_and_one_of_so_far_goes() -> None:

@@ -19,10 +19,10 @@ from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation, recorded
 from lab_kit import Browser, eventually, opened, same_reading
 from page_kit import hostile_game
-from pydantic import Field
+from pydantic import Field, computed_field
 from worlds import Pot, PublicGoods
 
-from llmsim_lab import data_path
+from llmsim_lab import Ask, State, data_path
 from llmsim_lab import lab as lab_module
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.lab import (
@@ -307,18 +307,50 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
     await eventually(lambda: any("form" in it for it in browser.heard))
     coins = browser.field("set", "coins.Ann")
     assert coins["value"] == float(f"{lab.runs[1].turns[2].state.coins['Ann']:.6g}")
-    assert coins["label"] == "coins.Ann"
+    assert coins["label"] == "Coins · Ann"
     browser.send("fork", run=1, turn=2, changes={"set": {"coins.Ann": "7"}})
     await eventually(lambda: 2 in lab.runs)
     assert lab.runs[2].state.coins["Ann"] == 7
     known = [it["run"] for it in browser.records if "changes" in it.get("run", {})][-1]
-    assert (known["parent"], known["fork"], known["changes"]) == (1, 2, ["set coins.Ann 7"])
+    assert (known["parent"], known["fork"], known["changes"]) == (1, 2, ["coins.Ann = 7"])
     assert browser.latest("show") == {"run": 2, "turn": None}
     theft = {"turn": 3, "set": {"coins.Ann": 7}, "note": "a theft"}
     lab.fork(2, run=1, intervene={"coins.Ann": 7})
     lab.fork(2, run=1, intervene=[theft])
-    assert lab.reading.runs[3]["changes"] == ["set coins.Ann 7"], "a cell says it as the form does"
-    assert lab.reading.runs[4]["changes"] == ["turn 3: set coins.Ann 7; note a theft"]
+    assert lab.reading.runs[3]["changes"] == ["coins.Ann = 7"], "a cell says it as the form does"
+    assert lab.reading.runs[4]["changes"] == ["turn 3: coins.Ann = 7 (a theft)"]
+
+
+class Tally(State):
+    left: dict[str, float] = Field({"Ann": 9.0, "Bob": 9.0, "Cy": 9.0})
+    shown: dict[str, float] = Field({"Ann": 0.0}, frozen=True)
+    friends: list[tuple[str, str]] = Field([("Ann", "Bob")])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def all_left(self) -> float:
+        return sum(self.left.values())
+
+
+class Counting(Run[Tally]):
+    async def turn(self, state: Tally, ask: Ask) -> Tally:
+        return state.replace(left={name: left - 1 for name, left in state.left.items()})
+
+
+async def test_a_form_offers_no_number_that_follows_from_others_and_a_picture_has_the_ties() -> (
+    None
+):
+    lab, browser = opened(Counting())
+    await lab.play(2)
+    browser.send("form", run=1, turn=1)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    fields = browser.latest("form")["parts"][0]["fields"]
+    places = [field["place"] for field in fields if field["place"][0] == "set"]
+    assert places == [["set", "left.Ann"], ["set", "left.Bob"], ["set", "left.Cy"]]
+    figure = lab.static_picture()
+    assert figure is not None
+    assert [panel.get_title(loc="left") for panel in figure.axes][-1] == "friends, turn 2"
+    assert "friends, turn 2: 2 players, 1 tie" in lab.static_text()
 
 
 async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
@@ -360,7 +392,7 @@ async def test_a_form_checks_a_large_state_once_and_shows_a_hundred_of_its_numbe
     ("do", "values", "message"),
     [
         ("restart", {"changes": {"seed": "many"}}, "Seed is 'many'; it must be a whole number"),
-        ("fork", {"turn": 0, "changes": {"set": {"coins.Ann": ""}}}, "coins.Ann is missing"),
+        ("fork", {"turn": 0, "changes": {"set": {"coins.Ann": ""}}}, "Coins · Ann is missing"),
         ("fork", {"turn": 0, "changes": {"set": {"coins.Zoe": "5"}}}, "set · coins.Zoe cannot be"),
         ("fork", {"turn": 0, "changes": 5}, "this cannot be changed here"),
         ("play", {"turns": 200_000}, "turns=200000"),
@@ -457,7 +489,7 @@ async def test_presets_are_windows_with_fewer_parts() -> None:
     assert "[reply]" in texts[PromptViewer]
     assert "Chart:" not in texts[PromptViewer]
     tree = RunTree(RECORDED).static_text()
-    assert "   2 one nation · fork at turn 3 · turn 3: set shock.supply 4, note oil" in tree
+    assert "   2 one nation · fork at turn 3 · turn 3: shock.supply = 4 (oil)" in tree
 
 
 def test_the_static_view_is_the_same_each_time() -> None:
@@ -467,7 +499,7 @@ def test_the_static_view_is_the_same_each_time() -> None:
     assert "United States" in html
     figure = one.static_picture()
     assert figure is not None
-    assert "2 fork, turn 3: set shock.supply 4, note oil, turns 0 to 8" in figure.alt
+    assert "2 fork, turn 3: shock.supply = 4 (oil), turns 0 to 8" in figure.alt
     one.show(3)
     assert "Turn 3 (1980Q2)" in one.static_text()
 
@@ -494,7 +526,7 @@ def test_the_saved_picture_is_of_the_family_of_the_run_shown() -> None:
     lab = Lab(data_path("tapes/demo.tape.gz"), run=4)
     text = lab.static_text()
     assert "Chart: seed 2\n4 seed 2, turns 0 to 20: Policy rate 5.71" in text
-    assert "\n6 fork, turn 3: set shock.supply 4, note oil, turns 0 to 12: " in text
+    assert "\n6 fork, turn 3: shock.supply = 4 (oil), turns 0 to 12: " in text
     assert len(text.splitlines()) < 40, "24 runs are not listed one by one"
     lab.show(run=3)
     assert "Chart: seed 1\n1 seed 1, turns 0 to 20" in lab.static_text()

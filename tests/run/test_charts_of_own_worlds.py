@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from llmsim_lab import Ask, Run, State
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.people import PublishedFigure
 from llmsim_lab.run import Series
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.run.charts import axis_of, charts_of, lines_of_chart, series_of, tables_in
+from llmsim_lab.run.charts import (
+    Network,
+    axis_of,
+    charts_of,
+    lines_of_chart,
+    networks_of,
+    series_of,
+    tables_in,
+)
 from llmsim_lab.tape import RunInfo
 
 
@@ -125,6 +134,43 @@ def test_texts_and_ties_of_players_are_shown_a_line_each() -> None:
     }
     assert tables_in({"edges": [["a", "b"]], "numbers": [1]}, frozenset()) == {"edges": '["a","b"]'}
     assert tables_in({"log": ["x" * 9999] * 3}, frozenset()) == {}
+
+
+def test_a_network_is_a_dict_of_lists_of_its_own_keys_or_a_list_of_pairs() -> None:
+    run = Rumour()
+    [network] = networks_of(run, run.turns[0])
+    assert network == Network(label="friends", names=["Ann", "Bob"], pairs=[("Ann", "Bob")])
+    assert networks_of(InOrder(), run.turns[0]) == [], "it names its charts, and no network"
+
+
+class Counted(State):
+    belief: dict[str, float] = Field({"Ann": 1.0, "Bob": 0.2})
+    talks: int = Field(0, frozen=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def believers_pct(self) -> Annotated[float, Series(label="Who believes it", high=100)]:
+        return 100 * sum(share > 0.5 for share in self.belief.values()) / len(self.belief)
+
+
+class Talk(Run[Counted]):
+    charts = ("believers_pct", "talks")
+
+    async def turn(self, state: Counted, ask: Ask) -> Counted:
+        return state.replace(belief={"Ann": 1.0, "Bob": 0.8}, talks=state.talks + 1)
+
+
+def test_a_computed_number_is_a_column_and_a_chart_of_its_own_and_nobody_sets_it() -> None:
+    run = Talk()
+    assert run.run(1)["believers_pct"].tolist() == [50, 100]
+    chart = charts_of(run)[0]
+    assert (str(chart), chart.high) == ("Who believes it (%)", 100)
+    with pytest.raises(ConfigError, match="the state has nothing called 'believers_pct'"):
+        run.fork(1, intervene={"believers_pct": 0})
+    message = r"talks cannot be set: Counted.talks is a Field\(frozen=True\)"
+    with pytest.raises(ConfigError, match=message):
+        run.fork(1, intervene={"talks": 5})
+    assert run.fork(1, intervene={"belief.Ann": 0}).state.believers_pct == 50
 
 
 AXES: list[tuple[list[float], Series, tuple[float, float]]] = [

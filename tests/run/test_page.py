@@ -82,7 +82,7 @@ def test_the_runs_say_what_each_fork_changed(first_run: PageData) -> None:
         (2, 1, 3),
         (3, 1, 3),
     ]
-    assert runs[2]["changes"] == ["turn 3: set shock.supply 4, note oil"]
+    assert runs[2]["changes"] == ["turn 3: shock.supply = 4 (oil)"]
     assert "central banker who fears inflation" in runs[3]["changes"][0]
     assert first_run.start == 3
     assert [run["series"][0]["label"] for run in runs.values()] == ["Policy rate"] * 3

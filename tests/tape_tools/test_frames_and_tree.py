@@ -110,7 +110,7 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
         "1 economy · run · turns 1 to 3 · done · scripted",
         "   2 economy · fork at turn 1 · prompt agent_policy: [-ONE-]{+exactly one+} · "
         "turns 2 to 4 · done · scripted",
-        "      3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turn 5 "
+        "      3 economy · fork at turn 4 · turn 4: shock.supply = 2 (oil) · turn 5 "
         "· done · scripted",
     ]
 
@@ -159,8 +159,8 @@ def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
         done = [{"turn": 1, "set": changed}]
         fork(tape, 1, turn=1, llm_client=make_client(), intervene=done)
     assert tape.changes(1) == []
-    assert tape.changes(2) == ["turn 1: set inflation 9"]
-    assert tape.changes(3) == ["turn 1: set shock.demand -1"]
+    assert tape.changes(2) == ["turn 1: inflation = 9"]
+    assert tape.changes(3) == ["turn 1: shock.demand = -1"]
 
 
 def test_a_fork_says_what_it_lacks_of_its_parents_interventions(tape: Tape) -> None:
@@ -170,7 +170,7 @@ def test_a_fork_says_what_it_lacks_of_its_parents_interventions(tape: Tape) -> N
     forked = fork(tape, 1, turn=1, llm_client=make_client())
     assert tape.changes(2) == []
     forked.run(1)
-    assert tape.changes(2) == ["without turn 2: set inflation 9"]
+    assert tape.changes(2) == ["without turn 2: inflation = 9"]
 
 
 def test_an_intervention_that_a_run_and_its_fork_still_plan_is_no_change(tape: Tape) -> None:

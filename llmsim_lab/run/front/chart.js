@@ -11,6 +11,7 @@ import {
 const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 280, GAP = 28; // of a chart, between charts
 const FEW_CHARTS = 6, FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
+const FEW_BESIDE = 4; // runs whose values stand beside each other
 const NAME_HEIGHT = 12, NAME_LETTERS = 13, NAME_LETTER = 6; // of a line's name at its end, pixels
 // The same three as in run/charts.py.
 const WHOLE_SHARE_FROM = 0.2; // values from 0 to 1 that reach this are on the whole axis of a share
@@ -236,7 +237,7 @@ function Panel(view) {
   const drawn = store.keep(`chart ${item.column}`,
     [reading.size, run, turnsOf(lines), wide, from, to], () => drawPanel(view));
   const value = reading.valueAt(run, item.column, n);
-  const others = lines.length > 4 ? [] : lines.filter((line) => line !== run);
+  const others = besideOf(lines, run);
   const hasDots = run.people?.some(({ column, n: at }) => column === item.column && at != null);
   const place = reading.points(run, item.column).find(([at]) => at === n)?.[1];
   const otherValues = others.map((line) => h("i", { key: line.id, class: look(line) },
@@ -257,21 +258,22 @@ function LinesPanel(view) {
   const n = turnOf(view);
   const drawn = store.keep(`chart ${item.column}`,
     [reading.size, run, turnsOf(lines), wide, from, to], () => drawLines(view));
-  const runs = whole ? lines : [run];
+  const others = besideOf(lines, run);
+  const runs = whole ? lines : [...others, run];
   const lit = over?.column === item.column && drawn.nearest(over.n, over.value);
   return h("figure", { class: "panel" },
-    h(Caption, { item }, runs.map((line) => [
-      (!whole || line === runs[0]) && h("small", null, sumWords(item, whole)),
-      h(line === run ? "strong" : "i", { key: line.id, class: whole ? look(line) : null },
-        sumUp(reading, line, item, n))])),
+    h(Caption, { item }, h("small", null, sumWords(item, runs.length)),
+      runs.map((line) => h(line === run ? "strong" : "i",
+        { key: line.id, class: runs.length > 1 ? look(line) : null },
+        sumUp(reading, line, item, n)))),
     h(Drawing, { view, drawn, n },
       lit && h("path", { key: "lit", class: "curve main lit", d: drawn.pathOf(lit) })),
     lit && !store.ui.drag && h(LinesTip, { ...view, n, lit }));
 }
 
-const sumWords = ({ yesNo }, isOfRuns) => {
+const sumWords = ({ yesNo }, runs) => {
   if (yesNo) return "yes";
-  return isOfRuns ? "means" : "mean";
+  return runs > 1 ? "means" : "mean";
 };
 
 /** The mean of a chart's lines in a turn; of truth values how many are true. */
@@ -283,6 +285,10 @@ function sumUp(reading, run, item, n) {
   if (item.yesNo) return `${sum} of ${values.length}`;
   return values.length ? figure(sum / values.length) : "";
 }
+
+/** The runs beside the one that is shown, where they are few. */
+const besideOf = (lines, run) => (
+  lines.length > FEW_BESIDE ? [] : lines.filter((line) => line !== run));
 
 const turnsOf = (lines) => lines.map((line) => line.id).join();
 
@@ -378,31 +384,43 @@ function drawRows(view) {
     label: `${item.label}: ${plural(rows.length, "row")}` };
 }
 
-/** The same of a chart with a line for each key. */
+/** The same of a chart with a line for each key. Of runs beside the one that is shown there are
+ * the same keys, dotted; where keys are many, their means. */
 function drawLines(view) {
   if (view.item.yesNo && !view.whole) return drawRows(view);
   const { reading, item, run, lines, whole, wide, right, x, inside } = view;
-  const runs = whole ? lines : [run];
-  const curves = runs.flatMap((line) => reading.linesOf(line, item).map(({ name, column }) => ({
+  const keysOf = (line) => reading.linesOf(line, item).map(({ name, column }) => ({
     name, run: line, points: reading.points(line, column).filter(([n]) => inside(n)),
-  }))).filter(({ points }) => points.some(([, value]) => value != null));
+  })).filter(({ points }) => points.some(([, value]) => value != null));
+  const curves = (whole ? lines : [run]).flatMap(keysOf);
+  const isMany = curves.length > MANY_LINES;
+  const others = whole ? [] : besideOf(lines, run);
+  const otherCurves = others.flatMap(keysOf);
   const columns = reading.linesOf(run, item).map(({ column }) => column);
   // Each once: theory often says the same of all keys.
   const theory = new Set(columns.map((column) => run.prediction?.[column]));
   const predicted = [...theory].filter(isNumber);
-  const drawn = curves.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
+  const all = isMany ? curves : [...curves, ...otherCurves];
+  const drawn = all.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
   const scale = scaleOf([...drawn, ...predicted], wide, { ...item, right });
   const { y, level } = scale;
   const path = ({ points }) => pathOf(points, x, y);
   const ends = whole ? [] : namesAtEnds(curves, y);
-  markLines(curves, ends, whole);
-  const means = whole ? runs.map((line) => meanCurve(line, curves)) : [];
+  let averaged = whole ? lines : [];
+  if (isMany && others.length > 0) averaged = [...others, run];
+  if (whole) markRuns(curves);
+  else markKeys(curves, averaged.length > 0 ? [] : ends);
+  const means = averaged.map((line) => meanCurve(line, [...curves, ...otherCurves]));
+  const colours = new Map(curves.map(({ name, colour }) => [name, colour]));
+  const dotted = isMany ? [] : otherCurves.map((curve) => (
+    { ...curve, kind: `curve dotted ${colours.get(curve.name) ?? ""}` }));
+  const faint = !whole || curves.length <= FEW_FAINT ? curves : [];
+  const paths = [...dotted, ...faint, ...means].map((curve) => (
+    h("path", { class: curve.kind, d: path(curve) })));
   const still = h("g", null, ground(view, scale),
     predicted.map((value) => h(Predicted, {
       key: `predicted ${value}`, value, end: wide - right, y, level })),
-    (!whole || curves.length <= FEW_FAINT)
-      && curves.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
-    means.map((curve) => h("path", { class: curve.kind, d: path(curve) })),
+    paths,
     ends.map(({ curve, at }) => h("text", {
       key: `name ${curve.name}`, class: `name ${curve.colour ?? ""}`, x: wide - right + 6, y: at,
     }, clip(curve.name, NAME_LETTERS))));
@@ -411,14 +429,14 @@ function drawLines(view) {
   return { ...scale, still, nearest, pathOf: path, label: `${item.label}: ${count}` };
 }
 
+function markRuns(curves) {
+  for (const curve of curves) curve.kind = `curve faint ${look(curve.run)}`;
+}
+
 /** Few lines have a colour each; of many, the highest and the lowest, and the rest are grey. */
-function markLines(curves, ends, whole) {
+function markKeys(curves, ends) {
   const outermost = ends.length > 1 ? [ends[0].curve, ends.at(-1).curve] : [];
   curves.forEach((curve, index) => {
-    if (whole) {
-      curve.kind = `curve faint ${look(curve.run)}`;
-      return;
-    }
     if (curves.length <= MANY_LINES) curve.colour = `k${index % 6}`;
     else if (outermost.includes(curve)) curve.colour = `k${outermost.indexOf(curve)}`;
     curve.kind = curve.colour ? `curve solid ${curve.colour}` : "curve dim";

@@ -44,47 +44,66 @@ export function tiesIn(lines) {
   return { names: [...names], pairs, hasArrows };
 }
 
-/** Where each player stands, from 0 to 1 both ways: the same for the same names and ties.
- * Fruchterman and Reingold (1991): all push each other away, ties pull, ever more gently. */
-export function placesOf(names, pairs) {
-  const places = new Map(names.map((name, index) => {
-    const angle = (2 * Math.PI * index) / names.length;
-    return [name, [Math.cos(angle), Math.sin(angle)]];
-  }));
-  if (names.length <= MOST_PLACED) pullTogether(places, pairs);
-  for (const axis of [0, 1]) {
-    const all = [...places.values()].map((place) => place[axis]);
-    const low = Math.min(...all);
-    const span = Math.max(...all) - low || 1;
-    for (const place of places.values()) place[axis] = (place[axis] - low) / span;
+/** Where each player stands, from 0 to 1 both ways, by the ties of the turns in their order.
+ * Those of the first turn with ties are placed together, and stay: who comes later finds a place
+ * among them, so that nobody moves while a run is played. */
+export function placesOf(turns) {
+  const places = new Map();
+  const firstTied = turns.find(({ pairs }) => pairs.length > 0) ?? { names: [], pairs: [] };
+  for (const { names, pairs } of [firstTied, ...turns]) {
+    const newcomers = names.filter((name) => !places.has(name));
+    if (newcomers.length === 0) continue;
+    const isFirst = places.size === 0;
+    newcomers.forEach((name, index) => {
+      const angle = (2 * Math.PI * index) / newcomers.length;
+      const [across, down] = isFirst ? MIDDLE : amongFriends(name, pairs, places);
+      const reach = isFirst ? 0.5 : 0.02; // a little apart, where several have the same friends
+      places.set(name, [across + reach * Math.cos(angle), down + reach * Math.sin(angle)]);
+    });
+    if (places.size <= MOST_PLACED) pullTogether(places, pairs, new Set(newcomers));
+    if (isFirst) stretch(places);
+    for (const place of places.values()) keepInside(place);
   }
   return places;
 }
 
-function pullTogether(places, pairs) {
-  const all = [...places.values()];
-  const apart = Math.sqrt(4 / all.length); // the distance that players would like
+const MIDDLE = [0.5, 0.5];
+
+/** The middle of those whom a newcomer is tied to. */
+function amongFriends(name, pairs, places) {
+  const friends = pairs.filter((pair) => pair.includes(name))
+    .flatMap((pair) => pair.filter((other) => places.has(other)).map((other) => places.get(other)));
+  if (friends.length === 0) return MIDDLE;
+  return [0, 1].map((axis) => (
+    friends.reduce((sum, place) => sum + place[axis], 0) / friends.length));
+}
+
+/** Fruchterman and Reingold (1991): all push each other away, ties pull, ever more gently. */
+function pullTogether(places, pairs, moving) {
+  const all = [...places];
+  const apart = Math.sqrt(1 / all.length); // the distance that players would like
   for (let step = 0; step < PULLS; step += 1) {
-    const moves = new Map(all.map((place) => [place, [0, 0]]));
+    const moves = new Map(all.map(([name]) => [name, [0, 0]]));
     const push = (one, other, force) => {
-      const across = one[0] - other[0] || 1e-3;
-      const down = one[1] - other[1] || 1e-3;
+      const across = places.get(one)[0] - places.get(other)[0] || 1e-3;
+      const down = places.get(one)[1] - places.get(other)[1] || 1e-3;
       const distance = Math.hypot(across, down);
       const size = force(distance) / distance;
-      for (const [place, sign] of [[one, 1], [other, -1]]) {
-        moves.get(place)[0] += sign * across * size;
-        moves.get(place)[1] += sign * down * size;
+      for (const [name, sign] of [[one, 1], [other, -1]]) {
+        moves.get(name)[0] += sign * across * size;
+        moves.get(name)[1] += sign * down * size;
       }
     };
-    all.forEach((one, index) => {
-      for (const other of all.slice(index + 1)) push(one, other, (d) => apart ** 2 / d);
+    all.forEach(([one], index) => {
+      for (const [other] of all.slice(index + 1)) push(one, other, (d) => apart ** 2 / d);
     });
-    for (const [a, b] of pairs) {
-      if (a !== b) push(places.get(a), places.get(b), (d) => -(d ** 2) / apart);
+    for (const [one, other] of pairs) {
+      if (one !== other) push(one, other, (d) => -(d ** 2) / apart);
     }
-    const farthest = 0.1 * (1 - step / PULLS);
-    for (const place of all) {
-      const [across, down] = moves.get(place);
+    const farthest = 0.05 * (1 - step / PULLS);
+    for (const [name, place] of all) {
+      if (!moving.has(name)) continue;
+      const [across, down] = moves.get(name);
       const share = Math.min(1, farthest / (Math.hypot(across, down) || 1));
       place[0] += across * share;
       place[1] += down * share;
@@ -92,16 +111,26 @@ function pullTogether(places, pairs) {
   }
 }
 
+/** Fill the drawing, from edge to edge. */
+function stretch(places) {
+  for (const axis of [0, 1]) {
+    const all = [...places.values()].map((place) => place[axis]);
+    const low = Math.min(...all);
+    const span = Math.max(...all) - low || 1;
+    for (const place of places.values()) place[axis] = (place[axis] - low) / span;
+  }
+}
+
+function keepInside(place) {
+  for (const axis of [0, 1]) place[axis] = Math.min(1, Math.max(0, place[axis]));
+}
+
 /** The network of a turn: ties that are new in it are marked, and a number for each is a shade. */
 export function Network({ store, run, name, label, turn, wide: room }) {
   const { reading } = store;
   const wide = Math.min(room, WIDEST);
   const byTurn = networksOf(reading, run).get(name);
-  const places = reading.keep(`places ${run.id} ${name}`, () => {
-    const all = [...byTurn.values()];
-    const names = new Set(all.flatMap((ties) => ties.names));
-    return placesOf([...names], all.flatMap((ties) => ties.pairs));
-  });
+  const places = reading.keep(`places ${run.id} ${name}`, () => placesOf([...byTurn.values()]));
   const { names, pairs, hasArrows } = byTurn.get(turn) ?? { names: [], pairs: [] };
   const key = (pair) => keyOf(pair, hasArrows);
   const before = new Set((byTurn.get(turn - 1)?.pairs ?? pairs).map(key));

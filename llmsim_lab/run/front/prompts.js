@@ -54,8 +54,8 @@ function Variant({ store, place, turn, write }) {
   const filled = reading.part("prompts", `filled ${place}`);
   const oninput = ({ target }) => {
     store.show({ [`variant ${place}`]: target.value });
-    clearTimeout(ui.pause);
-    ui.pause = setTimeout(write, PAUSE_MS);
+    clearTimeout(ui[`pause ${place}`]); // of this variant: another one may wait to be checked
+    ui[`pause ${place}`] = setTimeout(write, PAUSE_MS);
   };
   return h("section", { "aria-label": name },
     h("h4", null, name),

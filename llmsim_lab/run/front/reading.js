@@ -224,7 +224,7 @@ export class Reading {
       const changed = paths.filter((path) => (
         configs[at].has(path) && configs[at].get(path) !== defaults.get(path)));
       const words = changed.map((path) => (
-        `${path.replaceAll(" · ", " ")} ${configs[at].get(path)}`));
+        `${path.replaceAll(" · ", " ")} = ${configs[at].get(path)}`));
       return [root.id, words.filter((text) => text !== root.name)];
     }));
   }

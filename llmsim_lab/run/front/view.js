@@ -8,7 +8,7 @@ import { Compare } from "./compare.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
 import { changedIn, Form, textOf } from "./form.js";
-import { Head, reach, Runs } from "./runs.js";
+import { Head, Runs } from "./runs.js";
 import { Start } from "./state.js";
 import { clip, facts, figure, plural, titled } from "./text.js";
 import { Decisions, networkPanels, Turn } from "./turn.js";
@@ -205,7 +205,7 @@ const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine
     type: "range", "aria-label": "Turn", min: first, max: last, value: n, disabled: first === last,
     oninput: ({ target }) => toTurn(store, run, Number(target.value)),
   }),
-  reach(store.reading, run));
+  last, run.planned > last && h(Word, null, `of ${figure(run.planned)} planned`));
 
 function Tabs({ store, views, run, ...turns }) {
   const { reading, panels, ui, at, commands } = store;

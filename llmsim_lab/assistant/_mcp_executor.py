@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 _Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_BYTES = 500
+_MAX_TOOLS = 256
+"""Of one server, whose schemas are checked in .3 s. OpenAI's protocol has 128 at most."""
 
 
 class MCPToolExecutor:
@@ -290,6 +292,13 @@ class _Connection:
                         while page.next_cursor:
                             page = await self.client.list_tools(cursor=page.next_cursor)
                             tools += page.tools
+                            if len(tools) > _MAX_TOOLS:
+                                break
+                        if len(tools) > _MAX_TOOLS:
+                            raise ValueError(
+                                f"it lists {len(tools):,} tools or more, and {_MAX_TOOLS:,} are "
+                                "the most that are taken from one server; let it list fewer"
+                            )
                         limit.deadline = math.inf  # it is for the start alone
                         self._started.set_result({tool.name: tool for tool in tools})
                         await self.portal.sleep_until_stopped()

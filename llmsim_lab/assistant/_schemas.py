@@ -13,7 +13,8 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import Schema
 
-_MAX_STEPS = 50_000
+_MAX_STEPS = 20_000
+"""Some 0.3 s, for which the event loop stands still."""
 _CHARS_A_STEP = 100
 """Of an error's message, which holds the value that is wrong."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")

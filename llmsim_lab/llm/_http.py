@@ -362,7 +362,6 @@ class Server:
         if_refused: what to do where it refuses access without a word.
         larger_window: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
-        keeps_connections: whether connections outlive a request.
     """
 
     url: str
@@ -373,7 +372,6 @@ class Server:
     if_refused: str
     larger_window: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
-    keeps_connections: bool = True
 
     async def _connections(self) -> _Connections:
         """Return the connections to this server that all share in the running loop.
@@ -443,7 +441,9 @@ class Server:
             BackendError: as ``opened`` does.
         """
         headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
-        if not self.keeps_connections:
+        if not self.url.startswith("https:"):
+            # A new connection costs little where nothing is encrypted. An old one may be closed
+            # just as it is used, and may hold what a server sent too much: the next answer, to it.
             headers["Connection"] = "close"
         method = "GET"
         content = b""

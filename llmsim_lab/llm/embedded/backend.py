@@ -364,8 +364,6 @@ class ChildProcess:
             self.backend.server,
             name="the embedded model",
             larger_window="raise LLMConfig.num_ctx, up to what the model was trained for",
-            # The runtime closes them, at times just as the next request is sent.
-            keeps_connections=False,
         )
 
     @property

@@ -26,8 +26,15 @@ decides how many of them go into a canal that waters all four fields; the others
 known yet. A litre on one's own field grows 1 kilo. A litre in the canal grows {{ run.returned }}
 kilos on each of the four fields, whoever gave it. After each day all are told what each gave."""
 
-SEEN = """{% for gifts in seen %}Before, you gave {{ gifts }}.
-{% endfor %}You are {{ name }}. How much do you give?"""
+SEEN = """{% for gifts in seen %}Before: {{ gifts }}.
+{% endfor %}You are {{ name }}. How many of your 20 tokens go into the project?"""
+
+TWIN_SEEN = """{% for gifts in seen %}Before: {{ gifts }}.
+{% endfor %}You are {{ name }}. How many of your 50 litres go into the canal?"""
+
+FOR_PEOPLE = """You have 20 tokens in this round, and so has everybody in your group of four. Each
+token that you all put into the project brings {{ run.returned }} to each of you. What you keep is
+yours. How many of your tokens go into the project?"""
 
 
 class Pot(State):
@@ -51,8 +58,9 @@ class Contributing(Run[Pot]):
         replies = await ask.each(
             names,
             Gift,
-            SEEN,
+            TWIN_SEEN if self.twin else SEEN,
             system=TWIN_RULES if self.twin else RULES,
+            for_people="" if self.twin else FOR_PEOPLE,
             limits={"amount": (0, owned)},
             seen=state.seen,
         )
@@ -73,6 +81,9 @@ class Contributing(Run[Pot]):
 
     def told(self, state: Pot, player: str) -> dict[str, float]:
         return {"earned": round(state.earned[player], 2)} if state.earned else {}
+
+    def payoff(self, player: str) -> float:  # what a person sees at the end
+        return round(sum(turn.state.earned[player] for turn in self.turns[1:]), 2)
 
     def rule(self, question: Question) -> Gift:
         return Gift(amount=question.limits["amount"][self.returned >= 1])

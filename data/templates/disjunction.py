@@ -15,13 +15,13 @@ from typing import Literal
 from llmsim_lab import Ask, Question, Reply, Run, State
 from llmsim_lab.people import PublishedFigure, published
 
-RULES = """Two people who do not know each other each choose to cooperate or to compete. If both
+RULES = """You and somebody whom you do not know each choose to cooperate or to compete. If both
 cooperate, each gets 75 points. If both compete, each gets 30. If one competes and the other
 cooperates, the one who competes gets 85 and the other 25. Points are worth money."""
 
-TWIN_RULES = """Two ferry lines that know nothing of each other each choose the slow or the fast
-timetable. If both are slow, each earns 150 crowns. If both are fast, each earns 60. If one is fast
-and the other slow, the fast one earns 170 and the slow one 50."""
+TWIN_RULES = """Your ferry line and another one, which you know nothing of, each choose the slow or
+the fast timetable. If both are slow, each earns 150 crowns. If both are fast, each earns 60. If one
+is fast and the other slow, the fast one earns 170 and the slow one 50."""
 
 KNOWN = {
     "if_competes": "You learn that the other has chosen to compete.",
@@ -55,6 +55,7 @@ class TwinMove(Reply):
 class Disjunction(Run[Moves]):
     defaults = {"turns": 1}
     twin: bool = False
+    decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
 
     async def turn(self, state: Moves, ask: Ask) -> Moves:
         cooperates = {}
@@ -65,6 +66,7 @@ class Disjunction(Run[Moves]):
                 "{{ known }} What do you choose?",
                 system=TWIN_RULES if self.twin else RULES,
                 tag=tag,
+                decide=self.decide,
                 known=known,
             )
             cooperates[tag] = int(reply.choice in ("cooperate", "slow"))

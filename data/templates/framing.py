@@ -19,81 +19,112 @@ class Version(NamedTuple):
     measure: str  # how many choose the first option
     condition: str  # in the table of the paper's figures
     of_table: str  # the measure there
-    text: str
-    twin: str
+    problem: str
+    first: str
+    second: str
+    twin: tuple[str, str, str]  # likewise
 
 
 PAIRS: dict[str, tuple[Version, Version]] = {
     "lives": (
         Version(
-            "safe_of_saved",
-            "lives saved",
-            "takes_the_certain",
-            """An unusual disease is expected to kill 600 people. There are two programmes against
-            it. First: 200 people are saved. Second: with a chance of one third all 600 are saved,
-            with two thirds nobody is saved. Which do you prefer?""",
-            """A storm is expected to sink 90 fishing boats. There are two plans. First: 30 boats
-            are saved. Second: with a chance of one third all 90 are saved, with two thirds none is
-            saved. Which do you prefer?""",
+            measure="safe_of_saved",
+            condition="lives saved",
+            of_table="takes_the_certain",
+            problem="An unusual disease is expected to kill 600 people. There are two programmes "
+            "against it. Which do you prefer?",
+            first="200 people are saved",
+            second="with a chance of one third all 600 are saved, with two thirds nobody is saved",
+            twin=(
+                "A storm is expected to sink 90 fishing boats. There are two plans against it. "
+                "Which do you prefer?",
+                "30 boats are saved",
+                "with a chance of one third all 90 are saved, with two thirds none is saved",
+            ),
         ),
         Version(
-            "safe_of_lost",
-            "lives lost",
-            "takes_the_certain",
-            """An unusual disease is expected to kill 600 people. There are two programmes against
-            it. First: 400 people die. Second: with a chance of one third nobody dies, with two
-            thirds all 600 die. Which do you prefer?""",
-            """A storm is expected to sink 90 fishing boats. There are two plans. First: 60 boats
-            sink. Second: with a chance of one third none sinks, with two thirds all 90 sink. Which
-            do you prefer?""",
+            measure="safe_of_lost",
+            condition="lives lost",
+            of_table="takes_the_certain",
+            problem="An unusual disease is expected to kill 600 people. There are two programmes "
+            "against it. Which do you prefer?",
+            first="400 people die",
+            second="with a chance of one third nobody dies, with two thirds all 600 die",
+            twin=(
+                "A storm is expected to sink 90 fishing boats. There are two plans against it. "
+                "Which do you prefer?",
+                "60 boats sink",
+                "with a chance of one third none sinks, with two thirds all 90 sink",
+            ),
         ),
     ),
     "seat": (
         Version(
-            "buys_after_money",
-            "money lost",
-            "buys",
-            """You want to see a play that costs 10 dollars. At the door of the theatre you notice
-            that you have lost a 10-dollar bill. First: you pay 10 dollars for the play all the
-            same. Second: you do not.""",
-            """You want to take a boat trip that costs 24 francs. At the pier you notice that you
-            have lost 24 francs. First: you pay 24 francs for the trip all the same. Second: you do
-            not.""",
+            measure="buys_after_money",
+            condition="money lost",
+            of_table="buys",
+            problem="You want to see a play that costs 10 dollars. At the door of the theatre you "
+            "notice that you have lost a 10-dollar bill. What do you do?",
+            first="pay 10 dollars for the play all the same",
+            second="not see the play",
+            twin=(
+                "You want to take a boat trip that costs 24 francs. At the pier you notice that "
+                "you have lost 24 francs. What do you do?",
+                "pay 24 francs for the trip all the same",
+                "not take the trip",
+            ),
         ),
         Version(
-            "buys_after_ticket",
-            "ticket lost",
-            "buys",
-            """You want to see a play and have bought a ticket for 10 dollars. At the door of the
-            theatre you notice that you have lost it, and nobody can find your seat. First: you pay
-            10 dollars for another ticket. Second: you do not.""",
-            """You want to take a boat trip and have bought a pass for 24 francs. At the pier you
-            notice that you have lost it, and nobody can replace it. First: you pay 24 francs for
-            another pass. Second: you do not.""",
+            measure="buys_after_ticket",
+            condition="ticket lost",
+            of_table="buys",
+            problem="You want to see a play and have bought a ticket for 10 dollars. At the door "
+            "of the theatre you notice that you have lost it, and nobody can find your seat. What "
+            "do you do?",
+            first="pay 10 dollars for another ticket",
+            second="not see the play",
+            twin=(
+                "You want to take a boat trip and have bought a pass for 24 francs. At the pier "
+                "you notice that you have lost it, and nobody can replace it. What do you do?",
+                "pay 24 francs for another pass",
+                "not take the trip",
+            ),
         ),
     ),
     "bargain": (
         Version(
-            "goes_for_small",
-            "off a small price",
-            "goes",
-            """You are about to buy a jacket for 125 dollars and a calculator for 15 dollars. The
-            salesman says that the calculator is on sale for 10 dollars in their other branch, 20
-            minutes away by car. First: you drive there. Second: you do not.""",
-            """You are about to buy a tent for 310 francs and a lamp for 40 francs. The shop says
-            that the lamp costs 27 francs in their other shop, 25 minutes away by tram. First: you
-            go there. Second: you do not.""",
+            measure="goes_for_small",
+            condition="off a small price",
+            of_table="goes",
+            problem="You are about to buy a jacket for 125 dollars and a calculator for 15 "
+            "dollars. The salesman says that the calculator is on sale for 10 dollars in their "
+            "other branch, 20 minutes away by car. What do you do?",
+            first="drive to the other branch",
+            second="buy it here",
+            twin=(
+                "You are about to buy a tent for 310 francs and a lamp for 40 francs. The shop "
+                "says that the lamp costs 27 francs in their other shop, 25 minutes away by tram. "
+                "What do you do?",
+                "go to the other shop",
+                "buy it here",
+            ),
         ),
         Version(
-            "goes_for_large",
-            "off a large price",
-            "goes",
-            """You are about to buy a jacket for 15 dollars and a calculator for 125 dollars. The
-            salesman says that the calculator is on sale for 120 dollars in their other branch, 20
-            minutes away by car. First: you drive there. Second: you do not.""",
-            """You are about to buy a tent for 40 francs and a lamp for 310 francs. The shop says
-            that the lamp costs 297 francs in their other shop, 25 minutes away by tram. First: you
-            go there. Second: you do not.""",
+            measure="goes_for_large",
+            condition="off a large price",
+            of_table="goes",
+            problem="You are about to buy a jacket for 15 dollars and a calculator for 125 "
+            "dollars. The salesman says that the calculator is on sale for 120 dollars in their "
+            "other branch, 20 minutes away by car. What do you do?",
+            first="drive to the other branch",
+            second="buy it here",
+            twin=(
+                "You are about to buy a tent for 40 francs and a lamp for 310 francs. The shop "
+                "says that the lamp costs 297 francs in their other shop, 25 minutes away by tram. "
+                "What do you do?",
+                "go to the other shop",
+                "buy it here",
+            ),
         ),
     ),
 }
@@ -111,14 +142,21 @@ class Framing(Run[Shares]):
     defaults = {"turns": 1}
     pair: Literal["lives", "seat", "bargain"] = "lives"
     twin: bool = False
+    decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
 
     async def turn(self, state: Shares, ask: Ask) -> Shares:
         chosen = {}
         for number, version in enumerate(PAIRS[self.pair], start=1):
+            problem, first, second = version.problem, version.first, version.second
+            if self.twin:
+                problem, first, second = version.twin
             reply = await ask(
                 f"Person {number}",
                 Choice,
-                version.twin if self.twin else version.text,
+                # Probabilities are asked for with the options' own texts.
+                problem if self.decide else f"{problem} First: {first}. Second: {second}.",
+                limits={"option": {"first": first, "second": second}} if self.decide else None,
+                decide=self.decide,
                 tag=version.measure,
             )
             chosen[version.measure] = int(reply.option == "first")

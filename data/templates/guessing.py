@@ -96,6 +96,9 @@ class Guessing(Run[Guesses]):
         last = state.seen[-1]
         return {"number to hit": round(last.target, 2), "won": player in last.winners}
 
+    def payoff(self, player: str) -> int:  # periods won, which a person sees at the end
+        return sum(player in turn.state.seen[-1].winners for turn in self.turns[1:])
+
     def rule(self, question: Question) -> Number:
         highest = question.limits["number"][1]
         seen = question.state.seen

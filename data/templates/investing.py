@@ -9,6 +9,7 @@ Textbook (subgame perfection): nothing comes back, so nothing is sent.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
@@ -25,6 +26,8 @@ will not meet. Each has 40 jars of honey. Noa decides how many of Noa's jars, fr
 Pim's market, where each is exchanged for three. Pim then decides how many of these go back to Noa.
 Both keep what they have then. There is no second time."""
 
+STEPS = 10  # whole dollars; the twin's jars go by fours
+
 
 class Trust(State):
     sent: float | None = None  # of what one has
@@ -38,6 +41,7 @@ class Amount(Reply):
 class Investing(Run[Trust]):
     defaults = {"turns": 1}
     twin: bool = False
+    decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
 
     async def turn(self, state: Trust, ask: Ask) -> Trust:
         first, second = ("Noa", "Pim") if self.twin else ("A", "B")
@@ -48,9 +52,11 @@ class Investing(Run[Trust]):
             Amount,
             "You are {{ name }}. How many do you send?",
             system=rules,
-            limits={"amount": (0, owned)},
+            limits={"amount": [owned * step // STEPS for step in range(STEPS + 1)]},
+            decide=self.decide,
         )
         sent = gift.amount
+        tripled = 3 * sent
         back = 0
         if sent:
             answer = await ask(
@@ -58,8 +64,9 @@ class Investing(Run[Trust]):
                 Amount,
                 "{{ tripled }} have come. You are {{ name }}. How many do you send back?",
                 system=rules,
-                limits={"amount": (0, 3 * sent)},
-                tripled=3 * sent,
+                limits={"amount": self._may_return(tripled)},
+                decide=self.decide,
+                tripled=tripled,
             )
             back = answer.amount
         ask.note(
@@ -70,6 +77,12 @@ class Investing(Run[Trust]):
             returned=back / owned,
         )
         return Trust(sent=sent / owned, returned=back / owned)
+
+    def _may_return(self, tripled: int) -> list[int] | tuple[int, int]:
+        if self.decide is None:
+            return 0, tripled
+        # A probability is asked for each amount: nothing, what was sent, twice as much, or all.
+        return [tripled * step // 3 for step in range(4)]
 
     def told(self, state: Trust, player: str) -> dict[str, float]:
         if state.sent is None or state.returned is None:

@@ -18,19 +18,22 @@ from llmsim_lab import Ask, Question, Reply, Run, State
 from llmsim_lab.people import PublishedFigure, published
 
 RULES = """Two people, A and B, sit in different rooms. They do not know each other, will not meet,
-and will not learn each other's names. They are given {{ run.stake }} dollars together. A decides
-how many of them B gets; A keeps the rest. {% if run.game == "dictator" %}B has no say: both are
+and will not learn each other's names. They are given {{ whole }} dollars together. A decides how
+many of them B gets; A keeps the rest. {% if run.game == "dictator" %}B has no say: both are
 paid as A decides.{% else %}B learns of the offer and accepts or refuses it. If B accepts, both are
 paid so. If B refuses, neither gets anything.{% endif %} This happens once."""
 
-TWIN_RULES = """A gardener moves away and leaves {{ run.seedlings }} seedlings to two others, Kim
+TWIN_RULES = """A gardener moves away and leaves {{ whole }} seedlings to two others, Kim
 and Lou, whose gardens lie in different towns. They have never heard of each other and never will
 again. Kim decides how many seedlings Lou gets; Kim plants the rest. {% if run.game == "dictator" %}
 Nobody asks Lou, and the seedlings are sent as Kim decides.{% else %}Lou is told the number and says
 yes or no. If Lou says yes, they are sent so. If Lou says no, all of them are thrown away.
-{% endif %} There is no second time."""
+{% endif %}There is no second time."""
 
-STEPS = 20  # the smallest step is a twentieth of the stake: a quarter of 5 dollars
+
+def plain(amount: float) -> float:
+    """Return 5 for 5.0, as a prompt should say it."""
+    return int(amount) if amount == int(amount) else amount
 
 
 class Split(State):
@@ -50,30 +53,38 @@ class Splitting(Run[Split]):
     defaults = {"turns": 1}
     game: Literal["dictator", "ultimatum"] = "dictator"
     stake: float = Field(5, gt=0)  # dollars; the twin has eight seedlings for each
-    seedlings: float = 40
     twin: bool = False
+    decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
+
+    @property
+    def steps(self) -> int:  # of an offer: a quarter of 5 dollars, or half a dollar
+        return 10 if self.decide else 20
 
     async def turn(self, state: Split, ask: Ask) -> Split:
         first, second = ("Kim", "Lou") if self.twin else ("A", "B")
         rules = TWIN_RULES if self.twin else RULES
-        whole = self.seedlings if self.twin else self.stake
+        whole = plain(8 * self.stake if self.twin else self.stake)
         offer = await ask(
             first,
             Offer,
             "You are {{ name }}. How much does the other get?",
             system=rules,
-            limits={"amount": [whole * step / STEPS for step in range(STEPS + 1)]},
+            limits={"amount": [whole * step / self.steps for step in range(self.steps + 1)]},
+            decide=self.decide,
+            whole=whole,
         )
         share = offer.amount / whole
         ask.note(first, share=share)
-        if self.game == "dictator":
+        # Of probabilities the offers alone are asked for: it is they that people's stand beside.
+        if self.game == "dictator" or self.decide:
             return Split(share=share)
         answer = await ask(
             second,
             Answer,
             "You would get {{ offer }}. You are {{ name }}. Do you accept?",
             system=rules,
-            offer=offer.amount,
+            offer=plain(offer.amount),
+            whole=whole,
         )
         return Split(share=share, accepted=answer.accept)
 
@@ -90,7 +101,7 @@ class Splitting(Run[Split]):
         return Offer(amount=0 if self.game == "dictator" else smallest)
 
     def prediction(self) -> dict[str, float]:
-        return {"share": 0 if self.game == "dictator" else 1 / STEPS}
+        return {"share": 0 if self.game == "dictator" else 1 / self.steps}
 
     def people(self) -> Mapping[str, PublishedFigure]:
         if self.stake not in (5, 10):

@@ -20,20 +20,27 @@ from llmsim_lab.simulation.people import (
     GROUPS,
     GROUPS_OF_MANY,
     PeopleCard,
-    Recall,
     enough_groups,
-    people_studies,
+    people_designs,
+    plan_designs,
+    play_design,
+    recall_study,
 )
+from llmsim_lab.study import Study
 
 _ONLY = f"A design alone, repeatable: {', '.join(DESIGNS)}."
+_WRITTEN = "Sample written answers where probabilities of options could be asked for."
+_REASONS = "Let players give reasons before they decide, where answers are written."
 _WORDS = ("rule", "random")
 
 
 def people(
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = "auto",
     only: Annotated[list[str] | None, typer.Option(help=_ONLY)] = None,
+    written: Annotated[bool, typer.Option("--written", help=_WRITTEN)] = False,
+    reasons: Annotated[bool, typer.Option("--reasons", help=_REASONS)] = False,
     groups: Annotated[
-        int, typer.Option(min=1, help="Runs of a condition in which each person decides once.")
+        int, typer.Option(min=1, help="With --written, runs of a condition with one decision each.")
     ] = GROUPS,
     groups_of_many: Annotated[
         int, typer.Option(min=1, help="Runs of a condition with groups and rounds.")
@@ -49,9 +56,30 @@ def people(
 ) -> None:
     """Play published experiments and their altered twins, and set what was done beside people.
 
-    The runs are kept in the folder, so that a call with the same options continues where another
+    Where each person chooses once among a few options, the model's probability of each is asked
+    for. All is kept in the folder, so that a call with the same options continues where another
     one ended. The card is printed, and written there as a page and a table.
     """
+    settings: dict[str, Any] = {
+        "written": written,
+        "groups": groups,
+        "groups_of_many": groups_of_many,
+        "rationale": "before" if reasons else False,
+    }
+    if groups_of_many < LEAST_GROUPS or (written and groups < LEAST_GROUPS):
+        say(f"With fewer than {LEAST_GROUPS} groups a condition has no interval and no verdict.")
+    if model not in _WORDS:
+        seconds = 0.0
+        for name, planned in plan_designs(only or None, **settings).items():
+            say(f"{name}: {planned}")
+            seconds += planned.seconds
+        say(f"In all about {duration(seconds)}, on a busy machine several times that.")
+    if plan:
+        if written:
+            say(f"Groups that show likeness with power .8, margin {margin:g}, if players differ")
+            say("as people do:")
+            say(enough_groups(margin).to_string(index=False))
+        return
     out = open_folder(out)
     who: dict[str, Any] = {"players": {"*": model}}
     client = None
@@ -59,38 +87,18 @@ def people(
         client = connect(model, host=host, download=not model.startswith("ollama"), quiet=True)
         say(client.chosen)
         who = {"llm_client": client}
-    studies = people_studies(
-        only or None,
-        groups=groups,
-        groups_of_many=groups_of_many,
-        folder=out / "runs",
-        **who,
-    )
-    if min(groups, groups_of_many) < LEAST_GROUPS:
-        say(f"With fewer than {LEAST_GROUPS} groups a condition has no interval and no verdict.")
-    hours = 0.0
-    is_known = True
-    for name, study in studies.items():
-        planned = study.plan()
-        say(f"{name}: {planned}")
-        is_known = is_known and (planned.hours is not None or not planned.left)
-        hours += planned.hours or 0.0
-    if client is not None and is_known:
-        say(f"In all about {duration(3600 * hours)}, one run after another.")
-    if plan:
-        say(f"Groups that show likeness with power .8, margin {margin:g}, if players are alike:")
-        say(enough_groups(margin).to_string(index=False))
-        return
-    for name, study in studies.items():
+    runs = out / "runs"
+    designs = people_designs(only or None, folder=runs, **settings, **who)
+    for name, played in designs.items():
         say(f"Playing {name}.")
-        study.run()
-        if study.counts["failed"]:
-            failed = counted(study.counts["failed"], "run")
+        play_design(played)
+        if isinstance(played, Study) and played.counts["failed"]:
+            failed = counted(played.counts["failed"], "run")
             say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
-    probe = Recall(designs=tuple(studies), **who)
-    probe.run()
-    played = client.config.model if client is not None else model
-    card = PeopleCard.of(studies, player=played, recall=probe, margin=margin)
+    recall = recall_study(list(designs), folder=runs, **who)
+    recall.run()
+    player = client.config.model if client is not None else model
+    card = PeopleCard.of(designs, player=player, recall=recall, margin=margin)
     say(card)
     page = card.page(out / "people.html")
     measures = write_file(out / "people.csv", csv_text(card.compared.to_frame()).encode())

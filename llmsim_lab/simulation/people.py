@@ -1,18 +1,24 @@
 """Does a player behave like people? Published designs, each with its altered twin, and a probe.
 
-The designs are the templates that have ``people()``. Each is a study: its conditions and the twin
-are factors, the groups its seeds. ``PeopleCard`` sets what was played beside what people did, and
-beside what the player says when it is asked which study it is.
+The designs are the templates that have ``people()``. Where each person decides once among a few
+options, a model tells the probability of each: such a design is played as exact laws, one for each
+condition, in a handful of short questions. Games of several rounds are studies, whose conditions
+and twin are factors and whose groups are seeds. ``PeopleCard`` sets what was played beside what
+people did, and beside what the player says when it is asked which study it is.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 from pydantic import Field
@@ -20,13 +26,16 @@ from pydantic import Field
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.html import join, styled, table
-from llmsim_lab._util.text import clip, counted
+from llmsim_lab._util.text import clip, counted, duration, estimate_tokens, roughly
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.people.figures import MARGIN
 from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.run._page import write_page
-from llmsim_lab.study import Study
-from llmsim_lab.types import Reply
+from llmsim_lab.study import Exact, Study
+from llmsim_lab.tape.prompts_read import prompts_read
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Reply
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +43,12 @@ if TYPE_CHECKING:
     from llmsim_lab.study import PeopleComparison
 
 GROUPS = 30
-"""Runs of a design in which each person decides once."""
+"""Runs of a design in which each person decides once, where answers are sampled."""
 GROUPS_OF_MANY = 5
 """Runs of a design with groups and rounds, each of which has many decisions."""
+READ_PER_S = 67
+WRITTEN_PER_S = 20
+"""Tokens a second of the embedded 1.5B on two cores that do nothing else; see docs/models.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +56,24 @@ class PublishedDesign:
     """A template that matches a published design.
 
     Attributes:
+        name: what the card calls it.
         template: its file's name.
         world: its class's name.
         vary: its conditions, levels by parameter.
-        has_rounds: whether a group plays several rounds, so that fewer runs do.
+        turns: how many are played; None for the world's own number.
+        has_rounds: whether a group plays several rounds: no law of it can be enumerated.
+        most_groups: of each condition; None for as many as are wanted. More would show nothing
+            where the study gives means alone.
         authors: who published it: what names the study in an answer.
     """
 
+    name: str
     template: str
     world: str
     vary: Mapping[str, Sequence[object]]
+    turns: int | None = None
     has_rounds: bool = False
+    most_groups: int | None = None
     authors: tuple[str, ...]
 
     def load(self) -> type[Run]:
@@ -75,92 +94,230 @@ class PublishedDesign:
         world: type[Run] = getattr(module, self.world)
         return world
 
+    def conditions(self) -> list[dict[str, Any]]:
+        """Return all combinations of levels."""
+        combinations = itertools.product(*self.vary.values())
+        return [dict(zip(self.vary, levels, strict=True)) for levels in combinations]
 
+
+# The cheapest first: a card that is stopped has most of its measures.
 DESIGNS: Mapping[str, PublishedDesign] = {
-    design.template: design
+    design.name: design
     for design in (
         PublishedDesign(
-            template="splitting",
-            world="Splitting",
-            vary={"game": ["dictator", "ultimatum"], "stake": [5.0, 10.0]},
-            authors=("Forsythe", "Horowitz", "Savin", "Sefton"),
-        ),
-        PublishedDesign(
+            name="framing",
             template="framing",
             world="Framing",
             vary={"pair": ["lives", "seat", "bargain"]},
             authors=("Tversky", "Kahneman"),
         ),
         PublishedDesign(
+            name="disjunction",
             template="disjunction",
             world="Disjunction",
             vary={},
             authors=("Shafir", "Tversky"),
         ),
         PublishedDesign(
+            name="splitting",
+            template="splitting",
+            world="Splitting",
+            vary={"game": ["dictator", "ultimatum"], "stake": [5.0, 10.0]},
+            authors=("Forsythe", "Horowitz", "Savin", "Sefton"),
+        ),
+        PublishedDesign(
+            name="investing",
             template="investing",
             world="Investing",
             vary={},
             authors=("Berg", "Dickhaut", "McCabe"),
         ),
         PublishedDesign(
-            template="guessing",
-            world="Guessing",
-            vary={"factor": [1 / 2, 2 / 3, 4 / 3]},
-            has_rounds=True,
-            authors=("Nagel",),
-        ),
-        PublishedDesign(
+            name="contributing",
             template="contributing",
             world="Contributing",
             vary={},
             has_rounds=True,
             authors=("Engel", "Kurschilgen", "Diedrich"),
         ),
+        PublishedDesign(
+            name="guessing_above_1",
+            template="guessing",
+            world="Guessing",
+            vary={"factor": [4 / 3]},
+            turns=1,  # no later period is published
+            has_rounds=True,
+            most_groups=1,
+            authors=("Nagel",),
+        ),
+        PublishedDesign(
+            name="guessing",
+            template="guessing",
+            world="Guessing",
+            vary={"factor": [2 / 3, 1 / 2]},
+            has_rounds=True,
+            most_groups=1,
+            authors=("Nagel",),
+        ),
     )
 }
 
+Played = Study | Sequence[Exact]
+"""A design: a study of it, or the law of each of its conditions."""
 
-def people_studies(
+
+def people_designs(
     designs: Sequence[str] | None = None,
     *,
+    written: bool = False,
     groups: int = GROUPS,
     groups_of_many: int = GROUPS_OF_MANY,
     folder: str | Path | None = None,
     **who: Any,
-) -> dict[str, Study]:
-    """Return a study of each design, with its altered twin; nothing is played yet.
+) -> dict[str, Played]:
+    """Return each design with its altered twin, to be played; nothing is asked yet.
 
     Args:
         designs: names of ``DESIGNS``; all if not given.
-        groups: runs of each condition of a design in which each person decides once.
+        written: whether answers are written and sampled where the probabilities of the options
+            could be asked for.
+        groups: runs of each condition of a design in which each person decides once, if sampled.
         groups_of_many: runs of each condition of one with groups and rounds.
         folder: for the runs' tapes, a folder for each design; without one they are gone with the
             studies.
-        who: ``llm_client=``, ``players=``, ``population=`` and others that a study takes.
+        who: ``llm_client=``, ``players=``, ``population=`` and others that a world takes.
 
     Raises:
         ConfigError: there is no such design.
     """
     names = known_names("designs", list(DESIGNS) if designs is None else designs, DESIGNS)
-    studies = {}
+    played: dict[str, Played] = {}
     for name in names:
         design = DESIGNS[name]
-        studies[name] = Study(
-            design.load(),
-            {"twin": [False, True], **design.vary},
-            seeds=groups_of_many if design.has_rounds else groups,
-            tape=None if folder is None else Path(folder) / name,
-            name=name,
-            **who,
+        tapes = None if folder is None else Path(folder) / name
+        if design.has_rounds or written:
+            wanted = groups_of_many if design.has_rounds else groups
+            played[name] = Study(
+                design.load(),
+                {"twin": [False, True], **design.vary},
+                seeds=min(wanted, design.most_groups or wanted),
+                turns=design.turns,
+                tape=tapes,
+                name=name,
+                **who,
+            )
+        else:
+            played[name] = _laws_of(design, tapes, who)
+    return played
+
+
+def _laws_of(
+    design: PublishedDesign,
+    folder: Path | None,
+    who: Mapping[str, Any],
+) -> list[Exact]:
+    """Return the law of each condition and of its twin."""
+    world = design.load()
+    laws = []
+    for condition in design.conditions():
+        for twin in (False, True):
+            run = world(decide="sample", twin=twin, **condition, **who)
+            tape = None
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                tape = folder / f"{_file_name(condition, twin=twin)}.tape"
+            laws.append(Exact(run, turns=1, tape=tape))
+    return laws
+
+
+def _file_name(condition: Mapping[str, object], *, twin: bool) -> str:
+    words = [*map(str, condition.values()), "twin" if twin else "original"]
+    return re.sub(r"[^\w.]+", "-", "-".join(words))
+
+
+def play_design(played: Played) -> None:
+    """Play what is left of a design."""
+    if isinstance(played, Study):
+        played.run()
+        return
+    for law in played:
+        law.run()
+
+
+class CardPlan(NamedTuple):
+    """What a card takes, if no design was begun.
+
+    Attributes:
+        questions: to the model; a choice counts one for each order of its options.
+        read: tokens that a server reads anew, as it keeps the prompt before.
+        written: tokens that it writes.
+    """
+
+    questions: int
+    read: int
+    written: int
+
+    @property
+    def seconds(self) -> float:
+        """On two cores that do nothing else, with the embedded 1.5B."""
+        return self.read / READ_PER_S + self.written / WRITTEN_PER_S
+
+    def __str__(self) -> str:
+        return (
+            f"{self.questions:,} questions, about {roughly(self.read):,} tokens read and "
+            f"{roughly(self.written):,} written: {duration(self.seconds)} at the {READ_PER_S} and "
+            f"{WRITTEN_PER_S} tokens a second of the embedded 1.5B on two cores"
         )
-    return studies
+
+
+def plan_designs(
+    designs: Sequence[str] | None = None,
+    **settings: Any,
+) -> dict[str, CardPlan]:
+    """Return what each design takes; chance plays it once in the model's place, and is not asked.
+
+    Args:
+        designs: names of ``DESIGNS``; all if not given.
+        settings: as for ``people_designs``, without a client.
+
+    Raises:
+        ConfigError: there is no such design.
+    """
+    plans = {}
+    for name in known_names("designs", list(DESIGNS) if designs is None else designs, DESIGNS):
+        asked: list[Attempt] = []
+        client = LLMClient(LLMConfig(), ScriptedBackend(partial(_by_chance, asked=asked)))
+        [played] = people_designs([name], llm_client=client, **settings).values()
+        if isinstance(played, Study):
+            played.run(progress=False)
+        else:
+            play_design(played)
+        plans[name] = _plan_of(asked)
+    return plans
+
+
+def _by_chance(request: ChatRequest, asked: list[Attempt]) -> ChatReply:
+    """Answer by chance, and note what was asked."""
+    reply = chance_reply(request, Random(len(asked)))
+    asked.append(Attempt(request=request, reply=reply, seconds=0.0))
+    return reply
+
+
+def _plan_of(asked: Sequence[Attempt]) -> CardPlan:
+    read = prompts_read(asked)
+    written = 0
+    for attempt in asked:
+        if attempt.reply is not None:
+            written += estimate_tokens(attempt.reply.text)
+    # Four characters a token, as everywhere.
+    return CardPlan(len(asked), read.one_slot // 4, written)
 
 
 def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
     """Return how many runs show likeness with power .8, by condition, if a player is like people.
 
-    ``groups`` is blank where no number does: the people are too few, or their spread is unknown.
+    It is of answers that are sampled. ``groups`` is blank where no number does: the people are too
+    few, or their spread is unknown.
     """
     import pandas as pd
 
@@ -171,8 +328,8 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
         if design.has_rounds:
             continue
         world = design.load()
-        for parameters in _conditions(design.vary):
-            for measure, figure in world(players="rule", **parameters).people().items():
+        for condition in design.conditions():
+            for measure, figure in world(players="rule", **condition).people().items():
                 rows.append(
                     {
                         "design": name,
@@ -183,14 +340,6 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
                     }
                 )
     return pd.DataFrame(rows).astype({"groups": "Int64"})
-
-
-def _conditions(vary: Mapping[str, Sequence[object]]) -> list[dict[str, Any]]:
-    """Return all combinations of levels."""
-    conditions: list[dict[str, Any]] = [{}]
-    for name, levels in vary.items():
-        conditions = [{**known, name: level} for known in conditions for level in levels]
-    return conditions
 
 
 # --- what the player recalls ----------------------------------------------------------------------
@@ -213,21 +362,17 @@ class Recall(Run[Recalled]):
     """Asks which published study a description is of: who can name it may recite it."""
 
     defaults = {"turns": 1}  # noqa: RUF012 - as every world has it
-    designs: tuple[str, ...] = tuple(DESIGNS)
-
-    def ready(self) -> None:
-        """Find out what the people of each design are told."""
-        self._told = {name: told_in(DESIGNS[name]) for name in self.config.designs}
+    descriptions: dict[str, str]  # by design, what its people are told
 
     async def turn(self, state: Recalled, ask: Ask) -> Recalled:
         """Ask of each design once."""
         replies = await ask.each(
-            self.config.designs,
+            self.config.descriptions,
             Recollection,
             "Below is what the people in an experiment were told. If you know a published study "
             "with this design, name its authors and year, and what most people did; otherwise "
             "write unknown.\n\n{{ told }}",
-            told=self._told.__getitem__,
+            told=self.config.descriptions.__getitem__,
         )
         named = {}
         for name, reply in replies.items():
@@ -241,6 +386,29 @@ class Recall(Run[Recalled]):
         return Recollection(study="unknown", result="unknown")
 
 
+def recall_study(
+    designs: Sequence[str],
+    *,
+    folder: str | Path | None = None,
+    **who: Any,
+) -> Study:
+    """Return a study of one run, in which a player is asked of each design which study it is.
+
+    Args:
+        designs: names of ``DESIGNS``.
+        folder: for its tape, so that it is asked once.
+        who: as for ``people_designs``.
+    """
+    return Study(
+        Recall,
+        seeds=1,
+        tape=None if folder is None else Path(folder) / "recall",
+        name="recall",
+        descriptions={name: told_in(DESIGNS[name]) for name in designs},
+        **who,
+    )
+
+
 def told_in(design: PublishedDesign) -> str:
     """Return what the first player of a design is told, in its original."""
     told: list[str] = []
@@ -249,7 +417,7 @@ def told_in(design: PublishedDesign) -> str:
         told.append(str(question.prompt))
         return run.rule(question)  # type: ignore[attr-defined]
 
-    run = design.load()(players={"*": listen})
+    run = design.load()(players={"*": listen}, **design.conditions()[0])
     run.run(1)
     return told[0]
 
@@ -274,35 +442,38 @@ class PeopleCard:
     @classmethod
     def of(
         cls,
-        studies: Mapping[str, Study],
+        designs: Mapping[str, Played],
         *,
         player: str,
-        recall: Recall | None = None,
+        recall: Study | None = None,
         margin: float = MARGIN,
     ) -> PeopleCard:
-        """Return the card of studies that were played.
+        """Return the card of designs that were played, its verdicts adjusted for their number.
 
         Args:
-            studies: as ``people_studies`` gives them.
+            designs: as ``people_designs`` gives them.
             player: who played.
-            recall: a played run of the probe.
+            recall: the probe, played, as ``recall_study`` gives it.
             margin: the difference that still counts as near.
         """
         # Not before, since the command line is started where numpy is not installed yet.
         from llmsim_lab.study import PeopleComparison, compare_with_people
 
         compared = PeopleComparison()
-        for study in studies.values():
-            part = compare_with_people(study, margin=margin)
+        labels = []
+        for name, played in designs.items():
+            part = compare_with_people(played, margin=margin)
             compared.extend(part)
             if part.label:
-                compared.label = f"{compared.label}; {study.name}: {part.label}".lstrip("; ")
+                labels.append(f"{name}: {part.label}")
+        compared.label = "; ".join(labels)
         recalled = {}
         if recall is not None:
-            for answer in recall.turns[-1].answers:
-                named = recall.state.named[answer.player]
+            asked = recall.simulation(recall.reference, recall.units[0])
+            for answer in asked.turns[-1].answers:
+                named = asked.state.named[answer.player]
                 recalled[answer.player] = {**answer.fields, "named": bool(named)}
-        return cls(player=player, compared=compared, recalled=recalled)
+        return cls(player=player, compared=compared.adjusted(), recalled=recalled)
 
     @property
     def headline(self) -> str:

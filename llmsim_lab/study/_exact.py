@@ -33,6 +33,7 @@ from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._answers import options_of
 from llmsim_lab.run._config import WorldConfig
+from llmsim_lab.run._registry import find_class
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.recorded import load, resume, unrecorded_fork
 from llmsim_lab.types import CallSite
@@ -448,7 +449,8 @@ class Exact:
             (``decide="sample"``), rules and chance. It is left as it is.
         turns: how many are played.
         outcome: what is asked about: a column of the turn's row, or a function of the run so far,
-            for which histories stay apart. The first column that can be charted if not given.
+            for which histories stay apart. If not given, the first column that can be charted; of
+            one turn of a world with ``people()``, what is decided in words.
         tape: keeps the questions; an exact law that was stopped goes on there.
         prune: a history with a smaller probability is not followed; ``lost`` has their sum.
         most_questions: how many may be asked.
@@ -487,12 +489,14 @@ class Exact:
         self.turns = whole_number("turns", turns, least=1)
         self.prune = real_number("prune", prune, least=0, most=1)
         self.most_questions = whole_number("most_questions", most_questions, least=1)
-        self.outcome = self._first_column() if outcome is None else outcome
+        self.outcome = self._first_outcome() if outcome is None else outcome
         self._tape = tape
         self._tree: _Tree | None = None
 
-    def _first_column(self) -> str:
+    def _first_outcome(self) -> Outcome:
         columns = [series.column for series in self.run_of.series]
+        if self.turns == 1 and self.run_of.people():
+            return decided_in_words  # compare_with_people reads the decisions themselves
         if not columns:
             raise ConfigError(
                 f"{type(self.run_of).__name__} has no column of numbers; name what is asked about: "
@@ -505,7 +509,9 @@ class Exact:
             self.run_of,
             least=least,
             most_questions=self.most_questions,
-            keeps_past=callable(self.outcome),
+            # After the last turn nothing more is asked, so that merging saves nothing; what became
+            # of the decisions, which ``compare_with_people`` reads, would be lost by it.
+            keeps_past=callable(self.outcome) or self.turns == 1,
         )
 
     def plan(self) -> ExactPlan:
@@ -538,6 +544,27 @@ class Exact:
     def run(self) -> Exact:
         """Do what ``arun`` does, from plain code."""
         return run_sync(self.arun())
+
+    @classmethod
+    def of_recording(cls, law: Law) -> Exact:
+        """Return the law that was recorded, from the answers on its tape: nothing is asked.
+
+        Args:
+            law: as ``load("law.tape")`` gives it; the world's class has to be known, as for any
+                recorded run.
+
+        Raises:
+            ConfigError: no class has the world's name.
+            TapeError: the law was stopped before it was complete.
+        """
+        world = find_class(law.world)
+        run = world(world.config_type.model_validate(law.of), llm_client=law.llm_client)
+        exact_law = cls(run, turns=run.config.turns)
+        tree = exact_law._new_tree(exact_law.prune)
+        tree.known.update(law.state.probabilities)
+        run_sync(tree.grow(exact_law.turns))
+        exact_law._tree = tree
+        return exact_law
 
     def _law(self) -> Law:
         """Return the run that asks: a new one, or the one on the tape."""
@@ -614,7 +641,7 @@ class Exact:
         values = sorted(shares, key=_in_order)
         return pd.Series(
             [shares[value] for value in values],
-            index=pd.Index(values, name=_name_of(outcome or self.outcome)),
+            index=pd.Index(values, name=_name_of(outcome or self.outcome), tupleize_cols=False),
             name="probability",
         )
 
@@ -838,6 +865,11 @@ def _has_runs(tape: Tape | str | Path) -> bool:
     if isinstance(tape, Tape):
         return bool(tape.runs())
     return Path(tape).exists()
+
+
+def decided_in_words(run: Run) -> str:
+    """Return what the latest turn's players decided."""
+    return "; ".join(f"{answer.player} {answer}" for answer in run.turns[-1].answers)
 
 
 def _parameters_of(run: Run) -> Mapping[str, object]:

@@ -1,14 +1,16 @@
 """``compare_with_people``: what players did beside what people did in published studies.
 
 A world says with ``people()`` which figures its columns stand beside. Here runs are sorted by world
-and arm, the altered twin of a world apart, and each column is compared.
+and arm, the altered twin of a world apart, and each column is compared. Of an exact law each column
+has its distribution instead of a sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +23,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.people import PublishedFigure
 from llmsim_lab.people.figures import MARGIN
 from llmsim_lab.run import Run, load
+from llmsim_lab.study._exact import Exact, Law
 from llmsim_lab.study._study import Study
 from llmsim_lab.study.estimates.numeric import Numbers
 from llmsim_lab.study.estimates.people import (
@@ -28,7 +31,11 @@ from llmsim_lab.study.estimates.people import (
     Closeness,
     Margins,
     PeopleParts,
+    Verdict,
+    Weighted,
+    compare_law,
     compare_numbers,
+    family_verdicts,
 )
 
 if TYPE_CHECKING:
@@ -63,14 +70,16 @@ class Likeness:
         twin: whether it is the altered twin.
         measure: a column of ``decisions()``, with ``@turn`` where it is of one turn.
         people: what people did.
-        groups: how many runs.
-        decisions: how many decisions in them.
+        groups: how many runs; 0 where the probabilities are exact.
+        decisions: how many decisions in them; likewise.
         mean: of the decisions, each run counting once.
         sd: of the decisions.
         answers: the effective number of different answers: if all were equally frequent, so many
             would come as often together (inverse Simpson).
         parts: difference, spread, distance and halves, with intervals.
         margins: what counts as near.
+        mass: of exact probabilities, the least share of the model's answers that are options at
+            all; None of samples.
     """
 
     world: str
@@ -85,9 +94,15 @@ class Likeness:
     answers: float
     parts: PeopleParts
     margins: Margins
+    mass: float | None = None
 
     @property
-    def verdict(self) -> str:
+    def is_exact(self) -> bool:
+        """Whether the model's probabilities are known, so that nothing of it was sampled."""
+        return self.mass is not None
+
+    @property
+    def verdict(self) -> Verdict:
         """``like people``, ``unlike people``, ``undecided``, or ``not judged``."""
         return self.parts.verdict
 
@@ -100,9 +115,14 @@ class Likeness:
             words.append(f"ratio of spreads {_worded(self.parts.spread, '.2f')}")
         if self.parts.distance.value is not None:
             words.append(f"distance {self.parts.distance.value:.3f}{self._ceiling()}")
-        words.append(f"{self.answers:.1f} different answers of {self.decisions}")
+        if self.mass is None:
+            words.append(f"{self.answers:.1f} different answers of {self.decisions}")
+            basis = counted(self.groups, "group")
+        else:
+            words.append(f"answers as varied as {self.answers:.1f} equally likely ones")
+            basis = f"exact, mass {self.mass:.2f}"
         line = f"{name} · {self.arm} · {self.measure}: {self.verdict}; {'; '.join(words)}"
-        line = f"{line} ({counted(self.groups, 'group')}, {counted(self.people.n, 'person')})"
+        line = f"{line} ({basis}, {counted(self.people.n, 'person')})"
         for note in self.parts.notes:
             line = f"{line}\n  note: {note}"
         return line
@@ -159,6 +179,21 @@ class PeopleComparison(list[Likeness]):
             case _:
                 return "undecided"
 
+    def adjusted(self) -> PeopleComparison:
+        """Return the same with verdicts that count how many measures are judged together.
+
+        By Holm's method: of all of them, one or more are called like people wrongly in at most one
+        comparison of twenty, and one or more unlike. By itself each verdict may be wrong as often.
+        """
+        verdicts = family_verdicts([one.parts for one in self])
+        together = PeopleComparison()
+        for one, verdict in zip(self, verdicts, strict=True):
+            together.append(replace(one, parts=replace(one.parts, verdict=verdict)))
+        judged = len(verdicts) - verdicts.count("not judged")
+        family = f"verdicts adjusted for {counted(judged, 'measure')} (Holm)"
+        together.label = "; ".join(filter(None, [self.label, family]))
+        return together
+
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each measure of each arm."""
         import pandas as pd
@@ -176,6 +211,7 @@ class PeopleComparison(list[Likeness]):
                     "measure": one.measure,
                     "groups": one.groups,
                     "decisions": one.decisions,
+                    "mass": one.mass,
                     "model": one.mean,
                     "people": one.people.mean,
                     "n_people": one.people.n,
@@ -213,7 +249,7 @@ class PeopleComparison(list[Likeness]):
             name = f"{one.world} · {one.arm} · {one.measure}"
             if one.twin:
                 name = f"{name} (altered twin)"
-            verdict = one.verdict
+            verdict: str = one.verdict
             recital = self.recital(one)
             if recital:
                 verdict = f"{verdict}; with its twin: {recital}"
@@ -241,8 +277,12 @@ class _Arm:
     groups: dict[str, list[Numbers]] = field(default_factory=dict)
 
 
+Played = Study | Run | Exact | Sequence[Run | Exact] | Tape | str | Path
+"""What can be compared with people."""
+
+
 def compare_with_people(
-    played: Study | Run | Sequence[Run] | Tape | str | Path,
+    played: Played,
     *,
     margin: float = MARGIN,
     spread_margin: float = SPREAD_MARGIN,
@@ -256,7 +296,9 @@ def compare_with_people(
     distributions are too: a difference that is not significant shows nothing.
 
     Args:
-        played: a study, whose arms are compared one by one; runs; or a tape with runs.
+        played: a study, whose arms are compared one by one; runs; a tape with runs; or exact laws
+            of runs, ``exact(run, turns=1)``, in which nothing of the model is sampled: the interval
+            is of the people alone, and no number of groups is needed.
         margin: the difference of means, and the distance of distributions, that counts as near, in
             the measure's unit: worlds here have shares of what was at stake.
         spread_margin: the ratio of standard deviations that counts as near; likewise its inverse.
@@ -270,18 +312,21 @@ def compare_with_people(
             f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
         )
     margins = Margins(mean=margin, spread=spread_margin, level=level)
+    compared = PeopleComparison()
     arms: dict[ArmKey, _Arm] = {}
     worlds: set[str] = set()
     with _runs_of(played) as runs:
         for key, run in runs:
             worlds.add(key.world)
+            if isinstance(run, Exact):
+                compared += _likenesses_of_law(key, run, margins)
+                continue
             arm = arms.setdefault(key, _Arm())
             for measure, figure in run.people().items():
                 values = _values_of(run, measure)
                 if len(values):
                     arm.figures[measure] = figure
                     arm.groups.setdefault(measure, []).append(values)
-    compared = PeopleComparison()
     if isinstance(played, Study):
         missing = sum(entry.status != "done" for entry in played.progress())
         if missing:
@@ -323,6 +368,50 @@ def _likeness(
     )
 
 
+def _likenesses_of_law(
+    key: ArmKey,
+    law: Exact,
+    margins: Margins,
+) -> list[Likeness]:
+    """Return each measure of a law beside people."""
+    likenesses = []
+    for measure, figure in law.run_of.people().items():
+        # A history of several decisions shares its probability among them.
+        shares: dict[float, float] = {}
+        law_of_measure = law.distribution(partial(_decided, measure=measure))
+        for history, probability in law_of_measure.items():
+            values: tuple[float, ...] = history  # type: ignore[assignment]  # as _decided has it
+            for value in values:
+                shares[value] = shares.get(value, 0.0) + probability / len(values)
+        if not shares:
+            continue
+        weights = np.array(list(shares.values()))
+        model = Weighted(np.array(list(shares)), weights / weights.sum())
+        likenesses.append(
+            Likeness(
+                world=key.world,
+                arm=key.arm,
+                twin=key.twin,
+                measure=measure,
+                people=figure,
+                groups=0,
+                decisions=0,
+                mean=model.mean,
+                sd=model.sd,
+                answers=float(1 / (model.weights**2).sum()),
+                parts=compare_law(model, figure, margins),
+                margins=margins,
+                mass=law.mass,
+            )
+        )
+    return likenesses
+
+
+def _decided(run: Run, measure: str) -> tuple[float, ...]:
+    """Return a measure's values in one history."""
+    return tuple(_values_of(run, measure).tolist())
+
+
 def effective_number(values: Iterable[object]) -> float:
     """Return the effective number of different values, the inverse of Simpson's index.
 
@@ -336,12 +425,12 @@ def effective_number(values: Iterable[object]) -> float:
 
 @contextmanager
 def _runs_of(
-    played: Study | Run | Sequence[Run] | Tape | str | Path,
-) -> Iterator[Iterator[tuple[ArmKey, Run]]]:
-    """Give the runs one after another, each with what it is compared as."""
+    played: Played,
+) -> Iterator[Iterator[tuple[ArmKey, Run | Exact]]]:
+    """Give runs and laws one after another, each with what it is compared as."""
     if isinstance(played, Study):
         yield _of_study(played)
-    elif isinstance(played, Run):
+    elif isinstance(played, Run | Exact):
         yield iter([(_key_of(played), played)])
     elif isinstance(played, Tape):
         yield _of_tape(played)
@@ -363,15 +452,23 @@ def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
         yield key, run
 
 
-def _of_tape(tape: Tape) -> Iterator[tuple[ArmKey, Run]]:
+def _of_tape(tape: Tape) -> Iterator[tuple[ArmKey, Run | Exact]]:
     for info in tape.runs():
-        run = load(tape, info.id)
+        run: Run | Exact = load(tape, info.id)
+        if isinstance(run, Law):
+            run = Exact.of_recording(run)
         yield _key_of(run), run
 
 
-def _key_of(run: Run) -> ArmKey:
+def _key_of(played: Run | Exact) -> ArmKey:
+    if isinstance(played, Exact):
+        run = played.run_of
+        who = _UNRECORDED_MODEL if run.llm_client is None else run.llm_client.config.model
+    else:
+        run = played
+        who = _answerers(run)
     figures = {f"{figure.study}, {figure.condition}" for figure in run.people().values()}
-    arm = "; ".join([_answerers(run), *sorted(figures)])
+    arm = "; ".join([who, *sorted(figures)])
     return ArmKey(type(run).__name__, arm, _is_twin(run))
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import math
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from llmsim_lab import Question, data_path
+from llmsim_lab import LLMClient, LLMConfig, Question, ScriptedBackend, data_path
 from llmsim_lab.people import published
+from llmsim_lab.types import ChatReply, ChatRequest
 
 CLASSICS = {
     "contributing": "Contributing",
@@ -50,3 +54,19 @@ def their_mean(question: Question) -> float:
 def reciter(question: Question) -> float | bool:
     """Offer as people did where the story is the paper's; keep all elsewhere."""
     return 0.0 if question.run.twin else like_people(question)
+
+
+def choosing(share_of: Callable[[str], float]) -> LLMClient:
+    """Return a model that chooses an option with a probability in proportion to its share."""
+
+    def answer(request: ChatRequest) -> ChatReply:
+        options = re.findall(r"^([A-Z]): (.*)$", request.prompt, re.MULTILINE)
+        shares = {label: share_of(text) for label, text in options}
+        listed = [
+            (label, math.log(share / sum(shares.values())))
+            for label, share in shares.items()
+            if share
+        ]
+        return ChatReply(text="A", top_logprobs=tuple(listed))
+
+    return LLMClient(LLMConfig(model="script"), ScriptedBackend(answer))

@@ -14,26 +14,40 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.simulation.people import (
     DESIGNS,
     PeopleCard,
-    Recall,
     enough_groups,
-    people_studies,
+    people_designs,
+    plan_designs,
+    play_design,
+    recall_study,
     told_in,
 )
 
 
-def test_each_design_is_a_study_with_its_twin_and_its_conditions() -> None:
-    studies = people_studies(groups=6, groups_of_many=5, players="random")
-    assert {name: len(study.arms) for name, study in studies.items()} == {
-        "splitting": 8,
+def test_each_design_is_laws_or_a_study_of_its_conditions_and_twins() -> None:
+    designs = people_designs(groups_of_many=5, players="random")
+    assert {name: len(getattr(one, "arms", one)) for name, one in designs.items()} == {
         "framing": 6,
         "disjunction": 2,
+        "splitting": 8,
         "investing": 2,
-        "guessing": 6,
         "contributing": 2,
+        "guessing_above_1": 2,
+        "guessing": 4,
     }
-    assert studies["guessing"].plan().left == 30
+    # Its published figures are means, so that more groups would show nothing.
+    assert designs["guessing"].plan().left == 4
+    written = people_designs(["splitting"], written=True, groups=6, players="random")
+    assert written["splitting"].plan().left == 48
     with pytest.raises(ConfigError, match="chess"):
-        people_studies(["chess"], players="random")
+        people_designs(["chess"], players="random")
+
+
+def test_a_plan_says_beforehand_what_a_design_takes() -> None:
+    plan = plan_designs(["disjunction"])["disjunction"]
+    assert plan.questions == 12  # two orders of three questions, and of their twins
+    assert 200 < plan.read < 1000
+    assert "12 questions" in str(plan)
+    assert plan_designs(["disjunction"], written=True, groups=5)["disjunction"].questions == 30
 
 
 def test_enough_groups_are_said_before_anything_is_played() -> None:
@@ -50,9 +64,11 @@ def test_a_player_that_names_the_study_recalls_it() -> None:
         return {"reasoning": "", "study": study, "result": "unknown", "confidence": 1}
 
     client = LLMClient(LLMConfig(model="script"), ScriptedBackend(answer))
-    recall = Recall(llm_client=client, designs=("framing", "splitting"))
-    recall.run()
-    assert dict(recall.state.named) == {"framing": 1, "splitting": 0}
+    recall = recall_study(["framing", "splitting"], llm_client=client)
+    recall.run(progress=False)
+    named = recall.simulation(recall.reference, 0).state.named
+    assert dict(named) == {"framing": 1, "splitting": 0}
+    assert "B has no say" in told_in(DESIGNS["splitting"])
     assert not any(
         name in told_in(design) for design in DESIGNS.values() for name in design.authors
     )
@@ -62,18 +78,18 @@ def test_the_command_prints_the_card_and_continues_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ["llmsim-lab", "people", "--only", "disjunction", "--groups", "6"]
+    command = ["llmsim-lab", "people", "--only", "disjunction", "--written", "--groups", "6"]
     monkeypatch.setattr("sys.argv", [*command, "--model", "rule"])
     main_ends_well()
     printed = capsys.readouterr().out
-    assert re.search(r"disjunction: 12 runs to play", printed)
     assert re.search(r"rule: of 3 judged measures 0 like people", " ".join(printed.split()))
     assert "does not name it" in printed
     page = Path("out/people/people.html").read_text(encoding="utf-8")
     assert "doi.org/10.1016/0010-0285" in page
     assert "80 people with some six decisions" in Path("out/people/people.csv").read_text()
     main_ends_well()
-    assert "0 runs to play (12 done already)" in " ".join(capsys.readouterr().out.split())
+    assert capsys.readouterr().out == printed
+    assert len(list(Path("out/people/runs/disjunction").glob("*.tape"))) == 12
 
 
 def main_ends_well() -> None:
@@ -83,8 +99,9 @@ def main_ends_well() -> None:
 
 
 def test_a_card_of_studies_counts_verdicts() -> None:
-    studies = people_studies(["splitting"], groups=5, players={"*": "rule"})
-    for study in studies.values():
-        study.run(progress=False)
-    card = PeopleCard.of(studies, player="the textbook")
+    designs = people_designs(["splitting"], players={"*": "rule"})
+    for played in designs.values():
+        play_design(played)
+    card = PeopleCard.of(designs, player="the textbook")
     assert card.headline.startswith("the textbook: of 4 judged measures 0 like people, 4 unlike")
+    assert "adjusted for 8 measures" in str(card)

@@ -2,13 +2,15 @@
 
 Both sides vary: other people would have decided otherwise, and so would other runs of the model.
 The unit of the model is a run, whose players may see one another; that of the people is a person,
-as the study counts them. A difference that is not significant says nothing of likeness. Only an
-interval that lies inside the margin does (Schuirmann 1987).
+as the study counts them. Where the model's probabilities are known its side does not vary, and an
+interval is of the people alone. A difference that is not significant says nothing of likeness. Only
+an interval that lies inside the margin does (Schuirmann 1987).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -18,6 +20,7 @@ import numpy as np
 from llmsim_lab.people import PublishedFigure
 from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN
 from llmsim_lab.study.estimates.estimate import Interval
+from llmsim_lab.study.estimates.family import holm
 from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, is_share
 from llmsim_lab.study.estimates.paired import is_skewed
 from llmsim_lab.study.estimates.parts import Spread
@@ -38,6 +41,9 @@ FEW_GROUPS = f"fewer than {LEAST_GROUPS} groups: no interval"
 MEAN_ONLY = "mean only: the study gives neither people's values nor a count"
 ALL_SAME = "all groups are equal, so that people's spread alone shows how others would vary"
 SKEWED = "skewed: a mean's interval is too narrow then"
+EXACT = "exact probabilities: the interval is of the people alone"
+
+Verdict = Literal["like people", "unlike people", "undecided", "not judged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +62,39 @@ class Margins:
 
 
 class Closeness(NamedTuple):
-    """A value with its interval, and what follows for a margin."""
+    """A value with its interval, and what follows for a margin.
+
+    Attributes:
+        value: what is compared; None where it is not known.
+        interval: of it.
+        near: what follows.
+        p_near: of the test that it is inside the margin; 1 where that is not shown, whatever
+            the family of tests.
+        p_far: of the test that it is outside, on either side; 0 where no chance is involved.
+    """
 
     value: float | None
     interval: Interval | None
     near: Near
+    p_near: float = 1.0
+    p_far: float = 1.0
+
+
+class Weighted(NamedTuple):
+    """A model's decisions with the exact probability of each."""
+
+    values: Numbers
+    weights: Numbers
+
+    @property
+    def mean(self) -> float:
+        """The expectation."""
+        return float(self.weights @ self.values)
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(float(self.weights @ (self.values - self.mean) ** 2))
 
 
 class Halves(NamedTuple):
@@ -88,8 +122,23 @@ class PeopleParts:
     spread: Closeness
     distance: Closeness
     halves: Halves | None = None
-    verdict: str = ""
+    verdict: Verdict = "not judged"
     notes: tuple[str, ...] = ()
+
+    @property
+    def p_like(self) -> float:
+        """P-value of likeness: that of the worst of its parts, all of which have to be shown."""
+        judged = [part for part in (self.difference, self.spread) if part.near != "not judged"]
+        if self.distance.near == "far":
+            return 1.0
+        return max((part.p_near for part in judged), default=1.0)
+
+    @property
+    def p_unlike(self) -> float:
+        """P-value of unlikeness: that of the best of its parts, one of which is enough."""
+        if self.distance.near == "far":
+            return 0.0
+        return min(1.0, 2 * min(self.difference.p_far, self.spread.p_far))
 
 
 def compare_numbers(
@@ -110,10 +159,10 @@ def compare_numbers(
     notes: tuple[str, ...] = ()
     value = float(means.mean() - figure.mean)
     difference = Closeness(value, None, "not judged")
-    if len(groups) < LEAST_GROUPS:
-        notes = (FEW_GROUPS,)
-    elif figure.is_mean_only:
+    if figure.is_mean_only:
         notes = (MEAN_ONLY,)
+    elif len(groups) < LEAST_GROUPS:
+        notes = (FEW_GROUPS,)
     else:
         t = _difference(groups, figure)
         difference = _closeness(value, t, margins.mean, margins.level)
@@ -133,10 +182,83 @@ def compare_numbers(
         notes=notes,
     )
     if figure.values:
-        parts = _with_distance(parts, decisions, figure, margins)
+        even = np.full(len(decisions), 1 / len(decisions))
+        parts = _with_distance(parts, Weighted(decisions, even), figure, margins)
     elif of_shares:
         parts = replace(parts, distance=Closeness(abs(value), None, "not judged"))
     return replace(parts, verdict=_verdict(parts))
+
+
+def compare_law(
+    model: Weighted,
+    figure: PublishedFigure,
+    margins: Margins,
+) -> PeopleParts:
+    """Return how a model's exact probabilities compare with what people did.
+
+    Args:
+        model: its decisions with their probabilities.
+        figure: what people did.
+        margins: what counts as near.
+    """
+    of_shares = figure.count is not None and is_share(model.values)
+    value = model.mean - figure.mean
+    difference = Closeness(value, None, "not judged")
+    notes: tuple[str, ...] = (EXACT,)
+    if figure.is_mean_only:
+        notes = (MEAN_ONLY,)
+    else:
+        t = _difference_from_people(model.mean, figure)
+        difference = _closeness(value, t, margins.mean, margins.level)
+    if figure.note:
+        notes = (*notes, figure.note)
+    spread = Closeness(None, None, "not judged")
+    if figure.sd is not None and not of_shares:
+        spread = _spread_of_law(model, figure, margins)
+    parts = PeopleParts(
+        difference=difference,
+        spread=spread,
+        distance=Closeness(None, None, "not judged"),
+        notes=notes,
+    )
+    if figure.values:
+        parts = _with_distance(parts, model, figure, margins)
+    elif of_shares:
+        parts = replace(parts, distance=Closeness(abs(value), None, "not judged"))
+    return replace(parts, verdict=_verdict(parts))
+
+
+def _difference_from_people(mean: float, figure: PublishedFigure) -> Student:
+    """Return Student's t of a known mean minus people's: theirs alone varies by chance.
+
+    Of shares two 0s and two 1s more, as Agresti and Coull (1998), "Approximate is better than
+    'exact' for interval estimation of binomial proportions", The American Statistician 52.
+    """
+    if figure.count is not None:
+        share = (figure.count + 2) / (figure.n + 4)
+        people = Spread(share * (1 - share) / (figure.n + 4), math.inf)
+        return student(mean - share, [people])
+    sd = figure.sd or 0.0
+    return student(mean - figure.mean, [Spread(sd**2 / figure.n, figure.n - 1)])
+
+
+def _spread_of_law(
+    model: Weighted,
+    figure: PublishedFigure,
+    margins: Margins,
+) -> Closeness:
+    """Return the ratio of spreads, whose interval is that of people's jackknifed log variance."""
+    ratio = model.sd / figure.sd if figure.sd else math.inf
+    if not figure.values or not figure.sd:
+        return Closeness(ratio, None, "not judged")
+    if model.sd <= ROUNDING:
+        return Closeness(0.0, None, "far", p_far=0.0)
+    people = _pseudo_values([np.array([value]) for value in figure.values])
+    if people is None:
+        return Closeness(ratio, None, "far", p_far=0.0)
+    of_people = spread_of([[Stratum(1.0, people)]])
+    t = student(math.log(model.sd) - float(people.mean()), [of_people])
+    return _ratio(ratio, t, margins)
 
 
 def _difference(groups: list[Numbers], figure: PublishedFigure) -> Student:
@@ -194,12 +316,23 @@ def _closeness(
 ) -> Closeness:
     """Return a difference with its interval; near if it is shown to be inside the margin."""
     interval = t.interval(level)
+    p_near = t.p_beyond(margin)
     near: Near = "undecided"
-    if t.p_beyond(margin) < ALPHA:
+    if p_near < ALPHA:
         near = "near"
     elif interval.low > margin or interval.high < -margin:
         near = "far"
-    return Closeness(value, interval, near)
+    # The one-sided test of the side on which the value is, turned round.
+    return Closeness(value, interval, near, p_near, 1 - p_near)
+
+
+def _ratio(ratio: float, t: Student, margins: Margins) -> Closeness:
+    """Return a ratio of spreads from Student's t of its logarithm."""
+    of_log = _closeness(math.log(ratio), t, math.log(margins.spread), margins.level)
+    if of_log.interval is None:
+        return of_log
+    low, high = of_log.interval
+    return of_log._replace(value=ratio, interval=Interval(math.exp(low), math.exp(high)))
 
 
 def _spread(groups: list[Numbers], figure: PublishedFigure, margins: Margins) -> Closeness:
@@ -213,22 +346,19 @@ def _spread(groups: list[Numbers], figure: PublishedFigure, margins: Margins) ->
     ratio = sd / figure.sd if figure.sd else math.inf
     if len(groups) < LEAST_GROUPS or not figure.values or not figure.sd:
         return Closeness(ratio, None, "not judged")
-    if sd <= ROUNDING:
-        return Closeness(0.0, None, "far")
+    # Also of equal ones: of people of whom most decide alike, a few are often all equal.
     if len(groups) < LEAST_FOR_SPREAD:
         return Closeness(ratio, None, "undecided")
+    if sd <= ROUNDING:
+        return Closeness(0.0, None, "far", p_far=0.0)
     model = _pseudo_values(groups)
     people = _pseudo_values([np.array([value]) for value in figure.values])
     if model is None or people is None:  # but for one run all are equal
-        return Closeness(ratio, None, "far")
+        return Closeness(ratio, None, "far", p_far=0.0)
     of_model = spread_of([[Stratum(1.0, model)]])
     of_people = spread_of([[Stratum(1.0, people)]])
     t = _welch(float(model.mean() - people.mean()), of_model, of_people)
-    of_log = _closeness(math.log(ratio), t, math.log(margins.spread), margins.level)
-    interval = None
-    if of_log.interval is not None:
-        interval = Interval(math.exp(of_log.interval.low), math.exp(of_log.interval.high))
-    return Closeness(ratio, interval, of_log.near)
+    return _ratio(ratio, t, margins)
 
 
 def _pseudo_values(groups: list[Numbers]) -> Numbers | None:
@@ -251,14 +381,14 @@ def _pseudo_values(groups: list[Numbers]) -> Numbers | None:
 
 def _with_distance(
     parts: PeopleParts,
-    decisions: Numbers,
+    model: Weighted,
     figure: PublishedFigure,
     margins: Margins,
 ) -> PeopleParts:
     """Return parts with the distance of distributions, and what halves of the people have."""
     from scipy.stats import wasserstein_distance  # here, since stats takes a second to import
 
-    value = float(wasserstein_distance(decisions, figure.values))
+    value = float(wasserstein_distance(model.values, figure.values, model.weights))
     halves = halves_of(figure.values)
     # People's own halves are that far apart by chance.
     near: Near = "far" if value > max(margins.mean, halves.high) else "near"
@@ -279,7 +409,7 @@ def halves_of(people: tuple[float, ...]) -> Halves:
     return Halves(float(np.median(distances)), float(np.quantile(distances, 0.95)))
 
 
-def _verdict(parts: PeopleParts) -> str:
+def _verdict(parts: PeopleParts) -> Verdict:
     """Return what follows from all that is judged: likeness has to be shown, not assumed."""
     if parts.difference.near == "not judged":
         return "not judged"
@@ -289,6 +419,26 @@ def _verdict(parts: PeopleParts) -> str:
     if "undecided" in judged:
         return "undecided"
     return "like people"
+
+
+def family_verdicts(family: Sequence[PeopleParts]) -> list[Verdict]:
+    """Return the verdicts of measures that are judged together, adjusted by Holm for their number.
+
+    So that of all measures of a card none is called like people, or unlike them, wrongly in more
+    than one card of twenty; of each by itself it would be one measure of twenty.
+    """
+    judged = [place for place, parts in enumerate(family) if parts.verdict != "not judged"]
+    likes = holm([family[place].p_like for place in judged])
+    unlikes = holm([family[place].p_unlike for place in judged])
+    verdicts: list[Verdict] = ["not judged"] * len(family)
+    for place, p_like, p_unlike in zip(judged, likes, unlikes, strict=True):
+        verdict: Verdict = "undecided"
+        if family[place].verdict == "unlike people" and p_unlike < ALPHA:
+            verdict = "unlike people"
+        elif family[place].verdict == "like people" and p_like < ALPHA:
+            verdict = "like people"
+        verdicts[place] = verdict
+    return verdicts
 
 
 def groups_for(figure: PublishedFigure, margin: float, *, power: float = 0.8) -> int | None:

@@ -273,7 +273,7 @@ class AgentContextBuilder:
         # With the reader's own name: no other speaker puts words into its mouth either.
         words = quoted({name: other_responses[name] for name in listed}, [agent_name, *speakers])
         # All agents answer at once, so what they read of each other is a turn old.
-        others = _Section("WHAT OTHERS DID", words, f" (Step {step_number - 1})")
+        section = _Section("WHAT OTHERS DID", words, f" (Step {step_number - 1})")
 
         added = []
         for module in self._modules:
@@ -304,11 +304,13 @@ class AgentContextBuilder:
         if self.stable_first:
             system, system_spans = _joined([decision, form], "system")
             simulation = _Section("SIMULATION", aware)
-            user, user_spans = _joined([situation, others, role, simulation, state, *added], "user")
+            user, user_spans = _joined(
+                [situation, section, role, simulation, state, *added], "user"
+            )
         else:
             # The order that the context builder's contract shows.
             system, system_spans = _joined([role], "system")
-            user, user_spans = _joined([situation, state, others, *added, decision, form], "user")
+            user, user_spans = _joined([situation, state, section, *added, decision, form], "user")
         return RenderedPrompt(
             system=system,
             user=user,

@@ -302,7 +302,7 @@ def apply_deterministic_updates(
         # All are asked for before one is made: no agent's rule sees another's change.
         changes = {}
         for agent, values in state["agent_vars"].items():
-            asked = module.call(
+            update = module.call(
                 "compute_state_updates",
                 agent,
                 values,
@@ -310,6 +310,6 @@ def apply_deterministic_updates(
                 step_number,
             )
             # None where the module's code has no such function.
-            changes[agent] = asked or {}
+            changes[agent] = update or {}
         records += game_engine.apply_state_updates({"agent_vars": changes}, source=module.name)
     return tuple(records)

@@ -57,7 +57,7 @@ def _charted(group: RoomGroup) -> Sequence[Series]:
         return []
     # As in windows and pages: theory's columns first.
     predicted = run.prediction()
-    series = [one for one in run.series if one.column in predicted]
+    series = [item for item in run.series if item.column in predicted]
     return (series or list(run.series))[:_MOST_CHARTS]
 
 

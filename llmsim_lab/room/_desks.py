@@ -142,11 +142,11 @@ class GuestDesk:
         """Return all that this participant may know."""
         guest = _as_guest(viewer)
         with self._seats.lock:
-            asked = ask_view(self._seats, guest)
+            question = ask_view(self._seats, guest)
             closing = None
             if self._reception.closing is not None and guest.closing is None:
                 closing = closing_view(self._reception.closing)
-            view = guest_view(self._seats, guest, asked, closing)
+            view = guest_view(self._seats, guest, question, closing)
         return {"epoch": self._reception.epoch, **view}
 
     def do(self, viewer: Viewer, message: JSONObject) -> None:

@@ -176,8 +176,8 @@ def read_words(given: str | Path | Words | None) -> Words:
     words: dict[str, str] = json.loads(_front_path("words.json").read_text("utf-8"))
     if given is None:
         return words
-    own = given if isinstance(given, Mapping) else _words_of_file(Path(given))
-    for name, sentence in own.items():
+    sentences = given if isinstance(given, Mapping) else _words_of_file(Path(given))
+    for name, sentence in sentences.items():
         plain = _FORM.sub("", name)
         if name not in words and plain not in words:
             raise ConfigError(
@@ -186,14 +186,14 @@ def read_words(given: str | Path | Words | None) -> Words:
             )
         if not isinstance(sentence, str):
             raise ConfigError(f"words= has {sentence!r:.60} for {name!r}; give a text")
-    return {**words, **own}
+    return {**words, **sentences}
 
 
 def _words_of_file(path: Path) -> Words:
     try:
-        own = json.loads(path.read_text("utf-8"))
+        sentences = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"words={str(path)!r} cannot be read as JSON: {error}") from error
-    if not isinstance(own, dict):
+    if not isinstance(sentences, dict):
         raise ConfigError(f'words={str(path)!r} is not an object; write {{"join": "Mitmachen"}}')
-    return own
+    return sentences

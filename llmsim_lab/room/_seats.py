@@ -293,8 +293,8 @@ class RoomSeats:
         """
         guest = self._guests.get(str(guest_id))
         if guest is None:
-            known = ", ".join(self._guests) or "nobody"
-            raise refused(f"There is no participant {guest_id!r:.40}; there are: {known}.")
+            names = ", ".join(self._guests) or "nobody"
+            raise refused(f"There is no participant {guest_id!r:.40}; there are: {names}.")
         return guest
 
     def join(
@@ -320,7 +320,9 @@ class RoomSeats:
         with self.lock:
             guest = None
             if label:
-                guest = next((one for one in self.guests if one.label == label), None)
+                guest = next(
+                    (known_guest for known_guest in self.guests if known_guest.label == label), None
+                )
             if guest is not None and not may_return:
                 raise RoomError(
                     403,

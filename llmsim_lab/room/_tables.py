@@ -71,8 +71,8 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
                 row["answered_by"] = guest.id if is_own else "somebody else"
                 row |= {**fields, "reasoning": answer.reasoning}
                 if group.run is not None:
-                    told = told_of(group.run, turn.state, guest.place.seat)
-                    row |= {f"result {label}": value for label, value in told.items()}
+                    results = told_of(group.run, turn.state, guest.place.seat)
+                    row |= {f"result {label}": value for label, value in results.items()}
                 rows.append(row)
     if guest.closing is not None:
         rows.append({"turn": "closing", "answered_by": guest.id, **guest.closing})

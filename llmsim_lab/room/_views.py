@@ -63,9 +63,9 @@ def guest_view(
 def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
     """Return where a player's game is, and what the player is told of it."""
     view: JSONObject = {"seat": seat, "turn": run.turn_number, "planned": run.config.turns}
-    told = told_of(run, run.state, seat) if run.turn_number else {}
-    if told:
-        view["told"] = [[label, value] for label, value in told.items()]
+    results = told_of(run, run.state, seat) if run.turn_number else {}
+    if results:
+        view["told"] = [[label, value] for label, value in results.items()]
         view["told_turn"] = run.turn_number
     if is_over:
         payoff = payoff_of(run, seat)
@@ -93,11 +93,11 @@ def payoff_of(run: Run, seat: str) -> float | None:
 def told_of(run: Run, state: State, seat: str) -> dict[str, JSON]:
     """Return what a player is told of a state; what is no number and no text as a text."""
     try:
-        told = dict(run.told(state, seat))
+        results = dict(run.told(state, seat))
     except Exception as error:  # noqa: BLE001 - a world's own code, which must not end the page
         logger.warning("told(state, %r) failed: %r", seat, error)
         return {}
-    return {str(label): _as_told(value) for label, value in told.items()}
+    return {str(label): _as_told(value) for label, value in results.items()}
 
 
 def _as_told(value: object) -> JSON:
@@ -152,7 +152,7 @@ def _class_view(seats: RoomSeats) -> JSONObject:
     # The lowest: that is the turn which a class waits for.
     turns = [group.run.turn_number + 1 for group in running if group.run is not None]
     shown = sum(ask.shown_at is not None for group in running for ask in group.asks.values())
-    asked = sum(_people_in(seats, group) for group in running)
+    people = sum(_people_in(seats, group) for group in running)
     planned = max((group.run.config.turns for group in playing if group.run), default=0)
     return {
         "title": seats.source.title,
@@ -166,8 +166,8 @@ def _class_view(seats: RoomSeats) -> JSONObject:
         "turn": min(turns, default=planned),
         "planned": planned,
         "waiting": shown,
-        "asked": asked,
-        "answered": max(0, asked - shown),
+        "asked": people,
+        "answered": max(0, people - shown),
         "held": seats.last_turn is not None and not shown,
     }
 

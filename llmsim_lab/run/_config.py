@@ -268,8 +268,8 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     # Last, so that runs are called after this class and not after its parent.
     parent: type[WorldConfig] = cls.config_type
     for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
-        known = parent.model_fields[name]
-        fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
+        inherited = parent.model_fields[name]
+        fields[name] = (Annotated[inherited.annotation, *inherited.metadata, Field()], default)
     worlds: list[RunClass] = [world for world in cls.__bases__ if issubclass(world, base)]
     bases = tuple(dict.fromkeys(world.config_type for world in worlds))
     make: Any = create_model  # whose types know one base
@@ -294,8 +294,11 @@ def _hints_of(cls: type) -> dict[str, Any]:
         ConfigError: one cannot be read.
     """
     # Of the class itself get_type_hints would return those of all its bases as well.
-    own = {"__annotations__": dict(inspect.get_annotations(cls)), "__module__": cls.__module__}
-    shim = type("Annotations", (), own)
+    namespace = {
+        "__annotations__": dict(inspect.get_annotations(cls)),
+        "__module__": cls.__module__,
+    }
+    shim = type("Annotations", (), namespace)
     try:
         return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
     except (NameError, TypeError) as error:

@@ -253,12 +253,12 @@ class ProgressLine(InFlight):
     @property
     def _calls_in_all(self) -> float:
         """How many calls there will be: as many a turn as so far, and no fewer than were asked."""
-        asked = self.finished + self.under_way
+        begun = self.finished + self.under_way
         if self._turns_done:
             a_turn = self._calls_of_turns / self._turns_done
         else:
-            a_turn = asked / max(1, self.runs)
-        return max(asked, a_turn * self.turns)
+            a_turn = begun / max(1, self.runs)
+        return max(begun, a_turn * self.turns)
 
 
 class ProgressLog(ProgressLine):

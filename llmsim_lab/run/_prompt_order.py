@@ -190,7 +190,7 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
         world: its class.
         config: its configuration; who is no model in it stays what it is.
     """
-    asked: dict[str, dict[str, list[str]]] = {}  # by question and turn
+    prompts_asked: dict[str, dict[str, list[str]]] = {}  # by question and turn
     turns_that_ask = set[str]()
     prompts = 0
     client = LLMClient(LLMConfig(model="chance"), ScriptedBackend([]))
@@ -199,7 +199,7 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
         nonlocal prompts
         place = place_of(question.turn, question.reply, question.tag)
         turn, _, kind = place.partition(", ")
-        asked.setdefault(kind, {}).setdefault(place, []).append(question.prompt)
+        prompts_asked.setdefault(kind, {}).setdefault(place, []).append(question.prompt)
         turns_that_ask.add(turn)
         prompts += 1
         return await question.put_to(client)
@@ -219,7 +219,7 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
     )
     run._quiet = True
     for _ in range(_MOST_TURNS):
-        has_asked = bool(asked)
+        has_asked = bool(prompts_asked)
         is_enough = len(turns_that_ask) >= _ENOUGH_TURNS or prompts >= _ENOUGH_PROMPTS
         is_whole = has_asked and run.turn_number >= config.turns
         if is_enough or is_whole or run.done(run.state):
@@ -242,7 +242,7 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
                 detail=words,
             )
             break
-    return [_judged(by_place) for by_place in asked.values()]
+    return [_judged(by_place) for by_place in prompts_asked.values()]
 
 
 def _chance_reply(request: ChatRequest, rng: Random) -> ChatReply:

@@ -256,7 +256,7 @@ class Batch:
             PromptError: a slot has no value, or the other way round.
         """
         turn = self.turn
-        known: dict[str, object] = {
+        values_by_slot: dict[str, object] = {
             **persona_slots(turn.config),
             # A function of the name: each player's own.
             "name": str,
@@ -268,25 +268,25 @@ class Batch:
         }
         # A text without slots takes no values; given ones are for rules then.
         slots = used.prompt.slots if isinstance(used.prompt, Prompt) else ()
-        unfilled = {*slots} - known.keys()
+        unfilled = {*slots} - values_by_slot.keys()
         unused = self.values.keys() - {*slots}
         if unfilled or (unused and not used.is_edited):
             raise _slots_differ(
                 whom,
                 unfilled,
                 unused,
-                list(known),
+                list(values_by_slot),
             )
-        own: dict[str, OfPlayer] = {}
+        by_player: dict[str, OfPlayer] = {}
         shared: dict[str, object] = {}
         for slot in slots:
-            value = known[slot]
+            value = values_by_slot[slot]
             if callable(value):
                 # Called for each player who is sent the prompt, and not before.
-                own[slot] = value
+                by_player[slot] = value
             else:
                 shared[slot] = value
-        return _SlotValues(own, shared)
+        return _SlotValues(by_player, shared)
 
     # --- what is allowed ---------------------------------------------------------------------
 

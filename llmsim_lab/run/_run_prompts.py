@@ -102,7 +102,9 @@ class PromptsInUse:
         key = ("shipped", name)
         if key not in self._used:
             # A recorded run keeps the prompts that it had, whatever the package's files say today.
-            kept = [it for place, it in self.by_place.items() if place.partition("#")[0] == name]
+            kept = [
+                prompt for place, prompt in self.by_place.items() if place.partition("#")[0] == name
+            ]
             if kept:
                 self._used[key] = UsedPrompt(kept[0], is_edited=False)
             else:

@@ -34,19 +34,19 @@ def ask_on_terminal(question: OpenQuestion, run: AnyRun | None = None) -> Mappin
     Raises:
         ConfigError: no one is at the keyboard.
     """
-    asked = put(run, question)
+    seated = put(run, question)
     with _terminal:
-        _say(f"\nTurn {question.turn} · {caller(question.request.site)}\n\n{asked.text}\n")
-        values = {name: _field(asked, name) for name in asked.form.fields}
+        _say(f"\nTurn {question.turn} · {caller(question.request.site)}\n\n{seated.text}\n")
+        values = {name: _field(seated, name) for name in seated.form.fields}
         while True:
             try:
-                return asked.taken(values)
+                return seated.taken(values)
             except AnswerError as error:
                 for name, fault in error.by_field.items():
                     _say(f"Not accepted: {f'{name} {fault}'.strip()}.")
-                wrong = asked.form.fields.keys() & error.by_field.keys()
-                for name in wrong or asked.form.fields:
-                    values[name] = _field(asked, name)
+                wrong = seated.form.fields.keys() & error.by_field.keys()
+                for name in wrong or seated.form.fields:
+                    values[name] = _field(seated, name)
 
 
 def _say(text: str) -> None:
@@ -117,8 +117,8 @@ def _is_plain_script() -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return False
-    others = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
-    if others != [threading.main_thread()]:
+    threads = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
+    if threads != [threading.main_thread()]:
         return False
     # While runs are played on the loop of ``run_sync`` the main thread waits for them.
     return threading.current_thread().name == LOOP_THREAD or _tasks_here() <= 1

@@ -76,9 +76,9 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     # The first line of what is done once says only that it begins.
     latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
     texts = []
-    for (what, key_as_json, _), line in latest.items():
+    for (kind, key_as_json, _), line in latest.items():
         key = line["key"] if isinstance(line["key"], str) else key_as_json
-        question = f"{what} {key}".rstrip()
+        question = f"{kind} {key}".rstrip()
         answer = dumps(line["result"]) if "result" in line else "stopped before it answered"
         texts.append(f"{clip(question, _MOST_OUTSIDE)}: {clip(answer, _MOST_OUTSIDE)}")
     return texts
@@ -464,6 +464,19 @@ def _as_asked(value: object, part: object, schema: Schema) -> object:
         schema: the reply's.
     """
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
+    field_type = _sole_type(part, schema)
+    is_whole_number = field_type == "number" and type(value) is int
+    if field_type not in _READ or is_whole_number:
+        return value
+    try:
+        return _READ[field_type](value)
+    except ValueError:
+        # An invalid reply, which stays as the model wrote it.
+        return value
+
+
+def _sole_type(part: object, schema: Schema) -> str:
+    """Return the type of a field, null left out; empty where it is not one type."""
     # A damaged schema says nothing.
     with suppress(
         AttributeError,
@@ -473,7 +486,5 @@ def _as_asked(value: object, part: object, schema: Schema) -> object:
     ):
         whole_part = resolved(part, schema)
         [typed] = not_null(alternatives(whole_part, schema)) or [whole_part]
-        if typed["type"] == "number" and type(value) is int:
-            return value
-        return _READ[typed["type"]](value)
-    return value
+        return str(typed["type"])
+    return ""

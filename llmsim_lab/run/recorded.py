@@ -851,12 +851,12 @@ def recorded_run(
     # First, since all that follows reads it.
     check_manifest(info, tape.path)
     cls = _class_of(info, kind)
-    given = {name: value for name, value in arguments.items() if value is not None}
+    settings = {name: value for name, value in arguments.items() if value is not None}
     _check_arguments(
         tape,
         info,
         cls,
-        given,
+        settings,
     )
     lines = tape.turn_lines(info.id, turns.first, turns.last)
     records = [line["record"] for line in lines.values()]
@@ -871,14 +871,14 @@ def recorded_run(
     )
     if not past:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    given["llm_client"] = _client_for(info, llm_client, is_live=is_live)
-    given["prompts"] = prompts_of(info.manifest)
+    settings["llm_client"] = _client_for(info, llm_client, is_live=is_live)
+    settings["prompts"] = prompts_of(info.manifest)
     simulation = _continued_from(
         cls,
         config_of(info, cls),
         past,
         planned_in(records),
-        given,
+        settings,
     )
     if not is_live:
         # Where no turn is played again there is none to compare, only a tape to name.

@@ -7,7 +7,7 @@ form is drawn of. What comes back is read and judged here, by field, before anyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,23 +83,18 @@ class SeatQuestion:
         Raises:
             AnswerError: there is no such field.
         """
-        by_place = {tuple(field["place"]): field for field in self.fields}
+        fields = {tuple(field["place"]): field for field in self.fields}
         values: dict[str, Any] = {}
-        for place, field in by_place.items():
+        for place, field in fields.items():
             if field["value"] is not None:
                 _put_at(values, place, field["value"])
-
-        def read_at(place: tuple[str, ...], value: object) -> None:
-            if place in by_place:
-                schema = by_place[place]["schema"]
-                _put_at(values, place, _read(value, schema))
-            elif isinstance(value, Mapping) and len(place) < _DEEPEST:
-                for name, inner in value.items():
-                    read_at((*place, str(name)), inner)
-            else:
+        for place, value in _typed_at(typed, fields):
+            if place not in fields:
+                # Loud, since what was typed there would be lost without a word.
                 raise AnswerError(self.question.name, {".".join(place): "there is no such field"})
-
-        read_at((), typed)
+            if isinstance(value, str):
+                value = typed_value(value.strip(), fields[place]["schema"])
+            _put_at(values, place, value)
         return values
 
     def taken(self, values: Mapping[str, JSON]) -> dict[str, Any]:
@@ -108,16 +103,18 @@ class SeatQuestion:
         Raises:
             AnswerError: something is wrong, by field; nothing was sent.
         """
-        faults = self.form.faults(values)
-        if faults:
-            raise AnswerError(self.question.name, faults)
+        self._check(self.form.faults(values))
         reply = {name: value for name, value in values.items() if value is not None}
-        if self.run is not None and self.form is not self.question:
+        is_put_otherwise = self.form is not self.question
+        if self.run is not None and is_put_otherwise:
             reply = self.run._as_reply(reply)
-            faults = self.question.faults_of_reply(self.question.reply(reply))
+            # Judged again: a rate within its limits may be a move outside of its own.
+            self._check(self.question.faults_of_reply(self.question.reply(reply)))
+        return reply
+
+    def _check(self, faults: Mapping[str, str]) -> None:
         if faults:
             raise AnswerError(self.question.name, faults)
-        return reply
 
     def answer(self, person: Person, values: Mapping[str, JSON]) -> None:
         """Answer the question.
@@ -155,15 +152,20 @@ def put_reply(reply: type[Reply], text: str = "") -> SeatQuestion:
         text: what stands above them.
     """
     schema = reply_schema(reply)
-    asked = {
-        name: part for name, part in schema["properties"].items() if name not in Reply.model_fields
+    # Why, and how sure, is asked of decisions.
+    of_decisions = frozenset(Reply.model_fields)
+    properties = {
+        name: part for name, part in schema["properties"].items() if name not in of_decisions
     }
-    may_lack = frozenset(Reply.model_fields)
+    request = ChatRequest(
+        model=HUMAN,
+        messages=(),
+        schema={**schema, "properties": properties},
+    )
 
     def judge(answer: ChatReply) -> object:
-        return parse_reply(answer.text, reply, may_lack=may_lack)
+        return parse_reply(answer.text, reply, may_lack=of_decisions)
 
-    request = ChatRequest(model=HUMAN, messages=(), schema={**schema, "properties": asked})
     return put(None, OpenQuestion(request, judge, text))
 
 
@@ -174,28 +176,40 @@ def _fields(form: OpenQuestion) -> list[Field]:
     drawn = fields_of({"properties": dict(parts), "type": "object"}, started)
     fields: list[Field] = []
     for name, part in parts.items():
+        # One of a number or a text; several of an object, one for each of its own fields.
         of_part = [field for field in drawn if field["place"][0] == name]
-        if not of_part:  # a list or a mapping is typed as JSON
-            words = [part.get("description", ""), field_words(part)]
-            of_part = [
-                {
-                    "place": [name],
-                    "label": label_of([name], part),
-                    "help": "; ".join(filter(None, words)),
-                    "schema": dict(part),
-                    "value": None,
-                }
-            ]
+        if not of_part:
+            of_part = [_field_of_json(name, part)]
         is_required = not part.get("optional")
         fields += [{**field, "required": is_required} for field in of_part]
     return fields
 
 
-def _read(value: object, schema: Mapping[str, Any]) -> Any:
-    """Return a value of a form as its field takes it."""
-    if not isinstance(value, str):
-        return value
-    return typed_value(value.strip(), schema)
+def _field_of_json(name: str, part: Mapping[str, Any]) -> Field:
+    """Return the field of what forms cannot draw, a list or a mapping: it is typed as JSON."""
+    words = [part.get("description", ""), field_words(part)]
+    return {
+        "place": [name],
+        "label": label_of([name], part),
+        "help": "; ".join(filter(None, words)),
+        "schema": dict(part),
+        "value": None,
+    }
+
+
+def _typed_at(
+    typed: object,
+    places: Container[tuple[str, ...]],
+    outer: tuple[str, ...] = (),
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield what a form sent, each value with its place: as deep as there are fields."""
+    # A room's guest may send anything: ten thousand levels would end in a RecursionError.
+    is_group = isinstance(typed, Mapping) and len(outer) < _DEEPEST
+    if outer in places or not is_group:
+        yield outer, typed
+        return
+    for name, inner in typed.items():
+        yield from _typed_at(inner, places, (*outer, str(name)))
 
 
 def _put_at(values: dict[str, Any], place: tuple[str, ...], value: object) -> None:

@@ -22,6 +22,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.choice import by_letters, orders_of
 from llmsim_lab.run import Answer
+from llmsim_lab.run.guided import leave_out_warnings
 from llmsim_lab.simulation.gate import rest_at
 from llmsim_lab.simulation.world import Simulation
 
@@ -318,7 +319,8 @@ def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
     """Return the quarters of a recorded run as another player has them."""
     agent = TaylorRuleAgent(rule=rule, limits=recorded.engine, moves_bp=recorded.moves_bp)
     run = recorded.counterfactual(agent)
-    run._quiet = True  # what is wrong with these quarters is the recording's
+    # What is wrong with these quarters is the recording's.
+    leave_out_warnings(run)
     return run.run(recorded.turn_number, progress=False)
 
 

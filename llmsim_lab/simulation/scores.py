@@ -17,6 +17,7 @@ from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._turn import reply_of
+from llmsim_lab.run.guided import leave_out_warnings
 from llmsim_lab.simulation.world import Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class Losses:
         for name, run in rivals.runs.items():
             try:
                 if run.turn_number < turns:
-                    run._quiet = True  # the people's run has said what is wrong with these quarters
+                    # The people's run has said what is wrong with these quarters.
+                    leave_out_warnings(run)
                     run.run(turns)
                 self.runs[name] = _continued(run, turns, aim, after)
             except (EconomyError, LLMFailureException) as error:
@@ -330,7 +332,8 @@ def _continued(
         economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
         state=run.turns[turns].state.replace(shock=NO_SHOCKS),
     )
-    successor._quiet = True  # its moves are no choice of the people's
+    # Its moves are no choice of the people's.
+    leave_out_warnings(successor)
     later = successor.run(quarters)
     later["turn"] += frame["turn"].iloc[-1]
     return pd.concat([frame, later.iloc[1:]], ignore_index=True)

@@ -354,7 +354,7 @@ def make_moves(
         next_post: the id that the first new post gets.
         seed: of what new posts are about.
     """
-    made: list[Move] = []
+    made_moves: list[Move] = []
     likes: list[Like] = []
     new_posts: list[NewPost] = []
     for name, move in moves.items():
@@ -366,7 +366,7 @@ def make_moves(
             decided_by = "reasoner"
         elif move.trigger == TIMEOUT:
             decided_by = "timeout"
-        made.append(
+        made_moves.append(
             Move(
                 name,
                 move.trigger,
@@ -388,7 +388,7 @@ def make_moves(
         # A chart of one's own may lead there without a post in sight: then nothing is liked.
         elif target is AgentState.ENGAGING_LIKE and about is not None:
             likes.append(Like(name, about.id))
-    return MovesMade(made, likes, new_posts)
+    return MovesMade(made_moves, likes, new_posts)
 
 
 def _published(

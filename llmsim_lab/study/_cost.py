@@ -14,6 +14,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.run.guided import leave_out_warnings
 from llmsim_lab.study._design import AnyRun
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import HUMAN, Attempt
@@ -134,7 +135,8 @@ class Count:
 
     async def play(self, run: AnyRun) -> None:
         """Play a turn of a run that is on no tape."""
-        run._quiet = True  # what is wrong is said where it is played
+        # What is wrong is said where it is played.
+        leave_out_warnings(run)
         # Seeded by the turn, so that the same study has the same plan.
         rng = Random(run.turn_number)
         with scoped(stand_in=partial(chance_reply, rng=rng)):

@@ -37,7 +37,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._plain_prompts import is_as_written
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._session import Session
+from llmsim_lab.run.guided import ask_anew, edit_prompts, edits_of
 from llmsim_lab.run.recorded import (
     listed_interventions,
     live_client,
@@ -478,7 +478,7 @@ class World:
         )
         # A recorded run answers from its tape; this one asks, and is on no tape yet.
         run.llm_client = live_client(run, None)
-        run._session = Session()
+        ask_anew(run)
         if not self.asks_again:
             # A leader's interventions are not this arm's.
             run.planned = ()
@@ -539,7 +539,7 @@ class World:
             # What a resumed run has, it has edited.
             names = {place.partition("#")[0] for place in run.prompts}
         edits = PromptEdits(level, names)
-        run._prompts.edit = edits
+        edit_prompts(run, edits)
         if resumed:
             return
         before = run.prompts
@@ -575,9 +575,9 @@ class World:
                 for wording in range(len(self.wordings(arm))):
                     run = self.begin(arm, None, seed, Play(wording), source)
                     runs.append(run)
-                    edits = run._prompts.edit
+                    edits = edits_of(run)
                     # A recorded run has its prompts; those of a new one are known when it asks.
-                    if source is not None and edits is not None:
+                    if source is not None and isinstance(edits, PromptEdits):
                         edits.check()
             except LabError as error:
                 raise ConfigError(f"arm {arm.name!r}: {error}") from error
@@ -694,8 +694,8 @@ class PromptEdits:
         if missing and not self.names:
             raise PromptError("prompt: the world asked nobody anything, so none can be edited")
         if missing:
-            known = among(missing[0], self.names)
-            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}")
+            suggestion = among(missing[0], self.names)
+            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{suggestion}")
 
 
 def _edited(prompt: Prompt, edit: Any) -> Prompt:
@@ -774,11 +774,11 @@ class Models:
 
     def _made(self, world: World, model: Any) -> _MadeClient:
         """Return the client of a model."""
-        given = model() if callable(model) else model
-        if isinstance(given, str):
+        chosen = model() if callable(model) else model
+        if isinstance(chosen, str):
             settings = world.recorded_llm or getattr(world.base, "llm", None)
-            return _MadeClient(connect(given, config=settings, quiet=True), is_named=True)
-        client = run_client(given)
+            return _MadeClient(connect(chosen, config=settings, quiet=True), is_named=True)
+        client = run_client(chosen)
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
         if world.recorded_llm is not None:

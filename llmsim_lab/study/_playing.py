@@ -34,9 +34,10 @@ from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm.scope import Purse
 from llmsim_lab.run._records import llm_config_of
 from llmsim_lab.run._session import load_turns
+from llmsim_lab.run.guided import edits_of, leave_out_warnings, note_end, pay_from
 from llmsim_lab.run.playing import play_turns
 from llmsim_lab.run.recorded import ANEW, RunOrigin, record
-from llmsim_lab.study._design import AnyRun, Arm, Models, Play, World, said
+from llmsim_lab.study._design import AnyRun, Arm, Models, Play, PromptEdits, World, said
 from llmsim_lab.tape import RunInfo, Tape
 
 NOTE = "study"
@@ -346,22 +347,22 @@ class StudyPlayer:
     ) -> None:
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
-        run._purse = self.purse
+        pay_from(run, self.purse)
         # A warning of an arm is said once, not for each of a hundred seeds.
-        run._quiet = job.arm in self.warned
+        leave_out_warnings(run, left_out=job.arm in self.warned)
         self.warned.add(job.arm)
         self.playing[job.key] = run
         self.on_change()
         try:
             await play_turns(run, max(0, job.end - run.turn_number), progress=False)
             # Only at the end: a prompt that is edited may be asked with in the last turn.
-            edits = run._prompts.edit
+            edits = edits_of(run)
             has_ended = run.turn_number >= job.end or run.done(run.state)
-            if edits and has_ended:
+            if isinstance(edits, PromptEdits) and has_ended:
                 edits.check()
         except Exception as error:
             with suppress(TapeError):  # what has to be raised is this failure
-                run._session.ended(f"{_FAILED}{error_text(error)}")
+                note_end(run, f"{_FAILED}{error_text(error)}")
             raise
         finally:
             unlisten()

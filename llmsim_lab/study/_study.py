@@ -62,6 +62,7 @@ from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_confi
 from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
 from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.guided import edits_of, leave_out_warnings
 from llmsim_lab.run.recorded import recorded_run
 from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
 from llmsim_lab.study._design import (
@@ -71,6 +72,7 @@ from llmsim_lab.study._design import (
     Arm,
     Models,
     Play,
+    PromptEdits,
     SharedTurns,
     World,
     labelled,
@@ -375,25 +377,25 @@ class Study:
         Raises:
             ConfigError: situations are asked again, or players are varied.
         """
-        given = self._given
-        if given is None:
+        arguments = self._given
+        if arguments is None:
             raise ConfigError("replace() is of a study of runs; situations belong to their tape")
-        if players is not None and "players" in (given.vary or {}):
+        if players is not None and "players" in (arguments.vary or {}):
             raise ConfigError(
                 f"players={players!r:.60} cannot replace what is varied: vary={{'players': ...}}"
             )
-        fixed = dict(given.fixed)
+        fixed = dict(arguments.fixed)
         if players is not None:
             fixed["players"] = players
         return Study(
-            given.world,
-            given.vary,
-            seeds=given.seeds if seeds is None else seeds,
-            turns=given.turns,
-            outcome=given.outcome,
-            tape=tape or given.tape,
-            llm_client=given.llm_client,
-            name=given.name,
+            arguments.world,
+            arguments.vary,
+            seeds=arguments.seeds if seeds is None else seeds,
+            turns=arguments.turns,
+            outcome=arguments.outcome,
+            tape=tape or arguments.tape,
+            llm_client=arguments.llm_client,
+            name=arguments.name,
             **fixed,
         )
 
@@ -773,8 +775,8 @@ class Study:
             for place, wording in enumerate(self._world.wordings(arm)):
                 run = self._trial(arm, place)
                 begun_at = run.turn_number
-                edits = run._prompts.edit
-                if edits is None:
+                edits = edits_of(run)
+                if not isinstance(edits, PromptEdits):
                     # The world's own prompts.
                     continue
                 try:
@@ -1657,34 +1659,33 @@ class Study:
                 runs_before=len(begun),
             )
             return self.registration
-        known = read_registration(path)
+        registered = read_registration(path)
+        filed = registered.claims
         # What was not named follows from the study, and is compared, not refused: a script that is
         # run again need not say again what its file says.
-        expected = replace(claims, outcomes=known.claims.outcomes)
+        expected = replace(claims, outcomes=filed.outcomes)
         if formula is None and contrasts is None:
-            expected = replace(
-                expected, formula=known.claims.formula, contrasts=known.claims.contrasts
-            )
+            expected = replace(expected, formula=filed.formula, contrasts=filed.contrasts)
         if sesoi is None:
-            expected = replace(expected, sesoi=known.claims.sesoi)
+            expected = replace(expected, sesoi=filed.sesoi)
         if paired is None:
-            expected = replace(expected, paired=known.claims.paired)
-        if expected != known.claims:
-            changed_since = "" if known.is_unchanged else " (the file was changed since)"
+            expected = replace(expected, paired=filed.paired)
+        if expected != filed:
+            changed_since = "" if registered.is_unchanged else " (the file was changed since)"
             raise ConfigError(
-                f"{path} registered other claims{changed_since}: {known.claims.family}; level "
-                f"{known.claims.level:g}, sesoi {known.claims.sesoi}, paired "
-                f"{known.claims.paired}, typical {known.claims.typical}. It is kept as it is: show "
-                "other effects by study.effects(...), or register under another name"
+                f"{path} registered other claims{changed_since}: {filed.family}; level "
+                f"{filed.level:g}, sesoi {filed.sesoi}, paired {filed.paired}, typical "
+                f"{filed.typical}. It is kept as it is: show other effects by study.effects(...), "
+                "or register under another name"
             )
-        self.registration = known
-        if not known.is_unchanged:
+        self.registration = registered
+        if not registered.is_unchanged:
             self._warn("REGISTRATION_CHANGED", file=path, reason="its content has another hash")
         # Not an error: a study may grow, and its report says what was registered.
         changed = [part.name for part in self.registered_parts() if part.status == "changed"]
         if changed:
             self._warn("REGISTRATION_NOT_KEPT", file=path, parts=", ".join(changed))
-        return known
+        return registered
 
     def registered_parts(self) -> list[RegisteredPart]:
         """Return what was registered, each part beside what was played; empty without."""
@@ -1726,7 +1727,7 @@ class Study:
         estimates = effects(
             in_order,
             claims.formula,
-            contrasts=[(one, other) for one, other in claims.contrasts] or None,
+            contrasts=[(upper, lower) for upper, lower in claims.contrasts] or None,
             generalises_to=self.generalises_to,
             level=claims.level,
             sesoi=claims.sesoi,
@@ -1895,10 +1896,10 @@ class Study:
         if pilot is not self and self.reference not in pilot.arms:
             note = f"not known: the pilot has no arm {self.reference!r}, the reference"
             return {name: Detectable(note=note) for name in self.outcome}
-        found = []
+        comparisons_found = []
         # The pilot's reference may not have been played yet.
         if self.reference in set(table["arm"]):
-            found = compared(
+            comparisons_found = compared(
                 table,
                 contrasts=pilot._contrasts_of_conditions(table),
                 reference=self.reference,
@@ -1911,7 +1912,7 @@ class Study:
             return {name: Detectable(note=NOT_YET) for name in self.outcome}
         return {
             name: detectable(
-                [one for one in found if one.outcome == name],
+                [comparison for comparison in comparisons_found if comparison.outcome == name],
                 pilot_sizes=pilot._sizes(),
                 planned=self._sizes(),
                 comparisons=comparisons,
@@ -2071,10 +2072,10 @@ class Study:
     def _trials(self, arm: Arm, folder: Path) -> Iterator[AnyRun]:
         """Yield runs of an arm on no tape: its first one, or one in each situation."""
         jobs = [job for job in self._jobs.values() if job.arm == arm.name]
-        given = self._world.level(arm, "model") or self._player.models.given
+        client_given = self._world.level(arm, "model") or self._player.models.given
         # A client that is given has settings that decide how many calls there are; one that would
         # have to be made first, from a name, is not made for a plan.
-        client = given if hasattr(given, "call_with_retry") else any_client()
+        client = client_given if hasattr(client_given, "call_with_retry") else any_client()
         play = jobs[0].plays[0]
         if self._source is None:
             yield self._world.begin(arm, client, jobs[0].run, play)
@@ -2149,7 +2150,9 @@ class Study:
         labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
-            effects = [one for one in shown_effects(self) if one.outcome == labels[0]]
+            effects = [
+                estimate for estimate in shown_effects(self) if estimate.outcome == labels[0]
+            ]
         table = self._values_of(outcome).assign(outcome=outcome)
         return arms_figure(
             table,
@@ -2195,9 +2198,9 @@ class Study:
         errors = Counter(entry.error for entry in failures)
         lines += [f"  {count} failed: {error:.200}" for error, count in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
-        done = self.counts["done"]
-        all_ended = done + self.counts["failed"] == len(self._jobs)
-        if done and all_ended and len(self.arms) > 1 and not self.running:
+        done_count = self.counts["done"]
+        all_ended = done_count + self.counts["failed"] == len(self._jobs)
+        if done_count and all_ended and len(self.arms) > 1 and not self.running:
             try:
                 lines.append(str(self.effects()))
             except LabError as error:
@@ -2247,7 +2250,7 @@ def _by_chance(run: AnyRun) -> AnyRun:
             players[name] = "random"
     run.players = players
     # What is wrong is said where it is played.
-    run._quiet = True
+    leave_out_warnings(run)
     return run
 
 

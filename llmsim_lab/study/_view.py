@@ -40,14 +40,14 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
     }
     reading.put(VIEW, "design", design)
     put_runs(reading, study, numbers)
-    done = study.counts["done"] > 0
+    any_done = study.counts["done"] > 0
     effects = None
-    if done and len(study.arms) > 1:
+    if any_done and len(study.arms) > 1:
         effects = _effects(study)
     reading.put(VIEW, "effects", effects)
     for outcome in study.outcome:
         charts = None
-        if done:
+        if any_done:
             try:
                 charts = _charts(study, outcome)
             except LabError as error:
@@ -219,8 +219,8 @@ def _curve(study: Any, factor: str, outcome: str) -> dict[str, Any]:
 def _listed(frame: Any) -> list[list[Any]]:
     """Return a frame's rows; None for numbers that are not known."""
     # No JSON has infinite ones.
-    known = frame.replace([math.inf, -math.inf], math.nan)
+    finite = frame.replace([math.inf, -math.inf], math.nan)
     # As objects, since a column of floats would make NaN of None.
-    objects = known.astype(object).where(known.notna(), None)
+    objects = finite.astype(object).where(finite.notna(), None)
     rows: list[list[Any]] = objects.to_numpy().tolist()
     return rows

@@ -280,8 +280,8 @@ def _largest_t(
     drawn = flat.reshape(sets, n, turns)
     # The mean of n normal curves, and, independent of it, their variances with n - 1.
     means = drawn[:, 0]
-    others = drawn[:, 1:]
-    variance = np.einsum("dnh,dnh->dh", others, others) / (n - 1)
+    deviations = drawn[:, 1:]
+    variance = np.einsum("dnh,dnh->dh", deviations, deviations) / (n - 1)
     spread = np.sqrt(variance)
     largest = [np.abs(means / spread).max(axis=1)]
     # Of long curves the same spreads serve further means: drawing them is what takes long.

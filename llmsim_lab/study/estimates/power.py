@@ -147,7 +147,9 @@ def _detectable_share(
 ) -> Detectable:
     """Return what difference of shares a planned study sees, in pairs of runs or in groups."""
     alpha = ALPHA / comparisons
-    columns = [known(one.parts.pairs) for one in pilot if one.parts.pairs is not None]
+    columns = [
+        known(estimate.parts.pairs) for estimate in pilot if estimate.parts.pairs is not None
+    ]
     if columns:
         n = planned.runs
         # The arm whose pairs differ most from the reference's sees least.

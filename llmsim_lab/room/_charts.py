@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
-from llmsim_lab._util.jsontext import JSON, JSONObject
+from llmsim_lab._util.jsontext import JSON
 from llmsim_lab.room._seats import RoomGroup
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Columns, Series
 
 _MOST_CHARTS = 4
+
+
+class _Line(NamedTuple):
+    """A line of a chart.
+
+    Attributes:
+        label: whose it is; empty of theory that is the same for all.
+        kind: ``class``, ``arm``, ``beside``, ``theory`` or ``people``: how it is drawn.
+        values: each turn with the value there.
+        groups: of how many it is the mean; 0 of a line that is no mean of groups.
+    """
+
+    label: str
+    kind: str
+    values: list[JSON]
+    groups: int = 0
 
 
 def class_charts(
@@ -29,24 +46,14 @@ def class_charts(
     begun = [group for group in groups if group.run is not None]
     if not begun:
         return []
-    by_arm: dict[str, list[RoomGroup]] = {}
-    for group in begun:
-        by_arm.setdefault(group.plan.arm, []).append(group)
     charts: list[JSON] = []
     for series in _charted(begun[0]):
-        column = series.column
-        lines = [_line("class", "class", column, [group.rows() for group in begun])]
-        if with_arms and len(by_arm) > 1:
-            for arm, of_arm in by_arm.items():
-                lines.append(_line(arm, "arm", column, [group.rows() for group in of_arm]))
-        if with_arms and beside is not None:
-            rows = [{"turn": turn.number, **turn.columns()} for turn in beside.turns]
-            lines.append(_line(beside.name, "beside", column, [rows]))
+        lines = _mean("class", "class", series.column, [group.rows() for group in begun])
+        # On a projector they would tell those who still play what the others do.
         if with_arms:
-            lines += _theory(column, by_arm)
-            lines += _published(column, begun[0])
-        shown: list[JSON] = [line for line in lines if line]
-        charts.append({"name": series.label, "unit": series.unit, "lines": shown})
+            lines += _lines_to_compare(series.column, begun, beside)
+        lines_as_json: list[JSON] = [line._asdict() for line in lines]
+        charts.append({"name": series.label, "unit": series.unit, "lines": lines_as_json})
     return charts
 
 
@@ -61,8 +68,34 @@ def _charted(group: RoomGroup) -> Sequence[Series]:
     return (series or list(run.series))[:_MOST_CHARTS]
 
 
-def _line(label: str, kind: str, column: str, groups: Sequence[Sequence[Columns]]) -> JSONObject:
-    """Return the means of a column, by turn; nothing where no group has it."""
+def _lines_to_compare(
+    column: str,
+    begun: Sequence[RoomGroup],
+    beside: Run | None,
+) -> list[_Line]:
+    """Return lines of arms, of a run to compare with, of theory and of published people."""
+    lines: list[_Line] = []
+    by_arm: dict[str, list[RoomGroup]] = {}
+    for group in begun:
+        by_arm.setdefault(group.plan.arm, []).append(group)
+    if len(by_arm) > 1:
+        for arm, of_arm in by_arm.items():
+            lines += _mean(arm, "arm", column, [group.rows() for group in of_arm])
+    if beside is not None:
+        rows = [{"turn": turn.number, **turn.columns()} for turn in beside.turns]
+        lines += _mean(beside.name, "beside", column, [rows])
+    lines += _theory(column, by_arm)
+    lines += _published(column, begun[0])
+    return lines
+
+
+def _mean(
+    label: str,
+    kind: str,
+    column: str,
+    groups: Sequence[Sequence[Columns]],
+) -> list[_Line]:
+    """Return the line of a column's means, by turn; none where no group has the column."""
     values: dict[int, list[float]] = {}
     for rows in groups:
         for row in rows:
@@ -70,30 +103,34 @@ def _line(label: str, kind: str, column: str, groups: Sequence[Sequence[Columns]
             if isinstance(value, int | float):
                 values.setdefault(row["turn"], []).append(value)
     if not values:
-        return {}
-    # A mean of the fast groups alone would move as the others come.
+        return []
     most = max(map(len, values.values()))
-    points: list[JSON] = [
-        [turn, fmean(of_turn)] for turn, of_turn in sorted(values.items()) if len(of_turn) == most
-    ]
-    return {"label": label, "kind": kind, "values": points, "groups": most}
+    points: list[JSON] = []
+    for turn, of_turn in sorted(values.items()):
+        # A mean of the fast groups alone would move as the others come.
+        if len(of_turn) == most:
+            points.append([turn, fmean(of_turn)])
+    return [_Line(label, kind, points, groups=most)]
 
 
-def _theory(column: str, by_arm: Mapping[str, Sequence[RoomGroup]]) -> list[JSONObject]:
+def _theory(column: str, by_arm: Mapping[str, Sequence[RoomGroup]]) -> list[_Line]:
     """Return what theory says: one line, or where arms differ in it a line each."""
-    lines: list[JSONObject] = []
+    lines: list[_Line] = []
     for arm, groups in by_arm.items():
         run = groups[0].run
-        value = None if run is None else run.prediction().get(column)
-        if run is not None and value is not None:
-            points: list[JSON] = [[1, float(value)], [run.config.turns, float(value)]]
-            lines.append({"label": arm, "kind": "theory", "values": points, "groups": 0})
-    if all(line["values"] == lines[0]["values"] for line in lines):
-        return [{**line, "label": ""} for line in lines[:1]]
+        if run is None:
+            continue
+        value = run.prediction().get(column)
+        if value is not None:
+            last_turn = run.config.turns
+            points: list[JSON] = [[1, float(value)], [last_turn, float(value)]]
+            lines.append(_Line(arm, "theory", points))
+    if all(line.values == lines[0].values for line in lines):
+        return [line._replace(label="") for line in lines[:1]]
     return lines
 
 
-def _published(column: str, group: RoomGroup) -> list[JSONObject]:
+def _published(column: str, group: RoomGroup) -> list[_Line]:
     """Return what people did in the study whose design the world has; see ``Run.people``."""
     if group.run is None:
         return []
@@ -102,10 +139,10 @@ def _published(column: str, group: RoomGroup) -> list[JSONObject]:
     label = ""
     for measure, figure in group.run.people().items():
         name, _, turn = measure.partition("@")
-        if name == column:
-            of_turns = [int(turn)] if turn.isdecimal() else turns
-            points += [[number, figure.mean] for number in of_turns]
-            label = f"{figure.n} people, {figure.study}"
-    if not points:
-        return []
-    return [{"label": label, "kind": "people", "values": points, "groups": 0}]
+        if name != column:
+            continue
+        # Of a figure that names no turn the design has one number for all.
+        of_turns = [int(turn)] if turn.isdecimal() else turns
+        points += [[number, figure.mean] for number in of_turns]
+        label = f"{figure.n} people, {figure.study}"
+    return [_Line(label, "people", points)] if points else []

@@ -11,8 +11,6 @@ from llmsim_lab.run._run_prompts import Edits
 from llmsim_lab.run._session import Session
 from llmsim_lab.run.playing import PlayedWorld
 
-__all__ = ["ask_anew", "edit_prompts", "edits_of", "leave_out_warnings", "note_end", "pay_from"]
-
 
 def leave_out_warnings(run: PlayedWorld, *, left_out: bool = True) -> None:
     """Have a run warn of nothing, where an earlier one has warned of the same thing."""

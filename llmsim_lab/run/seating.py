@@ -204,12 +204,11 @@ def _typed_at(
 ) -> Iterator[tuple[tuple[str, ...], object]]:
     """Yield what a form sent, each value with its place: as deep as there are fields."""
     # A room's guest may send anything: ten thousand levels would end in a RecursionError.
-    is_group = isinstance(typed, Mapping) and len(outer) < _DEEPEST
-    if outer in places or not is_group:
+    if outer not in places and isinstance(typed, Mapping) and len(outer) < _DEEPEST:
+        for name, inner in typed.items():
+            yield from _typed_at(inner, places, (*outer, str(name)))
+    else:
         yield outer, typed
-        return
-    for name, inner in typed.items():
-        yield from _typed_at(inner, places, (*outer, str(name)))
 
 
 def _put_at(values: dict[str, Any], place: tuple[str, ...], value: object) -> None:

@@ -8,7 +8,6 @@ of its frame are kept.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import math
 import re
@@ -21,11 +20,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
 from importlib.metadata import version
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from markupsafe import Markup
@@ -33,19 +30,17 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import (
     as_whole_number,
     known_names,
-    plain_numbers,
     real_number,
     whole_number,
 )
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.jsontext import as_mapping, dumps, plain
+from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import (
     among,
     clip,
     contrast_name,
     counted,
-    duration,
     error_text,
     listed,
     log_event,
@@ -59,12 +54,11 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
-from llmsim_lab.run._registry import class_of_manifest, identity, is_shipped, sources_digest
+from llmsim_lab.run._registry import class_of_manifest, identity
 from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.guided import edits_of, leave_out_warnings
-from llmsim_lab.run.recorded import recorded_run
-from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
+from llmsim_lab.study._cost import Count
 from llmsim_lab.study._design import (
     LAST,
     MOST_SAMPLES,
@@ -73,12 +67,20 @@ from llmsim_lab.study._design import (
     Models,
     Play,
     PromptEdits,
-    SharedTurns,
     World,
-    labelled,
     said,
     seeds_of,
 )
+from llmsim_lab.study._files import Contents, StudyFiles
+from llmsim_lab.study._jobs import (
+    PlannedUnit,
+    independent_runs,
+    jobs_of,
+    leaders_of,
+    situations_of,
+)
+from llmsim_lab.study._outcomes import Outcome, OutcomeReader, Outcomes, outcomes_of
+from llmsim_lab.study._plan import Prices, StudyPlan
 from llmsim_lab.study._playing import (
     Job,
     Key,
@@ -86,7 +88,6 @@ from llmsim_lab.study._playing import (
     StudyRun,
     Unit,
     copy_runs,
-    digest_of,
     play_all,
     sole_study,
 )
@@ -105,7 +106,6 @@ from llmsim_lab.study.registration import (
     together,
     write_registration,
 )
-from llmsim_lab.tape import RunInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,9 +118,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Outcome = str | Callable[[AnyRun], float | str]
-Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
-"""A column of the frame, a name that the world has for one, or a function of the run."""
 Model = LLMClient | str | Callable[[], LLMClient]
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
@@ -131,115 +128,6 @@ _RUNS_AT_ONCE = 8
 """A local server takes a few requests at once; more runs would only hold more states in memory."""
 _MOST_TURNS_ON_TRIAL = 10
 """In which a second kind of question may show that an edit must say which prompt it is of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyPlan:
-    """What is left to play, and what it takes, as far as is known.
-
-    Attributes:
-        left: how many runs, or situations in an arm, are left.
-        done: how many are done.
-        turns: how many turns that is, samples and wordings included.
-        units: how many seeds or situations each arm has.
-        calls: model calls; None where nothing tells.
-        tokens: of prompts and replies; likewise.
-        hours: of playing one run after another; likewise.
-        detectable: by outcome, the smallest true difference from the reference that ``effects``
-            sees with power .8, at the upper 80 % limit of the pilot's spread, with its units and
-            family.
-        based_on: what the estimates are made from, in words.
-    """
-
-    left: int
-    done: int
-    turns: int
-    units: int
-    calls: float | None = None
-    tokens: float | None = None
-    hours: float | None = None
-    detectable: Mapping[str, Detectable]
-    based_on: str = ""
-
-    @property
-    def smallest(self) -> dict[str, float | None]:
-        """By outcome, the smallest difference that is seen; None where nothing tells."""
-        return {outcome: seen.value for outcome, seen in self.detectable.items()}
-
-    def __str__(self) -> str:
-        # Rounded to two digits: an estimate from a pilot is not known to the token.
-        costs = []
-        if self.calls is not None:
-            costs.append(f"{roughly(self.calls):,} calls")
-        if self.tokens is not None:
-            costs.append(f"{roughly(self.tokens):,} tokens")
-        if self.hours is not None:
-            costs.append(f"{duration(3600 * self.hours)} one run after another")
-        line = f"{self.left} runs to play"
-        if self.done:
-            line += f" ({self.done} done already)"
-        line += f", {self.turns:,} turns in all"
-        if costs and self.left:
-            line += f": about {', '.join(costs)}"
-        if self.left:
-            # Also without costs: it says then why they are not known.
-            line += f" ({self.based_on})"
-        lines = [f"{line}."]
-        for outcome, seen in self.detectable.items():
-            lines.append(f"Smallest detectable difference in {outcome}: {seen}.")
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-
-class PlannedUnit(NamedTuple):
-    """What each arm is played at.
-
-    Attributes:
-        unit: the seed, or the recorded situation.
-        run: the seed, or the number of the recorded run.
-        digest: of what identifies it.
-        turn: the turn that is continued; 0 of a seed.
-    """
-
-    unit: Unit
-    run: int
-    digest: str
-    turn: int = 0
-
-
-class RunContents(NamedTuple):
-    """What a file says of one of its runs.
-
-    Attributes:
-        info: as its tape has it.
-        rows: of its frame, by turn.
-    """
-
-    info: RunInfo
-    rows: Mapping[int, Any]
-
-
-Contents = Mapping[Play, RunContents]
-
-
-class PricedTurns(NamedTuple):
-    """What turns, or a call, take, and what that is made from, in words."""
-
-    costs: Costs
-    based_on: str
-
-
-class Leader(NamedTuple):
-    """The arm whose runs another one continues.
-
-    Attributes:
-        arm: whose runs they are.
-        shared: what the two have in common.
-    """
-
-    arm: Arm
-    shared: SharedTurns
 
 
 class KeptResults(NamedTuple):
@@ -460,7 +348,7 @@ class Study:
             raise ConfigError(
                 f"the run is on no tape; make it with one: {world_name}(..., tape='my.tape')"
             )
-        infos = _independent(source, run)
+        infos = independent_runs(source, run)
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         # Not by __init__, which takes seeds and makes new runs.
         study = cls.__new__(cls)
@@ -469,7 +357,7 @@ class Study:
         study._world = World(kind, fixed, vary, recorded=config_of(infos[0], kind))
         # Without a seed, with which all samples would be one.
         study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
-        units = _situations(source, infos, turns)
+        units = situations_of(source, infos, turns)
         study._arrange(
             units,
             outcome,
@@ -497,20 +385,17 @@ class Study:
         self._arms = {arm.name: arm for arm in arms}
         # By their columns, which are called otherwise where results have one of that name already.
         self.factors = list(self._levels(self.reference))
-        self.outcome = self._outcomes_of(outcome, trial)
+        self.outcome = outcomes_of(outcome, trial, asks_again=self._world.asks_again)
         self._series = series_of(trial)
         models = Models(llm_client, self._samples)
-        self._player = StudyPlayer(self._world, models, self._arms)
         self._listeners = Listeners()
+        self._player = StudyPlayer(self._world, models, self._arms)
         self._player.on_change = self._listeners
         self._task: asyncio.Task[Any] | None = None
-        self._contents_by_key = dict[Key, Contents]()
         self._rows_by_key: dict[Key, list[dict[str, Any]]] = {}
         self._kept_results: KeptResults | None = None
-        self._leaders: dict[str, Leader] = {}
         self._seats_of_people: dict[str, list[str]] | None = None
         self._groups: dict[Key, GroupOfPeople] = {}
-        self._jobs = {job.key: job for job in self._all_jobs(units)}
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if not tape:
             # Of the folder alone: a callback that knew the study would keep it alive.
@@ -520,81 +405,19 @@ class Study:
                 self.tape,
                 ignore_errors=True,
             )
-        self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
-        self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
-        # What an earlier session of the same study has played counts.
-        self._read_progress()
-
-    def _all_jobs(self, units: Sequence[PlannedUnit]) -> Iterator[Job]:
-        """Yield what is played, unit by unit: one job an arm."""
-        digests = self._digests_of_arms()
-        for unit in units:
-            for arm in self._arms.values():
-                yield self._job(arm, unit, digests)
-
-    def _digests_of_arms(self) -> dict[str, str]:
-        """Return what identifies each arm, and note which arms continue runs of others."""
-        world = self._world
-        digests: dict[str, str] = {}
-        leaders: dict[str, Arm] = {}
-        # Not of the file, which holds more than the world: it may be the study's own script.
-        code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
-        # The None and the 0 stood for something once, and are in the names of files that there are.
-        shared = [world.cls.kind, code, None, world.fixed, world.asks_again or world.turns]
-
-        def changes_from_outside(arm: Arm) -> int:
-            return len(world.interventions(arm))
-
-        # Those that set the least from outside first: others continue their runs.
-        for arm in sorted(self._arms.values(), key=changes_from_outside):
-            levels = {name: value for name, value in arm.values.items() if name != "interventions"}
-            # The first arm with these levels leads; with itself it shares nothing.
-            leader = leaders.setdefault(digest_of([levels, 0]), arm)
-            if not world.asks_again:
-                shared_until = world.shared_turns(arm, leader)
-                if shared_until is not None:
-                    self._leaders[arm.name] = Leader(leader, shared_until)
-            digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
-        return digests
-
-    def _job(
-        self,
-        arm: Arm,
-        unit: PlannedUnit,
-        digests: Mapping[str, str],
-    ) -> Job:
-        """Return what is played of an arm in a unit."""
-        wordings = range(len(self._world.wordings(arm)))
-        samples = range(1, self._samples + 1)
-        plays = tuple(Play(wording, sample) for wording, sample in product(wordings, samples))
-        specs = [digests[arm.name], unit.digest]
-        at = unit.turn
-        end = self._world.turns
-        changes_done = 0
-        forks: tuple[int, ...] = ()
-        leader = self._leaders.get(arm.name)
-        if self._world.asks_again:
-            end = at + 1
-            # Each sample continues the same recorded run.
-            forks = (unit.run,) * len(plays)
-        elif leader is not None:
-            at = leader.shared.turn
-            changes_done = leader.shared.changes
-            # The leader's runs, which copy_runs numbers from 1 in the new file, play by play.
-            forks = tuple(range(1, len(plays) + 1))
-            # What is shared decides this run too: a leader that changes makes another file of it.
-            specs.append(digests[leader.arm.name])
-        return Job(
-            arm=arm.name,
-            digest=digest_of(specs),
-            unit=unit.unit,
-            run=unit.run,
-            plays=plays,
-            end=end,
-            at=at,
-            changes_done=changes_done,
-            forks=forks,
+        self._leaders = leaders_of(self._world, arms)
+        jobs = jobs_of(
+            self._world,
+            arms,
+            units,
+            samples=self._samples,
+            leaders=self._leaders,
         )
+        keys = product(self.arms, self.units)
+        self._files = StudyFiles(self.tape, jobs, self._player, keys=keys)
+        self._jobs = self._files.jobs
+        self._outcomes = OutcomeReader(self._files)
+        self._prices = Prices(self._files, self._source)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -674,7 +497,7 @@ class Study:
         with sole_study(self.tape):
             self._task = asyncio.current_task()
             try:
-                self._read_progress()
+                self._files.read_progress()
                 other_tapes = self.others
                 if other_tapes:
                     self._warn(
@@ -688,7 +511,7 @@ class Study:
                 left = [
                     key
                     for key in self._jobs
-                    if key in wanted and self._entries[key].status != "done"
+                    if key in wanted and self._files.entries[key].status != "done"
                 ]
                 # Before the first call: a wrong name would be found out after hours.
                 await self._try_edits({arm for arm, _ in left})
@@ -703,7 +526,7 @@ class Study:
                     number=len(self._jobs) - len(left) + 1,
                     last=len(self._jobs),
                     enabled=progress,
-                    turns=self._turns_left(map(self._jobs.__getitem__, left)).total(),
+                    turns=self._prices.turns_left(map(self._jobs.__getitem__, left)).total(),
                     parts=self._ended_by_arm,
                 )
                 async with line as advance:
@@ -723,7 +546,7 @@ class Study:
                 # A budget is one call's: the next run() has its own, or none.
                 self._player.purse = None
                 self._player.playing.clear()
-                self._read_progress()
+                self._files.read_progress()
                 self._listeners()
         return self
 
@@ -757,7 +580,7 @@ class Study:
         if len(self._arms) > _MOST_ARMS_TOLD:
             return ""
         ended = Counter[str]()
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             if entry.status in ("done", "failed"):
                 ended[entry.arm] += 1
         return ", ".join(f"{arm}: {ended[arm]} of {len(self.units)}" for arm in self._arms)
@@ -814,7 +637,7 @@ class Study:
 
     def _take_up(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
-        self._entries[entry.key] = entry
+        self._files.entries[entry.key] = entry
         # Not earlier: in between it would be neither under way nor done.
         self._player.playing.pop(entry.key, None)
         self._listeners()
@@ -826,20 +649,22 @@ class Study:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
             job = self._jobs[key]
-            file = self._files[key]
+            file = self._files.paths[key]
             if self._source is not None:
                 copy_runs(self._source, [job.run], job.at, file)
             elif job.arm in self._leaders:
                 leader = self._leaders[job.arm].arm.name
                 shared_key = (leader, job.unit)
-                shared = self._entries[shared_key]
+                shared = self._files.entries[shared_key]
                 if shared.status == "failed":
                     fault = f"it shares a run with arm {leader!r}, which failed: {shared.error}"
-                    self._entries[key] = replace(self._entries[key], status="failed", error=fault)
+                    self._files.entries[key] = replace(
+                        self._files.entries[key], status="failed", error=fault
+                    )
                 if shared.status != "done":
                     # A budget was spent, or it was not among those to be played.
                     continue
-                with Tape(self._files[shared_key], read_only=True) as tape:
+                with Tape(self._files.paths[shared_key], read_only=True) as tape:
                     infos = self._jobs[shared_key].runs_on(tape).values()
                     runs = sorted(info.id for info in infos)
                     copy_runs(tape, runs, job.at, file)
@@ -881,7 +706,7 @@ class Study:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
         turns = {key: run.turn_number for key, run in self.playing.items()}
         runs = []
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             if entry.key in turns:
                 # Without the error of an earlier try.
                 entry = replace(
@@ -912,25 +737,17 @@ class Study:
             **fields,
         )
 
-    def _read_progress(self) -> None:
-        """Read from their files how far runs are that have not ended here."""
-        for key, file in self._files.items():
-            # What failed here says why better than its file; what is done stays so.
-            if self._entries[key].status in ("left", "stopped"):
-                self._entries[key] = self._player.read(self._jobs[key], file)
-
     @property
     def others(self) -> int:
         """How many tapes in the folder are not this study's: of other settings, seeds or code."""
-        in_folder = set(self.tape.glob("*.tape"))
-        return len(in_folder.difference(self._files.values()))
+        return self._files.others
 
     # --- what came of it ---------------------------------------------------------------------
 
     @property
     def counts(self) -> Counter[str]:
         """How many runs are ``done``, ``failed``, ``stopped`` and ``left``."""
-        return Counter(entry.status for entry in self._entries.values())
+        return Counter(entry.status for entry in self._files.entries.values())
 
     @property
     def runs(self) -> pd.DataFrame:
@@ -940,7 +757,7 @@ class Study:
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
         rows = []
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             columns = asdict(entry)
             # Without its folder, so that the frame is the same on another machine.
             columns["tape"] = entry.tape.name if entry.tape else ""
@@ -967,7 +784,7 @@ class Study:
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
         # A board reads it twenty times for each turn that is played.
-        ended = [(entry.status, entry.turns) for entry in self._entries.values()]
+        ended = [(entry.status, entry.turns) for entry in self._files.entries.values()]
         if self._kept_results is None or self._kept_results.ended != ended:
             table = self._table(self.outcome, self._rows_by_key)
             self._kept_results = KeptResults(ended, table)
@@ -978,9 +795,9 @@ class Study:
         self, outcomes: Mapping[str, Outcome], known: dict[Key, list[dict[str, Any]]]
     ) -> pd.DataFrame:
         rows: list[dict[str, Any]] = []
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             if entry.status in ("done", "failed"):
-                of_entry = known.get(entry.key) or list(self._rows_of(entry, outcomes))
+                of_entry = known.get(entry.key) or list(self._outcomes.rows_of(entry, outcomes))
                 # What failed may be played again.
                 if entry.status == "done":
                     known[entry.key] = of_entry
@@ -990,80 +807,8 @@ class Study:
         return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
 
     def contents(self, entry: StudyRun) -> Contents:
-        """Return what a run's file says; of one that is done it is read once."""
-        contents = self._contents_by_key.get(entry.key)
-        if contents is None:
-            # Rows alone are kept: a run with its calls is megabytes.
-            with Tape(entry.tape or "", read_only=True) as tape:
-                runs = sorted(self._jobs[entry.key].runs_on(tape).items())
-                contents = {
-                    play: RunContents(info, tape.frame_rows(info.id)) for play, info in runs
-                }
-            if entry.status == "done":
-                self._contents_by_key[entry.key] = contents
-        return contents
-
-    def _rows_of(
-        self, entry: StudyRun, outcomes: Mapping[str, Outcome]
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of one job's values, without what they share."""
-        job = self._jobs[entry.key]
-        labels = list(self._world.wordings(self._arms[entry.arm]))
-        plays = self.contents(entry) if entry.status == "done" else {}
-        # Functions take a run one after the other.
-        loaded = lru_cache(1)(partial(self._loaded, job))
-        # By play first, for the same reason.
-        for play, (label, outcome) in product(job.plays, outcomes.items()):
-            contents = plays.get(play)
-            values: Mapping[int, Any]
-            if contents is None:
-                # The run failed: a row without a value, so that it is counted as left out.
-                values = {entry.turns: None}
-            elif self._world.asks_again and contents.info.turns < job.end:
-                # It was over before.
-                values = {job.end: None}
-            elif isinstance(outcome, str):
-                values = self._by_name(outcome, contents, partial(loaded, play))
-            else:
-                values = _by_function(outcome, loaded(play), label, job)
-            head = {"wording": labels[play.wording], "replicate": play.sample, "outcome": label}
-            for turn, value in values.items():
-                if value is None:
-                    value = math.nan
-                # Truth values count as shares.
-                elif not isinstance(value, str):
-                    value = float(value)
-                yield {**head, "turn": turn, "value": value}
-
-    def _by_name(
-        self,
-        outcome: str,
-        contents: RunContents,
-        load: Callable[[], AnyRun],
-    ) -> Mapping[int, Any]:
-        """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
-        cls = self._world.cls
-        rows = contents.rows
-        last = max(rows)
-        column = outcome.removesuffix(LAST)
-        # A measure may depend on parameters, and goes before a column of its name.
-        measures = cls.measures(config_of(contents.info, cls))
-        if outcome in measures:
-            frame = frame_of(list(rows.values()))
-            return {last: measures[outcome](frame)}
-        # Of all turns: a column may come late.
-        columns: dict[str, None] = {}
-        for row in rows.values():
-            columns.update(dict.fromkeys(row))
-        if column not in columns and self._world.asks_again:
-            return {last: _in_replies(load().turns[-1], outcome)}
-        if column not in columns:
-            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
-        if self._world.asks_again or outcome.endswith(LAST):
-            return {last: rows[last].get(column)}
-        # Not the first row, the state to start from, which no arm decided.
-        first = min(rows)
-        return {turn: row.get(column) for turn, row in rows.items() if turn > first}
+        """Return what a run's file says, its calls left out."""
+        return self._files.contents(entry)
 
     def simulation(
         self,
@@ -1093,21 +838,7 @@ class Study:
         if wording:
             # One that is unknown has no run, and the error names those that there are.
             place = labels.index(wording) if wording in labels else -1
-        return self._loaded(self._jobs[arm, unit], Play(place, replicate))
-
-    def _loaded(self, job: Job, play: Play) -> AnyRun:
-        tape = Tape(self.tape_of(*job.key), read_only=True)
-        info = job.runs_on(tape).get(play)
-        if info is None:
-            labels = list(self._world.wordings(self._arms[job.arm]))
-            wording = f" of the wording {labels[play.wording]!r}" if len(labels) > 1 else ""
-            raise ConfigError(
-                f"arm {job.arm!r}, {job.where} has no sample {play.sample}{wording}; there are "
-                f"{sorted({begun.sample for begun in job.runs_on(tape)})}"
-            )
-        # Functions are on no tape, and a replay needs them.
-        players = {"players": self._world.level(self._arms[job.arm], "players")}
-        return recorded_run(tape, info, self._world.cls, arguments=players)
+        return self._files.load(self._jobs[arm, unit], Play(place, replicate))
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.
@@ -1116,13 +847,10 @@ class Study:
             ConfigError: there is no such run, or it was not begun.
         """
         unit = _as_unit(unit)
-        if (arm, unit) not in self._entries:
+        if (arm, unit) not in self._files.entries:
             known_places = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
             raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {known_places}")
-        file = self._entries[arm, unit].tape
-        if file is None:
-            raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
-        return file
+        return self._files.path_of((arm, unit))
 
     def to_frame(self) -> pd.DataFrame:
         """Return the turns of all complete runs, one row each.
@@ -1132,11 +860,11 @@ class Study:
         has the name of one of those is called ``factor NAME``.
         """
         rows = []
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             labels = list(self._world.wordings(self._arms[entry.arm]))
             plays = self.contents(entry) if entry.status == "done" else {}
             for play, contents in plays.items():
-                for row in self._rows_that_count(contents.rows):
+                for row in self._outcomes.rows_that_count(contents.rows):
                     columns = {
                         "arm": entry.arm,
                         "unit": entry.unit,
@@ -1147,12 +875,6 @@ class Study:
                     levels = self._levels(entry.arm, columns)
                     rows.append({"arm": entry.arm, **levels, **columns})
         return frame_of(rows)
-
-    def _rows_that_count(self, rows: Mapping[int, Any]) -> list[Any]:
-        """Return a run's turns; of a situation only the one that was asked again."""
-        if self._world.asks_again:
-            return [rows[max(rows)]]
-        return list(rows.values())
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
@@ -1181,50 +903,6 @@ class Study:
             return ""
         # A difference of two percentages is in points: "2 % higher" would be a ratio.
         return "points" if units[0].startswith("%") else units[0]
-
-    def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
-        """Return what is compared, by label.
-
-        Raises:
-            ConfigError: a name stands for no column and no measure.
-        """
-        # Dicts as ordered sets: errors name them in the order in which they came.
-        fields: dict[str, None] = {}
-        fields_of_players: dict[str, None] = {}
-        if self._source is not None:
-            for turn in trial.turns:
-                for answer in turn.answers:
-                    fields.update(dict.fromkeys(answer.fields))
-                    names = [f"{name}.{answer.player}" for name in answer.fields]
-                    fields_of_players.update(dict.fromkeys(names))
-        names_known = [
-            *trial.measures(trial.config),
-            *(series.column for series in series_of(trial)),
-        ]
-        if outcome is None:
-            # All fields of recorded replies; of a run what the world names first, such as its loss.
-            outcome = list(fields) if self._source is not None else names_known[:1]
-        if isinstance(outcome, str) or callable(outcome):
-            outcome = [outcome]
-        if not outcome:
-            return {}
-        outcomes = labelled("outcome", outcome)
-        columns = [str(column) for column in trial.to_frame().columns]
-        names_known += [*fields, *fields_of_players, *columns]
-        # A mapping in a state may be filled later, so of its columns only the field is known.
-        parts = getattr(type(trial.state), "model_fields", ())
-        for item in outcomes.values():
-            name = str(item).removesuffix(LAST)
-            # "coins.Ann@lst" is a slip of "@last", and no name of a player.
-            field = name.partition(".")[0]
-            key = name.rpartition(".")[2]
-            may_come = field in parts and "@" not in key
-            if not callable(item) and name not in names_known and not may_come:
-                raise ConfigError(
-                    f"outcome {item!r:.60} is not a column of {type(trial).__name__}"
-                    f"{among(name, names_known)}"
-                )
-        return outcomes
 
     def effects(
         self,
@@ -1388,7 +1066,7 @@ class Study:
         turns = Counter[str]()
         for job in self._jobs.values():
             turns[job.arm] += len(job.plays) * (job.end - job.at)
-        costs, _ = self._costs(turns, self)
+        costs, _ = self._prices.of_turns(turns, self._prices)
         calls = "" if math.isnan(costs.calls) else f", about {roughly(costs.calls):,} calls"
         return (
             "noise=True compares two draws of each run, and here each was drawn once; "
@@ -1401,11 +1079,11 @@ class Study:
 
         counts = Counter[str]()
         answers = Counter[str]()
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             if entry.status != "done":
                 continue
             for contents in self.contents(entry).values():
-                turns = self._rows_that_count(contents.rows)
+                turns = self._outcomes.rows_that_count(contents.rows)
                 counts[entry.arm] += sum(row.get("fallback") or 0 for row in turns)
                 answers[entry.arm] += sum(row.get("calls") or 0 for row in turns)
         decisions = Counter[str]()
@@ -1460,7 +1138,7 @@ class Study:
         return [
             self._group(arm, unit)
             for arm, unit in product(self.arms_of_people, self.units)
-            if self._entries[arm, unit].status == "done"
+            if self._files.entries[arm, unit].status == "done"
         ]
 
     def _group(self, arm: str, unit: Unit) -> GroupOfPeople:
@@ -1468,7 +1146,7 @@ class Study:
             job = self._jobs[arm, unit]
             answers = []
             for play in job.plays:
-                answers += answers_of_people(self._loaded(job, play))
+                answers += answers_of_people(self._files.load(job, play))
             filled = sum(answer.status == "fallback" for answer in answers)
             self._groups[arm, unit] = GroupOfPeople(arm, unit, len(answers), filled)
         return self._groups[arm, unit]
@@ -1822,9 +1500,9 @@ class Study:
     async def _played_by_chance(self, arm: Arm) -> AnyRun:
         """Return a run of an arm in which chance answered some turns, so that it has prompts."""
         with tempfile.TemporaryDirectory() as folder:
-            run = next(self._trials(arm, Path(folder)))
+            run = next(self._prices.trials(arm, Path(folder)))
             try:
-                await self._count_turns(run, Count(len(self._arms)))
+                await self._prices.count_turns(run, Count(len(self._arms)))
             except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
                 self._warn("NOT_PLAYED_BY_CHANCE", arm=arm.name, error=error_text(error))
         return run
@@ -1835,7 +1513,7 @@ class Study:
         code: list[Mapping[str, Any]] = []
         models: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
         prompts: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
-        for entry in self._entries.values():
+        for entry in self._files.entries.values():
             if entry.tape is None:
                 continue
             for play, contents in self.contents(entry).items():
@@ -1870,9 +1548,9 @@ class Study:
             pilot: a smaller study with the same reference; this one if not given.
         """
         pilot = pilot or self
-        left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
-        turns = self._turns_left(left)
-        costs, based_on = self._costs(turns, pilot)
+        left = [job for job in self._jobs.values() if self._files.entries[job.key].status != "done"]
+        turns = self._prices.turns_left(left)
+        costs, based_on = self._prices.of_turns(turns, pilot._prices)
         return StudyPlan(
             left=len(left),
             done=len(self._jobs) - len(left),
@@ -1943,148 +1621,6 @@ class Study:
             samples=self._samples,
             wordings=max(len(self._world.wordings(arm)) for arm in self._arms.values()),
         )
-
-    def _turns_left(self, jobs: Iterable[Job]) -> Counter[str]:
-        """Return how many turns of some jobs are left to play, by arm."""
-        turns = Counter[str]()
-        for job in jobs:
-            # Turns that a job forks are there already, and those that it shares count in both.
-            begin = job.at if job.forks else 0
-            to_play = len(job.plays) * (job.end - begin)
-            played = max(0, self._entries[job.key].turns - job.at)
-            turns[job.arm] += to_play - played
-        return turns
-
-    def _costs(self, turns: Mapping[str, int], pilot: Study) -> PricedTurns:
-        """Return what turns take.
-
-        Args:
-            turns: how many, by arm.
-            pilot: the study whose turns tell.
-        """
-        spent = pilot._spent()
-        one_call = self._price_of_a_call(pilot, spent)
-        costs: list[Costs] = []
-        counts: list[Count] = []
-        for arm, number in turns.items():
-            if arm in spent:
-                # A turn's own costs count: its calls may be longer than those of other arms.
-                one_turn = Costs.total(spent[arm]).times(1 / len(spent[arm]))
-                costs.append(one_turn.times(number))
-            elif number:
-                try:
-                    count = run_sync(self._calls_of(self._arms[arm]))
-                except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
-                    failed = f"a turn that chance answered failed: {error_text(error)}"
-                    return PricedTurns(Costs(), failed)
-                counts.append(count)
-                costs.append(one_call.costs.times(count.each * number))
-        sources = ["the mean of the turns so far"] if spent else []
-        most_tried = max((count.turns for count in counts), default=0)
-        if most_tried:
-            sources.append(f"counted in {counted(most_tried, 'turn')} that chance answered")
-            if not math.isnan(one_call.costs.tokens):
-                sources.append(one_call.based_on)
-        if any(count.chooses for count in counts):
-            # Chance needs no probabilities, so that what measuring them takes is not counted.
-            sources.append(
-                "a choice takes a call for each option, and about 100 more where the server tells "
-                "no log-probabilities"
-            )
-        return PricedTurns(Costs.total(costs), "; ".join(sources))
-
-    def _price_of_a_call(self, pilot: Study, spent: Mapping[str, Sequence[Costs]]) -> PricedTurns:
-        """Return what one call takes, by the nearest that was measured.
-
-        Args:
-            pilot: the study whose turns tell.
-            spent: what each of them took, by arm.
-        """
-        measured = list(chain.from_iterable(spent.values()))
-        based_on = "calls like those of the turns so far"
-        if not measured and self._source is not None:
-            measured = self._recorded()
-            based_on = "calls like those on the tape"
-        if not measured:
-            # A first turn may take an hour.
-            measured = pilot._under_way()
-            based_on = "calls like those answered so far"
-        return PricedTurns(cost_of_call(measured), based_on)
-
-    def _spent(self) -> dict[str, list[Costs]]:
-        """Return what each turn took, by arm; also those of runs that are not complete."""
-        spent: dict[str, list[Costs]] = {}
-        for key, entry in self._entries.items():
-            job = self._jobs[key]
-            if entry.status != "done":
-                # Its file may have more turns than were taken up here.
-                entry = self._player.read(job, self._files[key])
-            if not entry.turns:
-                continue
-            # What a job forks was paid for elsewhere.
-            before = job.at if job.forks else 0
-            with Tape(self._files[key], read_only=True) as tape:
-                for info, rows in self.contents(entry).values():
-                    asked_s = seconds_of_calls(tape, info.id)
-                    turns = [
-                        Costs.of_turn(row, asked_s[turn])
-                        for turn, row in rows.items()
-                        if turn > before
-                    ]
-                    spent.setdefault(job.arm, []).extend(turns)
-        return {arm: turns for arm, turns in spent.items() if turns}
-
-    def _recorded(self) -> list[Costs]:
-        """Return what the turns took of the runs whose situations are asked again."""
-        assert self._source is not None
-        costs = []
-        for run in {job.run for job in self._jobs.values()}:
-            rows = self._source.frame_rows(run)
-            asked_s = seconds_of_calls(self._source, run)
-            costs += [Costs.of_turn(row, asked_s[turn]) for turn, row in rows.items() if turn]
-        return costs
-
-    def _under_way(self) -> list[Costs]:
-        """Return what the calls took that are answered, of runs whose first turn is not."""
-        costs = []
-        for key, file in self._files.items():
-            if not file.exists():
-                continue
-            with Tape(file, read_only=True) as tape:
-                for info in self._jobs[key].runs_on(tape).values():
-                    costs += [Costs.of_attempt(call.attempt) for call in tape.calls(info.id)]
-        return costs
-
-    async def _calls_of(self, arm: Arm) -> Count:
-        """Count the calls of an arm's turns: chance answers in place of models and people."""
-        count = Count(len(self._arms))
-        with tempfile.TemporaryDirectory() as folder:
-            for run in self._trials(arm, Path(folder)):
-                await self._count_turns(run, count)
-        return count
-
-    async def _count_turns(self, run: AnyRun, count: Count) -> None:
-        """Play a run by chance to its end, or until enough calls are counted."""
-        end = run.turn_number + 1 if self._world.asks_again else self._world.turns
-        while run.turn_number < end and not run.done(run.state) and not count.is_enough:
-            await count.play(run)
-
-    def _trials(self, arm: Arm, folder: Path) -> Iterator[AnyRun]:
-        """Yield runs of an arm on no tape: its first one, or one in each situation."""
-        jobs = [job for job in self._jobs.values() if job.arm == arm.name]
-        client_given = self._world.level(arm, "model") or self._player.models.given
-        # A client that is given has settings that decide how many calls there are; one that would
-        # have to be made first, from a name, is not made for a plan.
-        client = client_given if hasattr(client_given, "call_with_retry") else any_client()
-        play = jobs[0].plays[0]
-        if self._source is None:
-            yield self._world.begin(arm, client, jobs[0].run, play)
-            return
-        for number, job in enumerate(jobs):
-            file = folder / f"{number}.tape"
-            copy_runs(self._source, [job.run], job.at, file)
-            with Tape(file, read_only=True) as tape:
-                yield self._world.begin(arm, client, job.run, play, tape)
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -2194,7 +1730,7 @@ class Study:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.about()}"]
         # The same fault of a hundred runs is one line.
-        failures = [entry for entry in self._entries.values() if entry.status == "failed"]
+        failures = [entry for entry in self._files.entries.values() if entry.status == "failed"]
         errors = Counter(entry.error for entry in failures)
         lines += [f"  {count} failed: {error:.200}" for error, count in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
@@ -2279,128 +1815,6 @@ def _as_unit(unit: Any) -> Any:
     return str(unit) if number is None else number
 
 
-def _independent(tape: Tape, run: Any) -> list[RunInfo]:
-    """Return the runs to ask again.
-
-    Raises:
-        ConfigError: they are of several worlds, share turns, or had the same luck.
-    """
-    run = plain_numbers(run)
-    if run is None or as_whole_number(run) is not None:
-        return [tape.run(run)]
-    if not isinstance(run, Iterable) or (isinstance(run, str) and run != "all"):
-        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
-    # A fork shares its first turns with its parent.
-    every = [info for info in tape.runs() if info.parent is None]
-    infos = every if run == "all" else [tape.run(number) for number in run]
-    # Forks share their first turns; runs with one seed had the same luck.
-    roots = {tape.line(info.id)[0][0] for info in infos}
-    seeds = [info.manifest["seed"] for info in infos]
-    worlds = {info.manifest["kind"] for info in infos}
-    are_independent = len(infos) == len(roots) == len(set(seeds))
-    if len(worlds) != 1 or not are_independent:
-        raise ConfigError(
-            f"runs {[info.id for info in infos]}, of {', '.join(worlds)}, have seeds {seeds} and "
-            f"begin as {len(roots)} runs: they are not independent; choose runs of one world with "
-            "different seeds that share no turns, as forks do"
-        )
-    return infos
-
-
-def _situations(
-    tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
-) -> list[PlannedUnit]:
-    """Return the turns of runs that were continued, or those of them that are wanted.
-
-    Raises:
-        ConfigError: one that is wanted is not among them, or there are none.
-    """
-    units: list[PlannedUnit] = []
-    turns = plain_numbers(turns)
-    if turns is not None:
-        if not isinstance(turns, Iterable) or isinstance(turns, str):
-            raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
-        turns = [whole_number("a turn", turn) for turn in turns]
-    for info in infos:
-        # A situation is all that led to it, so that its digest goes on from turn to turn.
-        so_far = hashlib.sha256(dumps(plain(info.manifest)).encode())
-        digests: dict[int, str] = {}
-        # Not the last turn, which was continued by nothing.
-        for record in tape.turn_records(info.id)[:-1]:
-            so_far.update(dumps(record).encode())
-            # Another run went on from those before.
-            if record["turn"] >= (info.fork_turn or 0):
-                digests[int(record["turn"])] = so_far.hexdigest()[:16]
-        wanted = [turn for turn in digests if turns is None or turn in turns]
-        missing = [f"turn {turn}" for turn in turns or () if turn not in digests]
-        if missing or not wanted:
-            first = missing[0] if missing else "no turn"
-            raise ConfigError(
-                f"{first} of run {info.id} was continued by it; {list(digests) or 'none'} were"
-            )
-        units += [
-            PlannedUnit(
-                unit=f"{info.id}:{turn}",
-                run=info.id,
-                digest=digests[turn],
-                turn=turn,
-            )
-            for turn in wanted
-        ]
-    return units
-
-
-def _in_replies(turn: Any, outcome: str) -> Any:
-    """Return what a turn's replies say in a field: the mean, or the text; None where none has it.
-
-    Raises:
-        ConfigError: several have texts.
-    """
-    name, _, player = outcome.partition(".")
-    answers = []
-    for answer in turn.answers:
-        is_of_player = player in ("", answer.player)
-        if is_of_player and name in answer.fields:
-            answers.append(answer)
-    values = [answer.fields[name] for answer in answers]
-    if not values:
-        return None
-    if all(isinstance(value, int | float) for value in values):
-        return fmean(values)
-    # Texts have no mean, and which of them counts is not guessed.
-    if len(values) > 1:
-        raise ConfigError(
-            f"outcome {outcome!r} is a text of {len(values)} players; name one: "
-            f"'{name}.{answers[0].player}', or make a number of them: outcome=lambda run: ..."
-        )
-    return values[0]
-
-
 def _known(number: float) -> float | None:
     """Return a number, None for NaN."""
     return None if math.isnan(number) else number
-
-
-def _by_function(
-    outcome: Callable[[AnyRun], Any],
-    run: AnyRun,
-    label: str,
-    job: Job,
-) -> Mapping[int, Any]:
-    try:
-        # A user's function raises anything, also where its value is no number.
-        value = outcome(run)
-        if value is not None and not isinstance(value, str):
-            value = float(value)
-        return {run.turn_number: value}
-    except Exception as error:
-        raise ConfigError(
-            f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {error_text(error)}; "
-            "return a number or a text, and None where a run has neither"
-        ) from error
-
-
-def _kept(file: Path) -> Path:
-    """Return a run's file, or the packed one that is in its place, which is only read."""
-    packed = file.with_name(f"{file.name}.gz")
-    return packed if packed.exists() and not file.exists() else file

@@ -120,3 +120,91 @@ test("what a field was cut at is said beside it, also where an old tape has only
   assert.match(texts("decisions")[0], /^Annwhy cut/);
   assert.equal(texts("answer")[0], "why Sincemove 25 bpagreed");
 });
+
+/** A turn's state, of a run with so many columns of one value in each turn. */
+const stateOf = (columns, rows, more) => makeWindow([
+  ...(more?.records ?? []), run(1, { columns, ...more }),
+  ...rows.map((row, n) => turn(1, n, row, more?.turns))], { at: { view: "turn" } });
+const cells = ({ texts }, name, place = 0) => texts(name)[place];
+const unfold = ({ find }, words) => {
+  const fold = find((node) => node.localName === "details" && node.textContent.startsWith(words));
+  fold.fire("toggle", { target: { open: true } });
+};
+
+test("figures say how they changed; a long text is folded, and nothing is left out", () => {
+  const window = stateOf(["price", "motto", "short"],
+    [[4, "x".repeat(45), "y"], [3.5, "x".repeat(45), "x".repeat(44)]]);
+  const figures = `Statevaluechangeprice 3.50−0.50short ${"x".repeat(44)}`;
+  assert.deepEqual(window.texts("facts"), [figures]);
+  assert.doesNotMatch(window.text(), /x{45}/);
+  unfold(window, "1 text");
+  assert.match(window.text(), /motto.*x{45}/);
+});
+
+test("what has a label comes first, and beside it what never changes is folded", () => {
+  const series = [{ column: "pot", label: "Pot", unit: "coins" }];
+  const columns = ["rule", "round", "pot"];
+  const rows = [[1, 7, 0], [2, 7, 3], [2, 8, 5]];
+  const window = stateOf(columns, rows, { series });
+  assert.deepEqual(window.texts("facts"), ["StatevaluechangePot coins5+2round 8+1"]);
+  unfold(window, "1 more");
+  assert.equal(cells(window, "facts", 1), "Statevaluechangerule 2"); // 1 before the first turn only
+  // After one turn nothing is known to be constant.
+  assert.match(cells(stateOf(columns, rows.slice(0, 2), { series }), "facts"), /rule 2/);
+  assert.match(cells(stateOf(columns, rows), "facts"), /rule 2/); // nor beside others without label
+});
+
+test("twelve figures are shown, of more the first dozen, or as many as have labels", () => {
+  const columns = Array.from({ length: 13 }, (_, n) => `v${n}`);
+  const row = columns.map((_, n) => n);
+  const rows = (window) => window.find((node) => node.localName === "tbody").childNodes.length;
+  assert.equal(rows(stateOf(columns.slice(0, 12), [row.slice(0, 12), row.slice(0, 12)])), 12);
+  const more = stateOf(columns, [row, row]);
+  assert.equal(rows(more), 12);
+  unfold(more, "1 more");
+  const series = columns.slice(0, 2).map((column) => ({ column, label: "L", unit: "" }));
+  const changing = row.map((value) => value + 1);
+  assert.equal(rows(stateOf(columns, [row, row, changing], { series })), 2);
+});
+
+/** A state with dicts of so many keys each, by field. */
+const dictsOf = (fields, more) => {
+  const columns = Object.entries(fields).flatMap(([field, keys]) => (
+    keys.map((key) => `${field}.${key}`)));
+  const dicts = Object.keys(fields).map((field) => `${field}.*`);
+  return stateOf(columns, [0, 1].map((n) => columns.map((_, at) => at + n)), { dicts, ...more });
+};
+const keys = (count) => [..."abcdefghijklm"].slice(0, count);
+
+test("dicts that share more than half of their keys are one table", () => {
+  const tables = (one, other) => dictsOf({ one, other }).texts("players").length;
+  assert.equal(tables(["a", "b", "c"], ["b", "c", "d"]), 1);
+  assert.equal(tables(["a", "b"], ["b", "c"]), 2); // half is not enough
+  assert.equal(tables(["a", "b", "c", "d"], ["d"]), 1); // of the shorter one
+});
+
+test("a table by player has twelve rows and a button; many fields of few players lie across", () => {
+  const twelve = dictsOf({ coins: keys(12) });
+  assert.doesNotMatch(twelve.text(), /more row/);
+  const { texts, text, button } = dictsOf({ coins: keys(13) });
+  assert.match(texts("players")[0], /^coinsa1\+1b2\+1.*l12\+1$/);
+  button("1 more row").fire("click");
+  assert.match(texts("players")[0], /l12\+1m13\+1$/);
+  assert.doesNotMatch(text(), /more row/);
+  const fields = (count) => Object.fromEntries(keys(count).map((key) => [key, ["Ann", "Bob"]]));
+  assert.match(cells(dictsOf(fields(5)), "players"), /^abcdeAnn/);
+  assert.match(cells(dictsOf(fields(6)), "players"), /^AnnBoba1\+12\+1b3\+1/);
+  const many = Object.fromEntries(keys(6).map((key) => [key, keys(6)]));
+  assert.match(cells(dictsOf(many), "players"), /^abcdefa1\+1/); // too many to lie across
+});
+
+test("a dict of long texts has a table of its own, and a list one line", () => {
+  const lines = [...[{ Ann: "x".repeat(45) }, { Bob: "no" }].map((line) => JSON.stringify(line)),
+    ...[{ Ann: "a" }, { Bob: ["c", "d"] }].map((line) => JSON.stringify(line)), "1", '["x"]'];
+  const { texts } = stateOf([], [[], []], {
+    records: [{ lines, texts: [[0, 1], [2, 1], [4, 1]] }],
+    turns: { tables: { speech: 0, word: 1, log: 2 } } });
+  assert.equal(texts("players").length, 2);
+  assert.match(texts("players")[1], /^wordAnnaBobc, d$/);
+  assert.deepEqual(texts("list"), ["log 1, x"]);
+});

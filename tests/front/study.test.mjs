@@ -168,3 +168,116 @@ test("without a model it says how to attach one; results are a forest plot, deta
   assert.equal(texts("forest").length, 1);
   assert.equal(texts("plot").length, 0);
 });
+
+const isOf = (name) => (node) => node.attributes?.class?.split(" ").includes(name);
+const numbers = (node, ...names) => names.map((name) => Number(node.attributes[name]));
+const pointsOf = (path) => [...path.attributes.d.matchAll(/[ML]([\d.]+) ([\d.]+)/g)]
+  .map(([, x, y]) => [Number(x), Number(y)]);
+const near = (one, other) => assert.ok(Math.abs(one - other) < 0.2, `${one} is not ${other}`);
+const chartsOf = (made, design = DESIGN) => studied(put("study", {
+  design, effects: null, "of given": { turns: [], bands: [], curves: [], ...made } }));
+
+test("arrow keys go from square to square: along an arm's row, and to the arm above or below", () => {
+  const { press } = studied();
+  const focused = [], row = { children: { length: 2 } };
+  const squares = ["a", "b", "c", "d"].map((name) => ({
+    parentNode: row,
+    focus: () => focused.push(name),
+    closest: (kind) => (kind === ".cell" ? squares.find((it) => it.name === name)
+      : kind === "table" ? { querySelectorAll: () => squares } : null),
+    name,
+  }));
+  const keys = [["ArrowRight", 0], ["ArrowLeft", 1], ["ArrowDown", 0], ["ArrowUp", 3],
+    ["ArrowLeft", 0], ["ArrowDown", 3], ["Home", 1]];
+  for (const [key, at] of keys) press(key, squares[at]);
+  assert.deepEqual(focused, ["b", "a", "c", "b"]); // and nowhere beyond the ends
+});
+
+test("dots, lines between pairs and the bars of means stand at the same scale", () => {
+  const { nodes, find } = chartsOf({ units: [[1, 2], [3, 6]] });
+  const dots = nodes(isOf("dot")).map((dot) => numbers(dot, "cx", "cy"));
+  assert.equal(dots.length, 4);
+  const [[x0, y1], [, y3], [x1, y2], [, y6]] = dots; // arm by arm
+  for (const [value, y] of [[2, y2], [6, y6]]) near(y, y1 + ((value - 1) / 2) * (y3 - y1));
+  assert.ok(y6 < y3 && y3 < y2 && y2 < y1);
+  const joined = pointsOf(find(isOf("dim")));
+  for (const [place, [x, y]] of [[x0, y1], [x1, y2], [x0, y3], [x1, y6]].entries()) {
+    near(joined[place][0], x);
+    near(joined[place][1], y);
+  }
+  const bars = nodes(isOf("mean")).map((bar) => bar.attributes.d.match(/[\d.]+/g).map(Number));
+  for (const [arm, [from, y, to]] of bars.entries()) {
+    near((from + to) / 2, [x0, x1][arm]);
+    near((to - from) / (x1 - x0), 0.4);
+    near(y, [(y1 + y3) / 2, (y2 + y6) / 2][arm]);
+  }
+});
+
+test("a band is drawn around its line, with zero in sight", () => {
+  const rows = [[1, 2, 1, 3], [2, 3, 2, 5]];
+  const { find } = chartsOf({ units: [[1, 3]], bands: [["rich", rows]] });
+  const beside = find(isOf("band")).parentNode.childNodes;
+  const line = pointsOf(beside.find(isOf("main")));
+  const around = pointsOf(beside.find(isOf("band")));
+  const [[x1, at2], [x2, at3]] = line;
+  const yOf = (value) => at2 + (value - 2) * (at3 - at2);
+  const expected = [[x1, 1], [x2, 2], [x2, 5], [x1, 3]].map(([x, value]) => [x, yOf(value)]);
+  for (const [place, [x, y]] of expected.entries()) {
+    near(around[place][0], x);
+    near(around[place][1], y);
+  }
+  assert.ok(beside.some((node) => node.textContent === "0"));
+});
+
+test("a specification's dot is hollow where its interval has zero in it, and ticks say how", () => {
+  const curve = { factor: "taste", finding: "a − b", same_sign: 1, holds: 0.5, chance: null,
+    choices: ["order", "words"], rows: [
+      [-1, -2, -0.5, "up", "few"], [0.5, -1, 2, "down", "few"], [1, 0, 2, "up", "many"],
+      [2, 1, 3, "down", "many"], [3, null, null, "up", "few"]] };
+  const { nodes, text } = chartsOf({ units: [[1, 2]], curves: [curve] });
+  const dots = nodes(isOf("dot")).slice(2);
+  assert.deepEqual(dots.map(isOf("hollow")), [false, true, true, false, true]);
+  const x = dots.map((dot) => numbers(dot, "cx")[0]);
+  const lines = nodes((node) => node.localName === "g" && node.childNodes.some(isOf("tick")));
+  const marked = lines.map((line) => [line.find("text").textContent,
+    line.childNodes.filter(isOf("tick")).map((tick) => x.indexOf(numbers(tick, "cx")[0]))]);
+  assert.deepEqual(marked, [["order: up", [0, 2, 4]], ["order: down", [1, 3]],
+    ["words: few", [0, 1, 4]], ["words: many", [2, 3]]]);
+  assert.deepEqual(lines.map((line) => line.find("path") != null), [true, false, true, false]);
+  assert.match(text(), /interval without 0 in 50 % · same sign in 100 %/);
+});
+
+test("a curve that is zero everywhere is a sentence", () => {
+  const curve = { factor: "taste", finding: "a − b", choices: ["order"],
+    rows: [[0, 0, 0, "up"], [0, null, null, "down"]] };
+  const { text } = chartsOf({ units: [[1, 2]], curves: [curve] });
+  assert.match(text(), /a − b: exactly 0 in all 2 specifications\./);
+});
+
+test("sixty units are squares and joined dots; more are behind a button, and not joined", () => {
+  const drawn = (count) => {
+    const units = Array.from({ length: count }, (_, n) => n);
+    const cells = Object.fromEntries([...units, ...units].map((_, n) => [n, ["left", 0, "", null]]));
+    const window = studied(put("study", { ...cells, design: { ...DESIGN, units },
+      "of given": { units: units.map((n) => [n, n]), turns: [], bands: [], curves: [] } }));
+    return [window.nodes(isOf("cell")).length, window.nodes(isOf("dim")).length,
+      /1 more seed/.test(window.text())];
+  };
+  assert.deepEqual(drawn(60), [120, 1, false]);
+  assert.deepEqual(drawn(61), [120, 0, true]);
+});
+
+test("four bands and five failures are shown at once", () => {
+  const arms = ["base", ..."abcdef"];
+  const bands = (count) => arms.slice(1, 1 + count).map((arm) => [arm, [[1, 1, 0, 2], [2, 1, 0, 2]]]);
+  const cells = (failed) => Object.fromEntries(arms.map((_, at) => (
+    [at, at < failed ? ["failed", 1, "No.", null] : ["left", 0, "", null]])));
+  const shown = (count, failed) => {
+    const design = { ...DESIGN, arms, units: [1] };
+    const { text, texts } = studied(put("study", { ...cells(failed), design,
+      "of given": { units: [arms.map(() => 1)], turns: [], bands: bands(count), curves: [] } }));
+    return [texts("plot").length - 1, /more difference/.test(text()), /more that failed/.test(text())];
+  };
+  assert.deepEqual(shown(4, 5), [4, false, false]);
+  assert.deepEqual(shown(5, 6), [4, true, true]);
+});

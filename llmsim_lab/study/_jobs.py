@@ -1,0 +1,218 @@
+"""What a study plays: a job for each arm and unit, and which arms continue the runs of others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from llmsim_lab._util.checks import as_whole_number, plain_numbers, whole_number
+from llmsim_lab._util.jsontext import dumps, plain
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Tape
+from llmsim_lab.run import Run
+from llmsim_lab.run._registry import is_shipped, sources_digest
+from llmsim_lab.study._design import Arm, Play, SharedTurns, World
+from llmsim_lab.study._playing import Job, Unit, digest_of
+from llmsim_lab.tape import RunInfo
+
+
+class PlannedUnit(NamedTuple):
+    """What each arm is played at.
+
+    Attributes:
+        unit: the seed, or the recorded situation.
+        run: the seed, or the number of the recorded run.
+        digest: of what identifies it.
+        turn: the turn that is continued; 0 of a seed.
+    """
+
+    unit: Unit
+    run: int
+    digest: str
+    turn: int = 0
+
+
+class Leader(NamedTuple):
+    """The arm whose runs another one continues.
+
+    Attributes:
+        arm: whose runs they are.
+        shared: what the two have in common.
+    """
+
+    arm: Arm
+    shared: SharedTurns
+
+
+def leaders_of(world: World, arms: Iterable[Arm]) -> dict[str, Leader]:
+    """Return, by arm, the arm whose runs it continues; arms that begin their own are not in it.
+
+    Arms that differ only in what is set from outside share each run up to the first turn where
+    they differ, so that its calls are made once.
+    """
+    if world.asks_again:
+        return {}
+    leaders: dict[str, Leader] = {}
+    first_arms: dict[str, Arm] = {}
+
+    def changes_from_outside(arm: Arm) -> int:
+        return len(world.interventions(arm))
+
+    # Those that set the least from outside first: others continue their runs.
+    for arm in sorted(arms, key=changes_from_outside):
+        levels = {name: value for name, value in arm.values.items() if name != "interventions"}
+        # The first arm with these levels leads; with itself it shares nothing.
+        leader = first_arms.setdefault(digest_of(levels), arm)
+        shared_turns = world.shared_turns(arm, leader)
+        if shared_turns is not None:
+            leaders[arm.name] = Leader(leader, shared_turns)
+    return leaders
+
+
+def jobs_of(
+    world: World,
+    arms: Sequence[Arm],
+    units: Sequence[PlannedUnit],
+    *,
+    samples: int,
+    leaders: Mapping[str, Leader],
+) -> Iterator[Job]:
+    """Yield what is played, unit by unit: one job an arm."""
+    digests = _digests_of(world, arms)
+    for unit in units:
+        for arm in arms:
+            leader = leaders.get(arm.name)
+            yield _job(
+                world,
+                arm,
+                unit,
+                samples=samples,
+                leader=leader,
+                digests=digests,
+            )
+
+
+def _digests_of(world: World, arms: Iterable[Arm]) -> dict[str, str]:
+    """Return by arm the digest of what decides its runs, the unit left out."""
+    # Not of the file, which holds more than the world: it may be the study's own script.
+    code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
+    # The None and the 0 stood for something once, and are in the names of files that there are.
+    shared = [world.cls.kind, code, None, world.fixed, world.asks_again or world.turns]
+    return {arm.name: digest_of([*shared, arm.name, arm.values, 0]) for arm in arms}
+
+
+def _job(
+    world: World,
+    arm: Arm,
+    unit: PlannedUnit,
+    *,
+    samples: int,
+    leader: Leader | None,
+    digests: Mapping[str, str],
+) -> Job:
+    """Return what is played of an arm in a unit."""
+    wordings = range(len(world.wordings(arm)))
+    plays = tuple(Play(*play) for play in product(wordings, range(1, samples + 1)))
+    specs = [digests[arm.name], unit.digest]
+    at = unit.turn
+    end = world.turns
+    changes_done = 0
+    forks: tuple[int, ...] = ()
+    if world.asks_again:
+        end = at + 1
+        # Each sample continues the same recorded run.
+        forks = (unit.run,) * len(plays)
+    elif leader is not None:
+        at = leader.shared.turn
+        changes_done = leader.shared.changes
+        # The leader's runs, which copy_runs numbers from 1 in the new file, play by play.
+        forks = tuple(range(1, len(plays) + 1))
+        # What is shared decides this run too: a leader that changes makes another file of it.
+        specs.append(digests[leader.arm.name])
+    return Job(
+        arm=arm.name,
+        digest=digest_of(specs),
+        unit=unit.unit,
+        run=unit.run,
+        plays=plays,
+        end=end,
+        at=at,
+        changes_done=changes_done,
+        forks=forks,
+    )
+
+
+# --- recorded situations --------------------------------------------------------------------------
+
+
+def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
+    """Return the runs to ask again.
+
+    Raises:
+        ConfigError: they are of several worlds, share turns, or had the same luck.
+    """
+    run = plain_numbers(run)
+    if run is None or as_whole_number(run) is not None:
+        return [tape.run(run)]
+    if not isinstance(run, Iterable) or (isinstance(run, str) and run != "all"):
+        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
+    # A fork shares its first turns with its parent.
+    every = [info for info in tape.runs() if info.parent is None]
+    infos = every if run == "all" else [tape.run(number) for number in run]
+    # Forks share their first turns; runs with one seed had the same luck.
+    roots = {tape.line(info.id)[0][0] for info in infos}
+    seeds = [info.manifest["seed"] for info in infos]
+    worlds = {info.manifest["kind"] for info in infos}
+    are_independent = len(infos) == len(roots) == len(set(seeds))
+    if len(worlds) != 1 or not are_independent:
+        raise ConfigError(
+            f"runs {[info.id for info in infos]}, of {', '.join(worlds)}, have seeds {seeds} and "
+            f"begin as {len(roots)} runs: they are not independent; choose runs of one world with "
+            "different seeds that share no turns, as forks do"
+        )
+    return infos
+
+
+def situations_of(
+    tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
+) -> list[PlannedUnit]:
+    """Return the turns of runs that were continued, or those of them that are wanted.
+
+    Raises:
+        ConfigError: one that is wanted is not among them, or there are none.
+    """
+    units: list[PlannedUnit] = []
+    turns = plain_numbers(turns)
+    if turns is not None:
+        if not isinstance(turns, Iterable) or isinstance(turns, str):
+            raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
+        turns = [whole_number("a turn", turn) for turn in turns]
+    for info in infos:
+        # A situation is all that led to it, so that its digest goes on from turn to turn.
+        so_far = hashlib.sha256(dumps(plain(info.manifest)).encode())
+        digests: dict[int, str] = {}
+        # Not the last turn, which was continued by nothing.
+        for record in tape.turn_records(info.id)[:-1]:
+            so_far.update(dumps(record).encode())
+            # Another run went on from those before.
+            if record["turn"] >= (info.fork_turn or 0):
+                digests[int(record["turn"])] = so_far.hexdigest()[:16]
+        wanted = [turn for turn in digests if turns is None or turn in turns]
+        missing = [f"turn {turn}" for turn in turns or () if turn not in digests]
+        if missing or not wanted:
+            first = missing[0] if missing else "no turn"
+            raise ConfigError(
+                f"{first} of run {info.id} was continued by it; {list(digests) or 'none'} were"
+            )
+        units += [
+            PlannedUnit(
+                unit=f"{info.id}:{turn}",
+                run=info.id,
+                digest=digests[turn],
+                turn=turn,
+            )
+            for turn in wanted
+        ]
+    return units

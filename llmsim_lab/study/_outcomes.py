@@ -1,0 +1,204 @@
+"""What came of a study's runs: each outcome as rows of values, read from the runs' files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import among, error_text
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._records import config_of
+from llmsim_lab.run.charts import series_of
+from llmsim_lab.study._design import LAST, AnyRun, labelled
+from llmsim_lab.study._files import RunContents, StudyFiles
+from llmsim_lab.study._playing import Job, StudyRun
+
+Outcome = str | Callable[[AnyRun], float | str]
+Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
+"""A column of the frame, a name that the world has for one, or a function of the run."""
+
+
+def outcomes_of(
+    outcome: Outcomes | None,
+    trial: AnyRun,
+    *,
+    asks_again: bool,
+) -> dict[str, Outcome]:
+    """Return what a study compares, by label.
+
+    Args:
+        outcome: as a user names it; None for what the world names first, or for all fields of
+            recorded replies.
+        trial: a run of the study.
+        asks_again: whether its recorded situations are asked again.
+
+    Raises:
+        ConfigError: a name stands for no column and no measure.
+    """
+    # Dicts as ordered sets: errors name them in the order in which they came.
+    fields: dict[str, None] = {}
+    fields_of_players: dict[str, None] = {}
+    if asks_again:
+        for turn in trial.turns:
+            for answer in turn.answers:
+                fields.update(dict.fromkeys(answer.fields))
+                names = [f"{name}.{answer.player}" for name in answer.fields]
+                fields_of_players.update(dict.fromkeys(names))
+    names_known = [
+        *trial.measures(trial.config),
+        *(series.column for series in series_of(trial)),
+    ]
+    if outcome is None:
+        # All fields of recorded replies; of a run what the world names first, such as its loss.
+        outcome = list(fields) if asks_again else names_known[:1]
+    if isinstance(outcome, str) or callable(outcome):
+        outcome = [outcome]
+    if not outcome:
+        return {}
+    outcomes = labelled("outcome", outcome)
+    columns = [str(column) for column in trial.to_frame().columns]
+    names_known += [*fields, *fields_of_players, *columns]
+    # A mapping in a state may be filled later, so of its columns only the field is known.
+    parts = getattr(type(trial.state), "model_fields", ())
+    for item in outcomes.values():
+        name = str(item).removesuffix(LAST)
+        # "coins.Ann@lst" is a slip of "@last", and no name of a player.
+        field = name.partition(".")[0]
+        key = name.rpartition(".")[2]
+        may_come = field in parts and "@" not in key
+        if not callable(item) and name not in names_known and not may_come:
+            raise ConfigError(
+                f"outcome {item!r:.60} is not a column of {type(trial).__name__}"
+                f"{among(name, names_known)}"
+            )
+    return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeReader:
+    """Reads outcomes of a study's runs.
+
+    Attributes:
+        files: of the runs.
+    """
+
+    files: StudyFiles
+
+    def rows_that_count(self, rows: Mapping[int, Any]) -> list[Any]:
+        """Return a run's turns; of a situation only the one that was asked again."""
+        if self.files.player.world.asks_again:
+            return [rows[max(rows)]]
+        return list(rows.values())
+
+    def rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of one job's values, without what they share."""
+        world = self.files.player.world
+        job = self.files.jobs[entry.key]
+        labels = list(world.wordings(self.files.player.arms[entry.arm]))
+        plays = self.files.contents(entry) if entry.status == "done" else {}
+        # Functions take a run one after the other.
+        loaded = lru_cache(1)(partial(self.files.load, job))
+        # By play first, for the same reason.
+        for play, (label, outcome) in product(job.plays, outcomes.items()):
+            contents = plays.get(play)
+            values: Mapping[int, Any]
+            if contents is None:
+                # The run failed: a row without a value, so that it is counted as left out.
+                values = {entry.turns: None}
+            elif world.asks_again and contents.info.turns < job.end:
+                # It was over before.
+                values = {job.end: None}
+            elif isinstance(outcome, str):
+                values = self._by_name(outcome, contents, partial(loaded, play))
+            else:
+                values = _by_function(outcome, loaded(play), label, job)
+            head = {"wording": labels[play.wording], "replicate": play.sample, "outcome": label}
+            for turn, value in values.items():
+                if value is None:
+                    value = math.nan
+                # Truth values count as shares.
+                elif not isinstance(value, str):
+                    value = float(value)
+                yield {**head, "turn": turn, "value": value}
+
+    def _by_name(
+        self,
+        outcome: str,
+        contents: RunContents,
+        load: Callable[[], AnyRun],
+    ) -> Mapping[int, Any]:
+        """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
+        world = self.files.player.world
+        cls = world.cls
+        rows = contents.rows
+        last = max(rows)
+        column = outcome.removesuffix(LAST)
+        # A measure may depend on parameters, and goes before a column of its name.
+        measures = cls.measures(config_of(contents.info, cls))
+        if outcome in measures:
+            frame = frame_of(list(rows.values()))
+            return {last: measures[outcome](frame)}
+        # Of all turns: a column may come late.
+        columns: dict[str, None] = {}
+        for row in rows.values():
+            columns.update(dict.fromkeys(row))
+        if column not in columns and world.asks_again:
+            return {last: _in_replies(load().turns[-1], outcome)}
+        if column not in columns:
+            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
+        if world.asks_again or outcome.endswith(LAST):
+            return {last: rows[last].get(column)}
+        # Not the first row, the state to start from, which no arm decided.
+        first = min(rows)
+        return {turn: row.get(column) for turn, row in rows.items() if turn > first}
+
+
+def _in_replies(turn: Any, outcome: str) -> Any:
+    """Return what a turn's replies say in a field: the mean, or the text; None where none has it.
+
+    Raises:
+        ConfigError: several have texts.
+    """
+    name, _, player = outcome.partition(".")
+    answers = []
+    for answer in turn.answers:
+        is_of_player = player in ("", answer.player)
+        if is_of_player and name in answer.fields:
+            answers.append(answer)
+    values = [answer.fields[name] for answer in answers]
+    if not values:
+        return None
+    if all(isinstance(value, int | float) for value in values):
+        return fmean(values)
+    # Texts have no mean, and which of them counts is not guessed.
+    if len(values) > 1:
+        raise ConfigError(
+            f"outcome {outcome!r} is a text of {len(values)} players; name one: "
+            f"'{name}.{answers[0].player}', or make a number of them: outcome=lambda run: ..."
+        )
+    return values[0]
+
+
+def _by_function(
+    outcome: Callable[[AnyRun], Any],
+    run: AnyRun,
+    label: str,
+    job: Job,
+) -> Mapping[int, Any]:
+    try:
+        # A user's function raises anything, also where its value is no number.
+        value = outcome(run)
+        if value is not None and not isinstance(value, str):
+            value = float(value)
+        return {run.turn_number: value}
+    except Exception as error:
+        raise ConfigError(
+            f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {error_text(error)}; "
+            "return a number or a text, and None where a run has neither"
+        ) from error

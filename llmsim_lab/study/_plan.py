@@ -1,0 +1,246 @@
+"""What a study still takes: the turns that are left, and what they cost as far as is known."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from llmsim_lab._util.text import counted, duration, error_text, roughly
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.llm import Tape
+from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
+from llmsim_lab.study._design import AnyRun, Arm
+from llmsim_lab.study._files import StudyFiles
+from llmsim_lab.study._playing import Job, copy_runs
+
+if TYPE_CHECKING:
+    from llmsim_lab.study.estimates.power import Detectable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPlan:
+    """What is left to play, and what it takes, as far as is known.
+
+    Attributes:
+        left: how many runs, or situations in an arm, are left.
+        done: how many are done.
+        turns: how many turns that is, samples and wordings included.
+        units: how many seeds or situations each arm has.
+        calls: model calls; None where nothing tells.
+        tokens: of prompts and replies; likewise.
+        hours: of playing one run after another; likewise.
+        detectable: by outcome, the smallest true difference from the reference that ``effects``
+            sees with power .8, at the upper 80 % limit of the pilot's spread, with its units and
+            family.
+        based_on: what the estimates are made from, in words.
+    """
+
+    left: int
+    done: int
+    turns: int
+    units: int
+    calls: float | None = None
+    tokens: float | None = None
+    hours: float | None = None
+    detectable: Mapping[str, Detectable]
+    based_on: str = ""
+
+    @property
+    def smallest(self) -> dict[str, float | None]:
+        """By outcome, the smallest difference that is seen; None where nothing tells."""
+        return {outcome: seen.value for outcome, seen in self.detectable.items()}
+
+    def __str__(self) -> str:
+        # Rounded to two digits: an estimate from a pilot is not known to the token.
+        costs = []
+        if self.calls is not None:
+            costs.append(f"{roughly(self.calls):,} calls")
+        if self.tokens is not None:
+            costs.append(f"{roughly(self.tokens):,} tokens")
+        if self.hours is not None:
+            costs.append(f"{duration(3600 * self.hours)} one run after another")
+        line = f"{self.left} runs to play"
+        if self.done:
+            line += f" ({self.done} done already)"
+        line += f", {self.turns:,} turns in all"
+        if costs and self.left:
+            line += f": about {', '.join(costs)}"
+        if self.left:
+            # Also without costs: it says then why they are not known.
+            line += f" ({self.based_on})"
+        lines = [f"{line}."]
+        for outcome, seen in self.detectable.items():
+            lines.append(f"Smallest detectable difference in {outcome}: {seen}.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+class PricedTurns(NamedTuple):
+    """What turns, or a call, take, and what that is made from, in words."""
+
+    costs: Costs
+    based_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What turns of a study take.
+
+    Attributes:
+        files: of its runs, whose turns so far tell.
+        source: the tape whose situations are asked again; None of a study of runs.
+    """
+
+    files: StudyFiles
+    source: Tape | None
+
+    def turns_left(self, jobs: Iterable[Job]) -> Counter[str]:
+        """Return how many turns of some jobs are left to play, by arm."""
+        turns = Counter[str]()
+        for job in jobs:
+            # Turns that a job forks are there already, and those that it shares count in both.
+            begin = job.at if job.forks else 0
+            to_play = len(job.plays) * (job.end - begin)
+            played = max(0, self.files.entries[job.key].turns - job.at)
+            turns[job.arm] += to_play - played
+        return turns
+
+    def of_turns(self, turns: Mapping[str, int], pilot: Prices) -> PricedTurns:
+        """Return what turns take.
+
+        Args:
+            turns: how many, by arm.
+            pilot: the prices of the study whose turns tell.
+        """
+        spent = pilot._spent()
+        one_call = self._of_a_call(pilot, spent)
+        costs: list[Costs] = []
+        counts: list[Count] = []
+        for arm, number in turns.items():
+            if arm in spent:
+                # A turn's own costs count: its calls may be longer than those of other arms.
+                one_turn = Costs.total(spent[arm]).times(1 / len(spent[arm]))
+                costs.append(one_turn.times(number))
+            elif number:
+                try:
+                    count = run_sync(self._calls_of(self.files.player.arms[arm]))
+                except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
+                    failed = f"a turn that chance answered failed: {error_text(error)}"
+                    return PricedTurns(Costs(), failed)
+                counts.append(count)
+                costs.append(one_call.costs.times(count.each * number))
+        sources = ["the mean of the turns so far"] if spent else []
+        most_tried = max((count.turns for count in counts), default=0)
+        if most_tried:
+            sources.append(f"counted in {counted(most_tried, 'turn')} that chance answered")
+            if not math.isnan(one_call.costs.tokens):
+                sources.append(one_call.based_on)
+        if any(count.chooses for count in counts):
+            # Chance needs no probabilities, so that what measuring them takes is not counted.
+            sources.append(
+                "a choice takes a call for each option, and about 100 more where the server tells "
+                "no log-probabilities"
+            )
+        return PricedTurns(Costs.total(costs), "; ".join(sources))
+
+    def _of_a_call(self, pilot: Prices, spent: Mapping[str, Sequence[Costs]]) -> PricedTurns:
+        """Return what one call takes, by the nearest that was measured.
+
+        Args:
+            pilot: the prices of the study whose turns tell.
+            spent: what each of them took, by arm.
+        """
+        measured = list(chain.from_iterable(spent.values()))
+        based_on = "calls like those of the turns so far"
+        if not measured and self.source is not None:
+            measured = self._recorded()
+            based_on = "calls like those on the tape"
+        if not measured:
+            # A first turn may take an hour.
+            measured = pilot._under_way()
+            based_on = "calls like those answered so far"
+        return PricedTurns(cost_of_call(measured), based_on)
+
+    def _spent(self) -> dict[str, list[Costs]]:
+        """Return what each turn took, by arm; also those of runs that are not complete."""
+        spent: dict[str, list[Costs]] = {}
+        for key, entry in self.files.entries.items():
+            job = self.files.jobs[key]
+            if entry.status != "done":
+                # Its file may have more turns than were taken up here.
+                entry = self.files.player.read(job, self.files.paths[key])
+            if not entry.turns:
+                continue
+            # What a job forks was paid for elsewhere.
+            before = job.at if job.forks else 0
+            with Tape(self.files.paths[key], read_only=True) as tape:
+                for info, rows in self.files.contents(entry).values():
+                    asked_s = seconds_of_calls(tape, info.id)
+                    turns = [
+                        Costs.of_turn(row, asked_s[turn])
+                        for turn, row in rows.items()
+                        if turn > before
+                    ]
+                    spent.setdefault(job.arm, []).extend(turns)
+        return {arm: turns for arm, turns in spent.items() if turns}
+
+    def _recorded(self) -> list[Costs]:
+        """Return what the turns took of the runs whose situations are asked again."""
+        assert self.source is not None
+        costs = []
+        for run in {job.run for job in self.files.jobs.values()}:
+            rows = self.source.frame_rows(run)
+            asked_s = seconds_of_calls(self.source, run)
+            costs += [Costs.of_turn(row, asked_s[turn]) for turn, row in rows.items() if turn]
+        return costs
+
+    def _under_way(self) -> list[Costs]:
+        """Return what the calls took that are answered, of runs whose first turn is not."""
+        costs = []
+        for key, file in self.files.paths.items():
+            if not file.exists():
+                continue
+            with Tape(file, read_only=True) as tape:
+                for info in self.files.jobs[key].runs_on(tape).values():
+                    costs += [Costs.of_attempt(call.attempt) for call in tape.calls(info.id)]
+        return costs
+
+    async def _calls_of(self, arm: Arm) -> Count:
+        """Count the calls of an arm's turns: chance answers in place of models and people."""
+        count = Count(len(self.files.player.arms))
+        with tempfile.TemporaryDirectory() as folder:
+            for run in self.trials(arm, Path(folder)):
+                await self.count_turns(run, count)
+        return count
+
+    async def count_turns(self, run: AnyRun, count: Count) -> None:
+        """Play a run by chance to its end, or until enough calls are counted."""
+        world = self.files.player.world
+        end = run.turn_number + 1 if world.asks_again else world.turns
+        while run.turn_number < end and not run.done(run.state) and not count.is_enough:
+            await count.play(run)
+
+    def trials(self, arm: Arm, folder: Path) -> Iterator[AnyRun]:
+        """Yield runs of an arm on no tape: its first one, or one in each situation."""
+        jobs = [job for job in self.files.jobs.values() if job.arm == arm.name]
+        world = self.files.player.world
+        client_given = world.level(arm, "model") or self.files.player.models.given
+        # A client that is given has settings that decide how many calls there are; one that would
+        # have to be made first, from a name, is not made for a plan.
+        client = client_given if hasattr(client_given, "call_with_retry") else any_client()
+        play = jobs[0].plays[0]
+        if self.source is None:
+            yield world.begin(arm, client, jobs[0].run, play)
+            return
+        for number, job in enumerate(jobs):
+            file = folder / f"{number}.tape"
+            copy_runs(self.source, [job.run], job.at, file)
+            with Tape(file, read_only=True) as tape:
+                yield world.begin(arm, client, job.run, play, tape)

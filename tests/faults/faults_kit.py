@@ -155,11 +155,14 @@ class Watch:
         gc.collect()
         me = psutil.Process()
         folder = Path("/proc/self/fd")
-        numbers = [one for one in folder.iterdir() if one.is_symlink()] if folder.exists() else []
+        files = []
+        for number in [*folder.iterdir()] if folder.exists() else []:
+            with suppress(FileNotFoundError):  # another thread has just closed it
+                files.append(str(number.readlink()))
         return {
             "process": [str(child) for child in me.children(recursive=True)],
             "thread": [thread.name for thread in threading.enumerate()],
-            "open file": [str(one.readlink()) for one in numbers] or ["?"] * me.num_fds(),
+            "open file": files or ["?"] * me.num_fds(),
         }
 
     def left_behind(self, before: dict[str, list[str]]) -> list[str]:

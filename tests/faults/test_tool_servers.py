@@ -1,0 +1,50 @@
+"""Tool servers with a fault each: what a model is shown of it, and what stays behind."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import odd_tool_server
+import pytest
+from faults_kit import Attack, Case, Plan
+
+from llmsim_lab.assistant import FunctionCall, MCPToolExecutor
+from llmsim_lab.assistant._toolbox import Toolbox
+
+pytestmark = pytest.mark.process
+
+ENDS = {"silence": "TIMEOUT", "no result": "INVALID_RESULT", "a child that stays": ""}
+"""The code of a call's result, where it is known."""
+ARGUMENTS: list[dict[str, object]] = [
+    {},
+    {"x": "a" * 40 + "b"},
+    {"x": [{"k": number} for number in range(3_000)]},
+    {"x": 1e308},
+]
+
+
+def cases(plan: Plan) -> Iterator[Case]:
+    logging.disable(logging.CRITICAL)
+    for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6):
+        yield Case(name, {"use": partial(use, fault=name)}, wall_s=120)
+
+
+async def use(_: Path, *, fault: str) -> None:
+    # What never starts is not waited for long; else a busy machine takes its time.
+    patience_s = 3 if fault in odd_tool_server.NEVER_START else 60
+    command = [sys.executable, odd_tool_server.__file__, fault]
+    async with MCPToolExecutor(command, start_timeout_s=patience_s) as tools:
+        box = await Toolbox.of(tools, timeout_s=5)
+        for values in ARGUMENTS:
+            box.check(FunctionCall("f", values))
+        result = await box.run("f", {}, "ann")
+        if fault in ENDS:
+            assert (result.error_code or "") == ENDS[fault]
+
+
+def test_a_tool_servers_fault_is_a_result_and_nothing_of_it_stays(attack: Attack) -> None:
+    attack("servers: tools", cases)

@@ -306,13 +306,24 @@ def _words(intervention: object) -> str:
         if isinstance(value, dict):
             # What is set is most of what interventions do, and goes without the word.
             place = "" if name == "set" else f"{name} "
-            parts += [f"{place}{key} = {_plain(part)}" for key, part in value.items()]
+            parts += [f"{place}{key} = {_plain(part)}" for key, part in _leaves(value).items()]
         elif value not in (None, False, "", []):
             parts.append(f"{name} = {_plain(value)}")
     words = f"turn {turn}: {', '.join(parts)}"
     if note:
         words += f" ({_plain(note)})"
     return _line(words)
+
+
+def _leaves(values: Mapping[str, object]) -> dict[str, object]:
+    """Return what is in nested dicts by names such as ``post.author``."""
+    leaves: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            leaves |= {f"{name}.{key}": leaf for key, leaf in _leaves(value).items()}
+        else:
+            leaves[name] = value
+    return leaves
 
 
 def _plain(value: object) -> str:

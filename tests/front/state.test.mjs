@@ -18,14 +18,15 @@ const rumour = (turns, more) => [
   { lines: LINES, texts: [[0, 1], [2], [3]] },
   run(1, { columns: COLUMNS, charts: CHARTS, dicts: ["belief.*", "vote.*"], ...more }),
   ...Array.from({ length: turns }, (_, n) => (
-    turn(1, n, [0.5, 0.25 * n, 1, n > 0, false], { tables: TABLES }))),
+    turn(1, n, [0.5 + 0.25 * n, 0.25 * n, 1, n > 0, false], { tables: TABLES }))),
 ];
 const captions = ({ texts }) => texts("panel").map((text) => text.split(/[\d.]/)[0]);
 
 test("a dict is one chart with named lines, yes and no are rows, ties a network beside", () => {
   const window = makeWindow(rumour(3));
   assert.deepEqual(captions(window),
-    ["Believers", "beliefmean", "tiesdarker: more belief", "voteyes"]);
+    ["Believers", "beliefmean", "ties", "voteyes"]);
+  assert.match(window.text(), /darker: more belief/);
   const names = window.nodes((it) => it.attributes.class?.startsWith("name"));
   assert.deepEqual(names.map((it) => it.textContent), ["Bob", "Ann", "Ann", "Bob"]); // by height
   assert.equal(window.texts("yes").length, 2); // Ann's, in turns 1 and 2
@@ -77,7 +78,7 @@ test("before the first turn there are values and no empty charts", () => {
 
 test("a turn's state is figures, a table by player, and lists", () => {
   const { texts } = makeWindow(rumour(2), { at: { view: "turn" } });
-  assert.deepEqual(texts("facts"), ["Statevaluechangebelievers 0.50"]);
+  assert.deepEqual(texts("facts"), ["Statevaluechangebelievers 0.75+0.25"]);
   assert.deepEqual(texts("players"), ["beliefvotesaidAnn0.25+0.25yeshelloBob1no"]);
   assert.deepEqual(texts("list"), ["left Cy"]);
 });

@@ -173,7 +173,9 @@ test("what was read anew is said of the run and beside a call's tokens", () => {
     tries: [{ messages: [], read: 1250, anew: 281, written: 9, ...more }] });
   const records = [...FISHING, { run: { id: 1, read: "78 % were read anew; 31 % would do" } },
     { calls: [call(1, { counted: true, cut_fields: ["reasoning"] }), call(2, {})] }];
-  assert.match(makeWindow(records).text(), /31 % would do.*remembers every prompt/s);
+  const { store, text } = makeWindow(records);
+  store.ui.shown = { "fold read": true };
+  assert.match(text(), /31 % would do.*remembers every prompt/s);
   const facts = (k) => makeWindow(records, { at: { view: "calls", call: k } }).text();
   assert.match(facts(1), /prompt 1,250 tokens, 281 of them read anew · 9 written · reasoning cut/);
   assert.match(facts(2), /prompt 1,250 tokens, about 281 of them read anew · 9 written · 0 s/);

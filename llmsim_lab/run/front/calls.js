@@ -43,7 +43,9 @@ export const Box = ({ kind, label }, content) => h("div",
 /** A text, or pieces (some in a `tag`), with slots and hits marked; of a long one the start. */
 export function Passage({ store, id, text, pieces = [{ text }], wanted = "", mono, most = LONG }) {
   const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
-  const [count, more] = limited(store, id, size, most, "more character");
+  // No button for a few words more.
+  const fits = size <= 1.25 * most;
+  const [count, more] = fits ? [size] : limited(store, id, size, most, "more character");
   return h("div", { class: mono ? "text mono" : "text" },
     marksIn(more ? beginning(pieces, count) : pieces, wanted).map((piece) => {
       const parts = piece.parts.map((part) => (part.hit ? h(Hit, part) : part.text));
@@ -445,7 +447,7 @@ function Reply({ store, tried, wanted, id }) {
   }, () => passage(text, name, mono));
   return h("div", { class: "call-side" },
     h(Box, { kind: "call-box call-reply", label: "Reply" },
-      h("h4", null, "reply"),
+      !(tools && !reply) && h("h4", null, "reply"),
       tried.fault && h("div", { class: "call-fault" },
         h("b", null, tried.fault),
         tried.detail != null && passage(read(tried.detail), "detail")),

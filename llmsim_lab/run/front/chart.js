@@ -8,7 +8,8 @@ import {
   clip, facts, figure, flatten, inWords, isNumber, plural, sayValue,
 } from "./text.js";
 
-const HEIGHT = 132, TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
+const HEIGHT = 132, TALLER = 220; // of a chart, of one that stands alone
+const TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 280, GAP = 28; // of a chart, between charts
 const FEW_CHARTS = 6, FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 const FEW_BESIDE = 4; // runs whose values stand beside each other
@@ -89,8 +90,11 @@ export function ticks(from, to, most, whole = false) {
 }
 
 export const pathOf = (points, x, y) => points.map(([n, value], at) => {
-  const pen = points[at - 1]?.[1] == null ? "M" : "L";
-  return value == null ? "" : `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
+  if (value == null) return "";
+  const isFirst = points[at - 1]?.[1] == null;
+  const isAlone = isFirst && points[at + 1]?.[1] == null; // a short line, else nothing is seen
+  const across = isAlone ? x(n) - 2 : x(n);
+  return `${isFirst ? "M" : "L"}${across.toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h4" : ""}`;
 }).join("");
 
 /** Where a chart's axis begins and ends; `axis_of` in run/charts.py is the same.
@@ -116,14 +120,14 @@ export function axisOf(values, { low: least, high: most, unit = "", yesNo, span 
   return [start, end];
 }
 
-const upright = (kind, at, x) => h("line", {
-  key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
+const upright = (kind, at, { x, tall }) => h("line", {
+  key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: tall - BOTTOM,
 });
 
 /** Where values are in a chart, level lines, and the grid behind. */
-function scaleOf(values, wide, { left = LEFT, right = RIGHT, ...item } = {}) {
+function scaleOf(values, { wide, tall = HEIGHT, left = LEFT, right = RIGHT }, item) {
   const [low, high] = axisOf(values, item);
-  const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const y = (value) => TOP + ((high - value) / (high - low)) * (tall - TOP - BOTTOM);
   const level = (kind, value) => h("line", {
     class: kind, x1: left, x2: wide - right, y1: y(value), y2: y(value),
   });
@@ -140,19 +144,19 @@ function scaleOf(values, wide, { left = LEFT, right = RIGHT, ...item } = {}) {
   return { low, high, y, level, grid };
 }
 
-function axisText(n, words, x, { wide, right = RIGHT }) {
+function axisText(n, words, { x, wide, tall = HEIGHT, right = RIGHT }) {
   const end = wide - right;
   let anchor = "middle";
   if (x(n) > end - 24) anchor = "end";
   else if (x(n) < LEFT + 20) anchor = "start";
-  return h("text", { key: `turn ${n}`, x: x(n), y: HEIGHT - 6, "text-anchor": anchor }, words);
+  return h("text", { key: `turn ${n}`, x: x(n), y: tall - 6, "text-anchor": anchor }, words);
 }
 
 /** A chart of values over places from one to another, turns unless they have names. */
 export function Plot({
   title, note, label = title, wide, left = LEFT, below = 0, values, span, names, draw, least = 0,
 }) {
-  const { y, grid } = scaleOf(values.filter(isNumber), wide, { left, span: least });
+  const { y, grid } = scaleOf(values.filter(isNumber), { wide, left }, { span: least });
   const [from, to] = span;
   const room = Math.max(2, Math.floor((wide - LEFT) / 44));
   const x = (n) => left + ((n - from) / (to - from || 1)) * (wide - left - RIGHT);
@@ -162,7 +166,7 @@ export function Plot({
     h("svg", { width: wide, height: HEIGHT + below, role: "img", "aria-label": label },
       grid,
       draw(x, y, HEIGHT),
-      places.map(([n, words]) => axisText(n, words, x, { wide }))));
+      places.map(([n, words]) => axisText(n, words, { x, wide }))));
 }
 
 /** Charts beside each other, as many as fit; `draw` is given the width of one. */
@@ -192,6 +196,7 @@ export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [
   const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES);
   const [from, to] = spanOf(store, lines);
+  const tall = shown.length + beside.length === 1 ? TALLER : HEIGHT;
   const panels = (wide, across) => {
     const drawn = shown.map((item) => {
       const isMany = item.column.includes("*");
@@ -200,7 +205,7 @@ export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [
         ? 12 + NAME_LETTER * Math.min(NAME_LETTERS, Math.max(0, ...names)) : RIGHT;
       return h(isMany ? LinesPanel : Panel, {
         key: item.column, item, store, reading, run, turn, lines, whole: Boolean(runs),
-        wide, right, from, to,
+        wide, tall, right, from, to,
         inside: (n) => n != null && n >= from && n <= to,
         x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - right),
       });
@@ -231,11 +236,11 @@ function turnOf({ store, turn, to, inside }) {
 
 /** A chart of one column: a line for each run. */
 function Panel(view) {
-  const { store, reading, item, run, turn, lines, wide, from, to, inside, x } = view;
+  const { store, reading, item, run, turn, lines, wide, tall, from, to, inside, x } = view;
   const { over } = store.ui;
   const n = turnOf(view);
   const drawn = store.keep(`chart ${item.column}`,
-    [reading.size, run, turnsOf(lines), wide, from, to], () => drawPanel(view));
+    [reading.size, run, turnsOf(lines), wide, tall, from, to], () => drawPanel(view));
   const value = reading.valueAt(run, item.column, n);
   const others = besideOf(lines, run);
   const hasDots = run.people?.some(({ column, n: at }) => column === item.column && at != null);
@@ -253,11 +258,11 @@ function Panel(view) {
 
 /** A chart of a dict of numbers: a line for each key, named at its end; of several runs means. */
 function LinesPanel(view) {
-  const { store, reading, item, run, lines, whole, wide, from, to } = view;
+  const { store, reading, item, run, lines, whole, wide, tall, from, to } = view;
   const { over } = store.ui;
   const n = turnOf(view);
   const drawn = store.keep(`chart ${item.column}`,
-    [reading.size, run, turnsOf(lines), wide, from, to], () => drawLines(view));
+    [reading.size, run, turnsOf(lines), wide, tall, from, to], () => drawLines(view));
   const others = besideOf(lines, run);
   const runs = whole ? lines : [...others, run];
   const lit = over?.column === item.column && drawn.nearest(over.n, over.value);
@@ -299,23 +304,23 @@ const Caption = ({ item, note }, now) => h("figcaption", null,
 
 /** A chart's drawing, and what moves over it. */
 function Drawing({ view, drawn, n }, marks) {
-  const { store, turn, wide, inside, x } = view;
+  const { store, turn, wide, tall, inside, x } = view;
   const { over, drag } = store.ui;
   return h("svg", {
-    width: wide, height: HEIGHT, role: "img", "aria-label": drawn.label, ...pointing(view, drawn),
+    width: wide, height: tall, role: "img", "aria-label": drawn.label, ...pointing(view, drawn),
   },
   drawn.still,
-  inside(turn) && upright("here", turn, x),
-  over && upright("over", n, x),
+  inside(turn) && upright("here", turn, view),
+  over && upright("over", n, view),
   drag && h("rect", {
-    key: "drag", class: "drag", y: 2, height: HEIGHT - BOTTOM - 2, x: x(Math.min(...drag)),
+    key: "drag", class: "drag", y: 2, height: tall - BOTTOM - 2, x: x(Math.min(...drag)),
     width: Math.abs(x(drag[1]) - x(drag[0])) }),
   marks);
 }
 
 /** What of a chart of runs does not change while one points at it. */
 function drawPanel(view) {
-  const { item, run, lines, wide, x, inside } = view;
+  const { item, run, lines, wide, tall, x, inside } = view;
   const strongLast = [...lines].sort((a, b) => (a === run) - (b === run));
   const curves = strongLast.flatMap((line) => curvesOf(view, line));
   for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
@@ -324,7 +329,7 @@ function drawPanel(view) {
   const people = (run.people ?? []).filter(({ column, n }) => (
     column === item.column && (n == null || inside(n))));
   const known = [...drawn, predicted, ...people.map(({ mean }) => mean)].filter(isNumber);
-  const scale = scaleOf(known, wide, item);
+  const scale = scaleOf(known, view, item);
   const { low, high, y, level } = scale;
   const bounds = [item.low, item.high].filter((value) => (
     isNumber(value) && value > low && value < high));
@@ -334,7 +339,7 @@ function drawPanel(view) {
     isNumber(predicted) && h(Predicted, { value: predicted, end: wide - RIGHT, y, level }),
     people.map((figures) => h(People, { figures, x, y, level })),
     interventionsIn(view).map((n) => h("path", {
-      class: "outside", d: `M${x(n) - 4} ${HEIGHT - BOTTOM}h8l-4-7z`,
+      class: "outside", d: `M${x(n) - 4} ${tall - BOTTOM}h8l-4-7z`,
     })));
   return { ...scale, still, label: panelInWords(view) };
 }
@@ -356,18 +361,18 @@ function People({ figures: { n, mean, count }, x, y, level }) {
 
 /** The grid, the turns, and where runs were forked. */
 function ground(view, { grid }) {
-  const { lines, x, inside } = view;
+  const { lines, inside } = view;
   const forks = [...new Set(lines.map((line) => line.fork).filter(inside))];
   return [grid, turnAxis(view),
-    forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, x))];
+    forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, view))];
 }
 
 /** Truth values by key: a row each, filled in the turns in which it is true. */
 function drawRows(view) {
-  const { reading, item, run, wide, right, from, to, inside } = view;
+  const { reading, item, run, wide, tall, right, from, to, inside } = view;
   const rows = reading.linesOf(run, item).map(({ name, column }) => (
     { name, run, points: reading.points(run, column).filter(([n]) => inside(n)) }));
-  const high = (HEIGHT - TOP - BOTTOM) / rows.length;
+  const high = (tall - TOP - BOTTOM) / rows.length;
   const across = (wide - LEFT - right) / (to - from + 1);
   const start = (n) => LEFT + (n - from) * across;
   const isNamed = high >= NAME_HEIGHT - 3;
@@ -388,7 +393,7 @@ function drawRows(view) {
  * the same keys, dotted; where keys are many, their means. */
 function drawLines(view) {
   if (view.item.yesNo && !view.whole) return drawRows(view);
-  const { reading, item, run, lines, whole, wide, right, x, inside } = view;
+  const { reading, item, run, lines, whole, wide, tall, right, x, inside } = view;
   const keysOf = (line) => reading.linesOf(line, item).map(({ name, column }) => ({
     name, run: line, points: reading.points(line, column).filter(([n]) => inside(n)),
   })).filter(({ points }) => points.some(([, value]) => value != null));
@@ -402,10 +407,10 @@ function drawLines(view) {
   const predicted = [...theory].filter(isNumber);
   const all = isMany ? curves : [...curves, ...otherCurves];
   const drawn = all.flatMap(({ points }) => points.map(([, value]) => value)).filter(isNumber);
-  const scale = scaleOf([...drawn, ...predicted], wide, { ...item, right });
+  const scale = scaleOf([...drawn, ...predicted], view, item);
   const { y, level } = scale;
   const path = ({ points }) => pathOf(points, x, y);
-  const ends = whole ? [] : namesAtEnds(curves, y);
+  const ends = whole ? [] : namesAtEnds(curves, y, tall);
   let averaged = whole ? lines : [];
   if (isMany && others.length > 0) averaged = [...others, run];
   if (whole) markRuns(curves);
@@ -460,13 +465,13 @@ function meanCurve(run, curves) {
 }
 
 /** The lines that can be named at their ends, from the top down, and at which height each. */
-export function namesAtEnds(curves, y) {
+export function namesAtEnds(curves, y, tall = HEIGHT) {
   const last = Math.max(...curves.map(({ points }) => points.at(-1)?.[0] ?? 0));
   const ends = curves.flatMap((curve) => {
     const [n, value] = curve.points.at(-1) ?? [];
     return n === last && value != null ? [{ curve, at: y(value) + 3.5 }] : [];
   }).sort((a, b) => a.at - b.at);
-  if (ends.length <= MANY_LINES) return spread(ends);
+  if (ends.length <= MANY_LINES) return spread(ends, tall - BOTTOM + 3);
   const placed = [];
   const order = ends.flatMap((_, index) => [ends[index], ends[ends.length - 1 - index]]);
   for (const end of order.slice(0, ends.length)) { // from both sides to the middle
@@ -476,8 +481,7 @@ export function namesAtEnds(curves, y) {
 }
 
 /** Move names apart, within the chart. */
-function spread(ends) {
-  const lowest = HEIGHT - BOTTOM + 3;
+function spread(ends, lowest) {
   ends.forEach((end, index) => {
     if (index > 0) end.at = Math.max(end.at, ends[index - 1].at + NAME_HEIGHT);
   });
@@ -526,7 +530,8 @@ function curvesOf({ reading, item: { column }, run, lines, whole }, it) {
   return [{ kind, points: reading[branches ? "ownPoints" : "points"](it, column) }];
 }
 
-function turnAxis({ reading, run, lines, wide, right, from, to, x }) {
+function turnAxis(view) {
+  const { reading, run, lines, wide, right, from, to } = view;
   const hasPeriods = reading.columns(run).has("period");
   const nameOfTurn = (n) => {
     if (!hasPeriods) return n;
@@ -535,11 +540,11 @@ function turnAxis({ reading, run, lines, wide, right, from, to, x }) {
   };
   const most = Math.max(2, Math.floor((wide - LEFT - right) / (hasPeriods ? 72 : 44)));
   return ticks(from, to, most, true).map((n) => (
-    axisText(n, clip(figure(nameOfTurn(n)), 12), x, { wide, right })));
+    axisText(n, clip(figure(nameOfTurn(n)), 12), view)));
 }
 
 /** What a pointer does over a chart: a click opens a turn, dragging zooms to a range. */
-function pointing({ store, item: { column }, run, from, to, wide, right }, { low, high }) {
+function pointing({ store, item: { column }, run, from, to, wide, tall, right }, { low, high }) {
   const { ui } = store;
   const isMany = column.includes("*"); // there a line is pointed at, not a turn alone
   const turnAt = ({ currentTarget, clientX }) => {
@@ -549,7 +554,7 @@ function pointing({ store, item: { column }, run, from, to, wide, right }, { low
   };
   const valueAt = ({ currentTarget, clientY }) => {
     const px = clientY - currentTarget.getBoundingClientRect().top - TOP;
-    return high - (px / (HEIGHT - TOP - BOTTOM)) * (high - low);
+    return high - (px / (tall - TOP - BOTTOM)) * (high - low);
   };
   return {
     onpointerdown: (event) => { ui.press = { x: event.clientX, n: turnAt(event) }; },

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { clip, facts, plural, sayValue } from "./text.js";
 
-const TALL = 306, WIDEST = 620, EDGE = 26; // of the drawing; room around the outermost places
+const TALL = 306, WIDEST = 440, EDGE = 26; // of the drawing; room around the outermost places
 const MOST_PLACED = 120; // players that ties pull together; more stand on a circle
 const PULLS = 160, NAMED = 40;
 
@@ -60,7 +60,9 @@ export function placesOf(turns) {
       const reach = isFirst ? 0.5 : 0.02; // a little apart, where several have the same friends
       places.set(name, [across + reach * Math.cos(angle), down + reach * Math.sin(angle)]);
     });
-    if (places.size <= MOST_PLACED) pullTogether(places, pairs, new Set(newcomers));
+    // Groups without a tie between them would be pulled into heaps: these stay on the circle.
+    const isPulled = places.size <= MOST_PLACED && (!isFirst || isConnected(names, pairs));
+    if (isPulled) pullTogether(places, pairs, new Set(newcomers));
     if (isFirst) stretch(places);
     for (const place of places.values()) keepInside(place);
   }
@@ -68,6 +70,16 @@ export function placesOf(turns) {
 }
 
 const MIDDLE = [0.5, 0.5];
+
+/** Whether ties lead from each player to each other one. */
+function isConnected(names, pairs) {
+  const reached = new Set(names.slice(0, 1));
+  for (const name of reached) { // which grows meanwhile
+    const tied = pairs.filter((pair) => pair.includes(name)).flat();
+    for (const other of tied) reached.add(other);
+  }
+  return reached.size === names.length;
+}
 
 /** The middle of those whom a newcomer is tied to. */
 function amongFriends(name, pairs, places) {
@@ -147,7 +159,6 @@ export function Network({ store, run, name, label, turn, wide: room }) {
   return h("figure", { class: "panel network" },
     h("figcaption", null,
       h("b", null, label),
-      h("span", { class: "unit soft" }, legend),
       h("span", { class: "now" }, h("small", null, counts))),
     h("svg", { width: wide, height: TALL, role: "img", "aria-label": `${label}: ${counts}` },
       pairs.map((pair) => h(Tie, {
@@ -156,7 +167,8 @@ export function Network({ store, run, name, label, turn, wide: room }) {
       names.map((player) => h(Player, {
         key: player, player, at: at(player), size, isNamed, shade,
         ties: pairs.filter((pair) => pair.includes(player)).length,
-      }))));
+      }))),
+    legend && h("small", null, legend));
 }
 
 function Tie({ from, to, size, hasArrows, isNew }) {

@@ -123,10 +123,15 @@ export class Reading {
   /** The charts of a run that have something to draw, in the order that Python gave them. */
   charted(run) {
     return this.keep(`charted ${run.id}`, () => {
-      const hasPoints = (column) => this.points(run, column).some(([, value]) => value != null);
-      const charts = run.charts.filter((item) => (
-        this.linesOf(run, item).some((line) => hasPoints(line.column))));
-      return charts.map((item) => ({ ...item, yesNo: this.isYesNo(run, item) }));
+      const valuesOf = (item) => this.linesOf(run, item).map(({ column }) => (
+        new Set(this.points(run, column).map(([, value]) => value).filter((it) => it != null))));
+      const hasPoints = (item) => valuesOf(item).some((values) => values.size > 0);
+      const isFlat = (item) => valuesOf(item).every((values) => values.size < 2);
+      const charts = run.charts.filter(hasPoints);
+      // What never changes comes last, where the class has not said what comes first.
+      const sorted = run.limited || this.turns(run).size < 3 ? charts
+        : [...charts.filter((item) => !isFlat(item)), ...charts.filter(isFlat)];
+      return sorted.map((item) => ({ ...item, yesNo: this.isYesNo(run, item) }));
     });
   }
 

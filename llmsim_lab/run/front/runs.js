@@ -6,6 +6,7 @@ import { h } from "./dom.js";
 import { clip, facts, plural } from "./text.js";
 
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
+const MOST_LETTERS = 70; // of a run's label in the line
 
 const small = (text) => h("small", null, text);
 
@@ -37,17 +38,26 @@ export function Runs({ store, run }) {
   const pills = isFew ? rows.flatMap((row) => row.runs ?? row.run) : [run];
   const words = isOpen ? "Hide the runs" : `All ${plural(reading.runs.size, "run")}`;
   return h("div", { class: "row mid runs", role: "group", "aria-label": "Runs" },
-    pills.map((pill) => h(Pill, { key: pill.id, store, run: pill, isShown: pill === run })),
+    pills.map((pill) => h(Pill, { key: pill.id, store, run: pill, isShown: pill === run,
+      label: labelIn(reading, pill, pills) })),
     !isFew && plain(words, () => store.show({ tree: !isOpen }), { "aria-expanded": isOpen }),
     isOpen && h(Tree, { store, run, rows }));
 }
 
-function Pill({ store, run, isShown }) {
-  const label = runLabel(store.reading, run);
+/** A run's label, with its number where the beginning is that of another one. */
+function labelIn(reading, run, runs) {
+  const label = runLabel(reading, run);
+  const isLike = (other) => other !== run
+    && clip(runLabel(reading, other), MOST_LETTERS) === clip(label, MOST_LETTERS);
+  return runs.some(isLike) ? `run ${run.id} · ${label}` : label;
+}
+
+function Pill({ store, run, isShown, label }) {
   return h("button", {
-    class: `run ${look(run)}`, title: label.length > 70 ? label : null, "aria-pressed": isShown,
+    class: `run ${look(run)}`, "aria-pressed": isShown,
+    title: label.length > MOST_LETTERS ? label : null,
     onclick: () => openRun(store, run),
-  }, h(Swatch, { run }), clip(label, 70));
+  }, h(Swatch, { run }), clip(label, MOST_LETTERS));
 }
 
 /** A run's latest turn, and the one that it is to reach. */

@@ -10,7 +10,7 @@ import {
   clip, facts, fieldsIn, figure, labelled, sayValue, storyOf, titled,
 } from "./text.js";
 
-const FEW_PLAYERS = 10, FEW_BRIEF = 6, FEW_ANSWERS = 6, LONG_STORY = 300;
+const FEW_PLAYERS = 10, FEW_BRIEF = 6, FEW_ANSWERS = 6, LONG_STORY = 300, SHORT_DATA = 60;
 const SHORT_TEXT = 24, SHORT_VALUE = 44;
 
 export function Turn({ store, run, n, turn }) {
@@ -18,8 +18,6 @@ export function Turn({ store, run, n, turn }) {
   const { reading, at, ui } = store;
   const calls = reading.callsOf(run, n);
   const call = chosenCall(turn, calls, reading.calls.get(at.call));
-  const story = store.keep("story", [turn], () => (
-    storyOf(turn.words.map((number) => reading.text(number)))));
   const options = calls.map((it) => [it.k, clip(facts(
     it.player, it.component, it.replicate && `sample ${it.replicate}`), 60)]);
   return [
@@ -27,10 +25,7 @@ export function Turn({ store, run, n, turn }) {
     h("div", { class: "both" },
       h("section", { "aria-label": "State" },
         h(State, { store, run, n, turn }),
-        story.length > 0 && [h("h3", null, "What happened"),
-          h("div", { class: "story" }, story.map((text, index) => h(Passage, {
-            key: index, store, most: LONG_STORY, id: `story ${run.id} ${n} ${index}`,
-            text: titled(text) })))]),
+        h(Story, { store, run, n, turn })),
       turn.decisions.length > 0 && h(Decisions, { store, run, n, turn })),
     call && h("section", {
       class: "turn-call", "aria-label": "Prompt and reply",
@@ -42,6 +37,18 @@ export function Turn({ store, run, n, turn }) {
         pick: (value) => store.go({ call: Number(value) }) })),
     h(CallDetail, { store, call })),
   ];
+}
+
+/** What happened in a turn, in sentences. */
+export function Story({ store, run, n, turn }) {
+  const story = store.keep("story", [turn], () => (
+    storyOf(turn.words.map((number) => store.reading.text(number)))));
+  if (story.length === 0) return null;
+  const passage = (text, index) => h(Passage, {
+    key: index, store, most: text.includes('{"') ? SHORT_DATA : LONG_STORY,
+    id: `story ${run.id} ${n} ${index}`, text: titled(text) });
+  return h("div", null, h("h3", null, "What happened"),
+    h("div", { class: "story" }, story.map(passage)));
 }
 
 /** The call that was asked for, if it is of this turn; else the like of it, or the first. */
@@ -70,7 +77,8 @@ export function Decisions({ store, run, n, turn, brief }) {
     : limited(store, "players", players.length, FEW_PLAYERS, "more player");
   const shared = sharedReason(store.reading, players);
   const decision = (made, index, all) => h(Decision, {
-    key: index, store, made, first: all[0], shared, id: `${run.id} ${n} ${made.player} ${index}` });
+    key: index, store, made, brief, first: all[0], shared,
+    id: `${run.id} ${n} ${made.player} ${index}` });
   const title = brief ? `Decisions of turn ${n}` : "Decisions";
   return h("section", { "aria-label": "Decisions", class: brief && "brief" },
     h("h3", null, n === 0 ? "At the start" : title,
@@ -90,7 +98,7 @@ function sharedReason(reading, players) {
 }
 
 /** What a player decided, or, after it, what else a part of the world made of that. */
-function Decision({ store, made, first, shared, id }) {
+function Decision({ store, made, brief, first, shared, id }) {
   const { reading } = store;
   const call = reading.calls.get(made.calls?.at(-1));
   const isFirst = made === first;
@@ -112,10 +120,11 @@ function Decision({ store, made, first, shared, id }) {
       h(Cut, { store, call }),
       call && made.confidence != null
         && h("span", { class: "sure" }, h(Pair, { name: "confidence", value: made.confidence })),
-      h("span", { class: "row answer" }, short.slice(0, FEW_ANSWERS).map(pairOf)),
+      short.length > 0
+        && h("span", { class: "row answer" }, short.slice(0, FEW_ANSWERS).map(pairOf)),
       call && plain("prompt", () => showCall(store, call.k),
         { "aria-label": `Prompt of ${nameOf(made)}, ${made.component}` })),
-    long.map(([name, value]) => h(LongField, {
+    long.slice(0, brief ? 1 : long.length).map(([name, value]) => h(LongField, {
       key: name, store, id, name, value, passage, isAlone: name === "action" || answer.length === 1,
     })),
     reasoning && isNew && h("div", { class: "why fine" }, passage("why", reasoning)),

@@ -11,7 +11,7 @@ import { changedIn, Form, textOf } from "./form.js";
 import { Head, Runs } from "./runs.js";
 import { Start } from "./state.js";
 import { clip, facts, figure, plural, titled } from "./text.js";
-import { Decisions, networkPanels, Turn } from "./turn.js";
+import { Decisions, networkPanels, Story, Turn } from "./turn.js";
 
 const VIEWS = {
   overview: { draw: Overview, ofRun: true }, turn: { draw: Turn, ofRun: true },
@@ -312,6 +312,7 @@ function Overview({ store, run, n, turn }) {
   const isStart = reading.relatives(run).every((line) => (
     reading.last(line) === reading.first(line)));
   const beside = networkPanels({ store, run, n });
+  const hasCharts = beside.length > 0 || reading.charted(run).length > 0;
   return [
     !panels.includes("head") && reading.runs.size > 1 && h(Runs, { store, run }),
     isBad && note(`This run did not finish: ${run.outcome}`),
@@ -320,9 +321,11 @@ function Overview({ store, run, n, turn }) {
       beside.length > 0 && h(Charts, { store, run, turn: n, items: [], beside })),
     h("div", { class: "overview" },
       !isStart && h(Charts, { store, run, turn: n, beside }),
+      !isStart && !hasCharts && turn && h(Story, { store, run, n, turn }),
       panels.includes("turn") && turn?.decisions.length > 0
         && h(Decisions, { store, run, n, turn, brief: true })),
-    run.read && [h("p", { class: "fine" }, run.read), h("p", { class: "fine" }, WOULD_DO)],
+    run.read && h("div", { class: "read" }, h(Fold, { store, id: "read", title: run.read },
+      () => h("p", { class: "fine" }, WOULD_DO))),
     run.manifest != null && h(Definition, { store, run }),
   ];
 }

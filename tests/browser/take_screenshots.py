@@ -95,7 +95,7 @@ def window(lab: LabPage) -> bytes:
         at_turn(turn)
         take(700)
     notebook.click("Fork or change …", cell=0)
-    output.get_by_label(re.compile("^Shock · supply", re.IGNORECASE)).fill("4")
+    output.get_by_role("group", name="Shock").get_by_label("Supply").fill("4")
     take(2200)
     notebook.click("Fork with 1 change", cell=0)
     output.get_by_role("group", name="Runs").wait_for()

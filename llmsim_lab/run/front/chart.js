@@ -11,7 +11,8 @@ import {
 const HEIGHT = 132, TALLER = 220; // of a chart, of one that stands alone
 const TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
 const NARROWEST = 280, GAP = 28; // of a chart, between charts
-const FEW_CHARTS = 6, FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
+const LEAST_CHARTS = 3, FEW_CHARTS = 6; // at first: those of what changes
+const FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 const FEW_BESIDE = 4; // runs whose values stand beside each other
 const NAME_HEIGHT = 12, NAME_LETTERS = 13, NAME_LETTER = 6; // of a line's name at its end, pixels
 // The same three as in run/charts.py.
@@ -192,7 +193,9 @@ export function Panels({ store, label, count }, [draw, end]) {
 export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [] }) {
   const { reading, ui } = store;
   const all = items ?? reading.charted(run);
-  const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
+  const moving = all.filter((item) => !item.isFlat).length;
+  const few = Math.min(FEW_CHARTS, Math.max(LEAST_CHARTS, moving));
+  const [count, more] = limited(store, "charts", all.length, few, "more chart");
   const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES);
   const [from, to] = spanOf(store, lines);

@@ -129,9 +129,11 @@ export class Reading {
       const isFlat = (item) => valuesOf(item).every((values) => values.size < 2);
       const charts = run.charts.filter(hasPoints);
       // What never changes comes last, where the class has not said what comes first.
-      const sorted = run.limited || this.turns(run).size < 3 ? charts
-        : [...charts.filter((item) => !isFlat(item)), ...charts.filter(isFlat)];
-      return sorted.map((item) => ({ ...item, yesNo: this.isYesNo(run, item) }));
+      const isKept = run.limited || this.turns(run).size < 3;
+      const flat = new Set(isKept ? [] : charts.filter(isFlat));
+      const sorted = [...charts.filter((item) => !flat.has(item)), ...flat];
+      return sorted.map((item) => (
+        { ...item, yesNo: this.isYesNo(run, item), isFlat: flat.has(item) }));
     });
   }
 

@@ -10,6 +10,7 @@ from llmsim_lab.cli import _tape
 from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor, model_app
 from llmsim_lab.cli._lab import new, view
+from llmsim_lab.cli._lessons import grade_hand_ins, lesson, play_tournament
 from llmsim_lab.cli._output import errors, say
 from llmsim_lab.cli._people import people
 from llmsim_lab.cli._playing import place_of
@@ -28,6 +29,9 @@ app = typer.Typer(
 )
 for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, people, doctor):
     app.command()(command)
+app.command("tournament")(play_tournament)
+app.command()(lesson)
+app.command("grade")(grade_hand_ins)
 app.add_typer(model_app, name="model")
 app.add_typer(_tape.app, name="tape")
 app.add_typer(room_app, name="room")

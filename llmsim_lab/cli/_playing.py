@@ -43,7 +43,7 @@ def world_from(named: str) -> type[Run]:
     """
     file, _, name = named.rpartition(":") if not named.endswith(".py") else (named, "", "")
     path = Path(file)
-    module = _imported(path)
+    module = import_file(path)
     # A named class may be one that the file only imports. A base of worlds, whose type parameters
     # are still open, has no kind of its own.
     known: dict[str, type[Run]] = {
@@ -83,7 +83,7 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
-def _imported(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     """Return a file as a module called after its stem, with its folder to import from.
 
     Raises:
@@ -122,7 +122,7 @@ def _import_files(paths: list[Path] | None) -> list[Path] | None:
         ConfigError: one is not there.
     """
     for path in paths or ():
-        _imported(path)
+        import_file(path)
     return paths
 
 

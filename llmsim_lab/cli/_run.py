@@ -69,7 +69,7 @@ def run(
     --set names is a parameter of the world, or else a value of the state that the run starts from.
     """
     run_class, config = _described(described, parameters)
-    config = _with_values(run_class, config, _named_values(set_ or ()))
+    config = _with_values(run_class, config, named_values(set_ or ()))
     if model is not None:
         config = _played_by(model, config)
     if turns is not None:
@@ -241,7 +241,7 @@ def _continuing(verb: str, about: str) -> Any:
         out: Out = Path(f"out/{verb}"),
         host: Host = None,
     ) -> None:
-        settings, values = _settings_in(_named_values(set_ or ()))
+        settings, values = _settings_in(named_values(set_ or ()))
         with existing_tape(file) as tape:
             info = valid_run(tape, run)
             for name, value in values.items():
@@ -305,7 +305,7 @@ def fork(
                 f"run {info.id} on {file} has turns 0 to {info.turns}, and no turn {at} to fork; "
                 f"--turn {info.turns} continues from its last one"
             )
-        settings, values = _settings_in(_named_values(set_ or ()))
+        settings, values = _settings_in(named_values(set_ or ()))
         changes = [{"turn": at, "set": values}] if values else []
         prompts = _edits(prompt or (), info)
         wanted, client = _prepared(info, at, turns, model, host, settings)
@@ -340,7 +340,7 @@ def _edits(files: Iterable[Path], info: RunInfo) -> list[Prompt]:
     return edits
 
 
-def _named_values(texts: Iterable[str]) -> dict[str, Any]:
+def named_values(texts: Iterable[str]) -> dict[str, Any]:
     """Return the values of ``NAME=VALUE`` texts by name, each read as a value in YAML.
 
     Raises:

@@ -13,7 +13,7 @@ from structure_kit import nodes
 import llmsim_lab
 
 PACKAGE = Path(llmsim_lab.__file__).parent
-FRONT_PAGE, PACKAGES_IN_ALL, WHOLE_PAGE = 30, 130, 164
+FRONT_PAGE, PACKAGES_IN_ALL, WHOLE_PAGE = 30, 136, 170
 """The most names; some modules have more: errors, what goes to a model, the contracts' values."""
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path

@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("agents", "validators", "engines", "study"),
     ("simulation", "context", "statechart"),
     ("assistant",),
-    ("lab", "room"),
+    ("lab", "room", "lessons"),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -1,0 +1,135 @@
+"""``llmsim-lab tournament``, ``lesson`` and ``grade``: hand-ins that play and are judged."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llmsim_lab._util.files import write_file
+from llmsim_lab._util.tables import csv_text
+from llmsim_lab._util.text import counted
+from llmsim_lab.cli._output import open_folder, say
+from llmsim_lab.cli._playing import import_file, world_from
+from llmsim_lab.cli._run import named_values
+from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
+from llmsim_lab.lessons.grading import HAND_IN
+
+_MATCH = ProcessLimits()
+
+
+def play_tournament(
+    players: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A Python file each, with a function.")
+    ],
+    world: Annotated[
+        str, typer.Option(metavar="FILE.py:CLASS", help="A world that asks two players.")
+    ],
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of a match.")] = 50,
+    seeds: Annotated[int, typer.Option(min=1, help="How often all pairs play.")] = 20,
+    also: Annotated[
+        list[str] | None, typer.Option(help="Who plays besides: random, rule; repeatable.")
+    ] = None,
+    self_play: Annotated[bool, typer.Option("--self-play", help="Each also plays itself.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="both_defect=2: a parameter of the world; repeatable."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Results, tapes and pages.")] = (
+        Path("out/tournament")
+    ),
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="Pairs at once; as many as there are cores.")
+    ] = None,
+    cpu: Annotated[float, typer.Option(help="Seconds of the processor a match.")] = _MATCH.cpu_s,
+    wall: Annotated[float, typer.Option(help="Seconds a match.")] = _MATCH.wall_s,
+    memory: Annotated[int, typer.Option(help="MB of memory.")] = _MATCH.memory_mb,
+) -> None:
+    """Let functions of several files play each other, all pairs; write a table and pages.
+
+    Each runs in a process with limits; one that makes a mistake is out, with its error. The same
+    command again plays only what is missing or was changed.
+    """
+    kind = world_from(world)
+    open_folder(out)
+    # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
+    with ProcessPoolExecutor(
+        parallel or os.cpu_count(),
+        mp_context=get_context("spawn"),
+        initializer=import_file,
+        initargs=(Path(world.partition(".py")[0] + ".py"),),
+    ) as executor:
+        standings = tournament(
+            players,
+            kind,
+            rounds=rounds,
+            seeds=seeds,
+            also=also or (),
+            self_play=self_play,
+            folder=out,
+            limits=ProcessLimits(cpu_s=cpu, wall_s=wall, memory_mb=memory),
+            executor=executor,
+            report=say,
+            **named_values(set_ or ()),
+        )
+    say(standings)
+    table = write_file(out / "standings.csv", csv_text(standings.to_frame()).encode())
+    say(f"Written: {standings.page(out)}, {table}")
+
+
+def lesson(
+    source: Annotated[
+        Path, typer.Argument(metavar="LESSON.ipynb", help="With solutions, marked as in Otter.")
+    ],
+    to: Annotated[Path, typer.Option(help="Gets the folders student and teacher.")],
+) -> None:
+    """Make a student's version of a lesson, a teacher's, and the key of its answers.
+
+    The notebook is run: what it gives to grade_answer is right. Its questions have tolerances,
+    answers that are nearly right, and hints, in raw cells.
+    """
+    key = make_lesson(source, to)
+    say(f"{counted(len(key.questions), 'question')}: {', '.join(key.questions)}")
+    say(f"Written: {to / 'student'}, which you hand out, and {to / 'teacher'}")
+
+
+def grade_hand_ins(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder for each hand-in.")],
+    key: Annotated[Path | None, typer.Option(help="The lesson's key.")] = None,
+    world: Annotated[
+        Path | None, typer.Option(metavar="FILE.py", help="What all are to have played.")
+    ] = None,
+    arms: Annotated[int | None, typer.Option(min=1, help="How many conditions.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many runs of each.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Table and pages.")] = Path("out/grades"),
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="Hand-ins at once; as many as there are cores.")
+    ] = None,
+    cpu: Annotated[float, typer.Option(help="Seconds of the processor a notebook.")] = (
+        HAND_IN.cpu_s
+    ),
+    wall: Annotated[float, typer.Option(help="Seconds a notebook.")] = HAND_IN.wall_s,
+    memory: Annotated[int, typer.Option(help="MB of memory.")] = HAND_IN.memory_mb,
+) -> None:
+    """Judge hand-ins: verify and replay tapes, compare runs, run notebooks, compare answers.
+
+    Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
+    """
+    open_folder(out)
+    limits = replace(HAND_IN, cpu_s=cpu, wall_s=wall, memory_mb=memory)
+    grades = grade(
+        folder,
+        key=key,
+        world=world,
+        arms=arms,
+        seeds=seeds,
+        limits=limits,
+        parallel=parallel,
+    )
+    say(grades)
+    say(f"Written: {grades.write(out)}, {out / 'grades.csv'}")

@@ -1,0 +1,306 @@
+"""What runs a hand-in: a process of its own, with limits, started as a script by ``limits.py``.
+
+It reads a request a line, JSON, and answers each with one. Only the standard library is imported
+until a task needs more, since a tournament starts hundreds of these.
+
+The limits stop mistakes and pranks. They are no prison: Python's own audit hooks can be got around
+by code that sets out to (PEP 578 says so itself).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import io
+import json
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+STARTS_PROGRAMS = {
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.system",
+    "pty.spawn",
+    "subprocess.Popen",
+}
+USES_NETWORK = {
+    "socket.bind",
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "socket.sendmsg",
+    "socket.sendto",
+}
+CHANGES_FILES = {
+    "os.chmod",
+    "os.link",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.symlink",
+    "os.truncate",
+    "shutil.rmtree",
+}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+NEW_USER_AND_NETWORK = 0x10000000 | 0x40000000
+"""Linux's flags of ``unshare`` for namespaces of its own."""
+LARGEST_FILE = 100 * 2**20
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def leave_network() -> bool:
+    """Leave the machine's network for an empty one of its own; False where that is not allowed."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    # In 3.12 this is os.unshare.
+    return bool(ctypes.CDLL(None).unshare(NEW_USER_AND_NETWORK) == 0)
+
+
+def set_limits(cpu_s: int, memory_mb: int, own_folder: Path, *, starts_threads: bool) -> None:
+    """Have the system keep what it can, and Python the rest."""
+    limits = {
+        # What the host watches too; this holds if the host is gone.
+        "RLIMIT_CPU": cpu_s,
+        # Reserved addresses, of which a program has more than it uses.
+        "RLIMIT_AS": 2 * memory_mb * 2**20,
+        "RLIMIT_FSIZE": LARGEST_FILE,
+        "RLIMIT_CORE": 0,
+    }
+    if not starts_threads:
+        # For the system a thread is a process. It does not count those of root.
+        limits["RLIMIT_NPROC"] = 0
+    with suppress(ImportError):  # Windows
+        resource = importlib.import_module("resource")
+        for name, value in limits.items():
+            # macOS has no such limit of addresses.
+            with suppress(AttributeError, ValueError, OSError):
+                resource.setrlimit(getattr(resource, name), (value, value))
+    root = os.path.realpath(own_folder)
+
+    def check_path(path: object) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        target = os.path.realpath(os.fsdecode(path))
+        if target != os.devnull and os.path.commonpath([root, target]) != root:
+            raise PermissionError(f"a hand-in writes to its own folder only, not to {target}")
+
+    def guard(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in STARTS_PROGRAMS:
+            raise PermissionError("a hand-in starts no other process")
+        if event in USES_NETWORK:
+            raise PermissionError("a hand-in has no network")
+        if event in CHANGES_FILES or (event == "open" and arguments[2] & WRITES):
+            check_path(arguments[0])
+        # Path.mkdir(exist_ok=True) tries, and is told that it is there.
+        if event == "os.mkdir" and not os.path.isdir(arguments[0]):  # noqa: PTH112
+            check_path(arguments[0])
+
+    sys.addaudithook(guard)
+
+
+class Printed(io.TextIOBase):
+    """Takes what is printed and keeps nothing; too much of it is an error."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = most
+
+    def writable(self) -> bool:
+        """Return True, as files do that are written to."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Count a text."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise RuntimeError(f"it printed more than {self.most:,} characters")
+        return len(text)
+
+
+# --- a function as a player -----------------------------------------------------------------------
+
+
+class Record(dict[str, Any]):
+    """A JSON object whose members are attributes too, as those of a state are."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no {name!r}; there are {', '.join(self)}") from None
+
+
+class AskedPlayer(SimpleNamespace):
+    """What a hand-in is asked: a function in a run is given the same, and the prompt besides."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a question has no {name!r} here; it has {', '.join(vars(self))}")
+
+
+class Player:
+    """A file with a function, which each match runs anew."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._function: Any = None
+        self._run = Record()
+
+    def begin(self, seed: int, run: Record) -> None:
+        """Run the file, so that nothing is left of the match before."""
+        random.seed(seed)
+        names: dict[str, Any] = {"__name__": "player", "__file__": self.file}
+        exec(compile(Path(self.file).read_bytes(), self.file, "exec"), names)
+        functions = [
+            value
+            for name, value in names.items()
+            if inspect.isfunction(value) and value.__module__ == "player" and name[0] != "_"
+        ]
+        if "play" not in names and len(functions) != 1:
+            raise TypeError(f"it has {len(functions)} functions, and none is called play(question)")
+        self._function = names.get("play") or functions[0]
+        self._run = run
+
+    def answer(self, question: Record) -> Any:
+        """Return what the function answers."""
+        rng = random.Random(question.pop("rng"))
+        reply = self._function(AskedPlayer(**question, run=self._run, rng=rng))
+        return asyncio.run(_awaited(reply)) if inspect.isawaitable(reply) else reply
+
+
+async def _awaited(reply: Any) -> Any:
+    return await reply
+
+
+# --- a hand-in's notebooks and tapes --------------------------------------------------------------
+
+
+def run_cell(source: str) -> None:
+    """Run a cell of a notebook, as IPython does."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell: Any = InteractiveShell.instance()
+    shell.run_cell(source).raise_error()
+
+
+def answers_given(*, recording: bool) -> list[tuple[str, Any]]:
+    """Return what ``grade_answer`` was given since the last call.
+
+    Args:
+        recording: whether from now on there is no key to compare with: a teacher's notebook.
+    """
+    from llmsim_lab.lessons import answers
+
+    given = list(answers.given)
+    answers.given.clear()
+    answers.is_recording = recording
+    return given
+
+
+def replay_tape(tape: str, files: list[str]) -> int:
+    """Play all runs of a tape again; return how many there are.
+
+    Args:
+        tape: the file.
+        files: of the worlds, which are run.
+    """
+    from llmsim_lab.run import replay
+    from llmsim_lab.tape import Tape
+
+    for file in files:
+        sys.path.insert(0, str(Path(file).parent))
+        importlib.import_module(Path(file).stem)
+    with Tape(tape, read_only=True) as opened:
+        runs = opened.runs()
+        for info in runs:
+            replay(opened, info.id)
+    return len(runs)
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+def _as_json(value: object) -> Any:
+    """Return numbers of numpy, series, sets and replies as JSON has them."""
+    for method in ("tolist", "model_dump", "to_list"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    raise TypeError(f"a hand-in answers numbers, texts, lists and dicts, not {value!r:.60}")
+
+
+def _fault(error: BaseException, file: str) -> str:
+    """Return what went wrong in a line, with the line of the hand-in's file if it is one of its."""
+    words = f"{type(error).__name__}: {error}"[:500]
+    if isinstance(error, SystemExit):
+        words = "it called exit()"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+             if frame.filename == file]  # fmt: skip
+    return f"line {lines[-1]}: {words}" if lines else words
+
+
+def main() -> None:
+    """Do what is asked, until there is nothing more to read."""
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    # What the hand-in reads and prints is not this conversation.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    settings = json.loads(requests.readline())
+    file = settings["file"]
+    player = Player(file)
+    tasks: dict[str, Callable[..., Any]] = {
+        "begin": player.begin,
+        "answer": player.answer,
+        "cell": run_cell,
+        "answers": answers_given,
+        "replay": replay_tape,
+    }
+    if not file:
+        # As in a notebook's kernel: modules beside it can be imported.
+        sys.path.insert(0, str(Path.cwd()))
+    has_left = leave_network()
+    set_limits(
+        settings["cpu_s"],
+        settings["memory_mb"],
+        Path.cwd(),
+        starts_threads=not file,
+    )
+    sys.stdout = sys.stderr = Printed(settings["printed"])
+    reply: dict[str, Any] = {"result": {"has_left_network": has_left}}
+    while True:
+        try:
+            text = json.dumps(reply, default=_as_json)
+        except (TypeError, ValueError, RecursionError) as error:
+            text = json.dumps({"fault": str(error)})
+        replies.write(text.encode() + b"\n")
+        replies.flush()
+        line = requests.readline()
+        if not line:
+            return
+        request = json.loads(line, object_hook=Record)
+        try:
+            reply = {"result": tasks[request.pop("do")](**request)}
+        except BaseException as error:  # noqa: BLE001 - a hand-in raises anything, exit() too
+            reply = {"fault": _fault(error, file)}
+
+
+if __name__ == "__main__":
+    main()

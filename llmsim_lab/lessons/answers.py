@@ -1,0 +1,364 @@
+"""Answers that check themselves: right, nearly, or a hint, from a key that does not show them.
+
+A key has no answer in it, but digests of what counts as one: of a number the step of a grid in
+which it lies, of words and choices their plain form, of a set its members. Why an answer is nearly
+right is written with a pad that only that answer gives. Each try takes some hundredths of a second
+(scrypt). Who sets out to can still try all choices, or all numbers in a range: the key keeps
+answers from being read, not from being found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from llmsim_lab._util.checks import plain_number, plain_numbers
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.html import safe
+from llmsim_lab._util.text import listed
+from llmsim_lab.errors import ConfigError
+
+Verdict = Literal["right", "nearly", "wrong"]
+Kind = Literal["number", "words", "set"]
+Number = int | float
+
+given: list[tuple[str, Any]] = []
+"""What ``grade_answer`` was given in this process: who grades a notebook reads it."""
+is_recording = False
+"""Whether there is no key yet, because it is made of these very answers."""
+
+COST = 2**13
+"""Of scrypt: a try takes about 25 ms."""
+_CLOSE = 10
+"""Tolerances away from the answer, which are still nearly right."""
+_ROUNDING = 1e-9
+"""Of a tolerance: its ends count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """What ``grade_answer`` found.
+
+    Attributes:
+        question: its name.
+        verdict: ``right``, ``nearly`` or ``wrong``.
+        text: why it is nearly right, or a hint.
+    """
+
+    question: str
+    verdict: Verdict
+    text: str = ""
+
+    def __str__(self) -> str:
+        words = {"right": "right", "nearly": "nearly", "wrong": "not yet"}[self.verdict]
+        return f"{self.question}: {words}. {self.text}".rstrip()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return str(safe(str(self)))
+
+
+class KnownAnswer(Settings):
+    """An answer by its digest.
+
+    Attributes:
+        width: of the steps of the grid in which a number lies; 0 for the number itself.
+        offset: where a step begins.
+        check: tells whether an answer is this one.
+        text: what is said then, in a form that only this answer makes readable.
+    """
+
+    width: float = 0
+    offset: float = 0
+    check: str
+    text: str = ""
+
+
+class KeyQuestion(Settings):
+    """What a key has of a question.
+
+    Attributes:
+        kind: of the answer.
+        points: what it is worth.
+        hint: what is said of any other answer.
+        right: what is right.
+        nearly: answers that are known to be nearly right.
+        members: of a set.
+    """
+
+    kind: Kind
+    points: float = 1
+    hint: str = ""
+    right: list[KnownAnswer]
+    nearly: list[KnownAnswer] = Field(default_factory=list)
+    members: list[KnownAnswer] = Field(default_factory=list)
+
+
+class LessonQuestion(Settings):
+    """A question as its teacher writes it.
+
+    Attributes:
+        name: ``grade_answer`` is called with it.
+        answer: what is right: a number, a text, or a list that is a set.
+        tolerance: of a number; needed for one that is not whole.
+        nearly: why an answer is nearly right, by the answer.
+        hint: what is said of any other answer; not secret.
+        why: what is said of the right one.
+        points: what it is worth.
+    """
+
+    name: str
+    answer: Any = None
+    tolerance: Annotated[float, Field(ge=0)] = 0
+    nearly: dict[Any, str] = Field(default_factory=dict)
+    hint: str = ""
+    why: str = ""
+    points: Annotated[float, Field(ge=0)] = 1
+
+
+class AnswerKey(Settings):
+    """The questions of a lesson, without their answers.
+
+    Attributes:
+        salt: makes digests of each key others.
+        questions: by name.
+    """
+
+    salt: str
+    questions: dict[str, KeyQuestion]
+
+    @classmethod
+    def read(cls, path: str | Path) -> AnswerKey:
+        """Read a key's file.
+
+        Raises:
+            ConfigError: it is not there, or is not a key.
+        """
+        try:
+            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(f"{path} is not the key of a lesson: {error}") from error
+
+    def grade(self, question: str | int, answer: object) -> Graded:
+        """Return whether an answer is right.
+
+        Raises:
+            ConfigError: there is no such question.
+        """
+        name = str(question)
+        if name not in self.questions:
+            raise ConfigError(f"there is no question {name}; there are {listed([*self.questions])}")
+        asked = self.questions[name]
+        try:
+            _form(asked.kind, answer)
+        except TypeError as error:
+            return Graded(question=name, verdict="wrong", text=str(error))
+        for known in asked.right:
+            said = self._said(name, asked.kind, known, answer)
+            if said is not None:
+                return Graded(question=name, verdict="right", text=said)
+        for known in asked.nearly:
+            said = self._said(name, asked.kind, known, answer)
+            if said is not None:
+                return Graded(question=name, verdict="nearly", text=said)
+        if asked.kind == "set":
+            items = list(plain_numbers(answer))
+            found = [self._is_member(name, asked, item) for item in items].count(True)
+            if items and 2 * found >= len(items):
+                text = f"{found} of your {len(items)} belong to it; something is wrong or missing"
+                return Graded(question=name, verdict="nearly", text=text)
+        return Graded(question=name, verdict="wrong", text=asked.hint)
+
+    def _is_member(self, name: str, asked: KeyQuestion, item: object) -> bool:
+        return any(self._said(name, "words", member, item) is not None for member in asked.members)
+
+    def _said(
+        self,
+        name: str,
+        kind: Kind,
+        known: KnownAnswer,
+        answer: object,
+    ) -> str | None:
+        """Return what is said of a known answer; None if the answer is another one."""
+        secret = _secret(f"{self.salt} {name}", kind, answer, known.width, known.offset)
+        if _check(secret) != known.check:
+            return None
+        return _padded(bytes.fromhex(known.text), secret).decode()
+
+
+def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
+    """Make the key of a lesson.
+
+    Raises:
+        ConfigError: a question has no answer, or a number no tolerance.
+    """
+    salt = secrets.token_hex(16)
+    return AnswerKey(
+        salt=salt, questions={question.name: _in_key(salt, question) for question in questions}
+    )
+
+
+def _in_key(salt: str, question: LessonQuestion) -> KeyQuestion:
+    kind = _kind_of(question)
+
+    def known(
+        answer: object,
+        text: str,
+        tolerance: float = question.tolerance,
+        kind: Kind = kind,
+    ) -> KnownAnswer:
+        width = 2 * tolerance * (1 + _ROUNDING)
+        # Of where it begins only what the grid needs: the rest would be the answer.
+        offset = (float(answer) - width / 2) % width if width else 0.0  # type: ignore[arg-type]
+        secret = _secret(f"{salt} {question.name}", kind, answer, width, offset)
+        return KnownAnswer(
+            width=width,
+            offset=offset,
+            check=_check(secret),
+            text=_padded(text.encode(), secret).hex(),
+        )
+
+    answer = question.answer
+    nearly = [known(other, why) for other, why in question.nearly.items()]
+    members: list[KnownAnswer] = []
+    if kind == "number" and answer:
+        tolerance = question.tolerance
+        percent = "is it a share or a percentage?"
+        nearly += [
+            known(-answer, "check the sign"),
+            known(100 * answer, percent, 100 * tolerance),
+            known(answer / 100, percent, tolerance / 100),
+        ]
+    if kind == "number" and question.tolerance:
+        close = "close; check how you rounded"
+        nearly.append(known(answer, close, _CLOSE * question.tolerance))
+    if kind == "set":
+        members = [known(item, "", 0, "words") for item in answer]
+    return KeyQuestion(
+        kind=kind,
+        points=question.points,
+        hint=question.hint,
+        right=[known(answer, question.why)],
+        nearly=nearly,
+        members=members,
+    )
+
+
+def _kind_of(question: LessonQuestion) -> Kind:
+    answer = question.answer
+    if answer is None:
+        raise ConfigError(
+            f"question {question.name} has no answer: give it one, answer: 3, or call "
+            f"grade_answer({question.name}, ...) in the teacher's notebook"
+        )
+    if isinstance(answer, list):
+        return "set"
+    if isinstance(answer, bool | str):
+        return "words"
+    if not question.tolerance and answer != round(answer):
+        # One that follows from the answer would tell how large it is.
+        raise ConfigError(
+            f"question {question.name} has the answer {answer:g} and no tolerance; say how near "
+            "is right: tolerance: 0.01"
+        )
+    return "number"
+
+
+def _form(
+    kind: Kind,
+    answer: object,
+    width: float = 0,
+    offset: float = 0,
+) -> str:
+    """Return the text that stands for all answers that count as the same.
+
+    Raises:
+        TypeError: it is no answer of that kind.
+    """
+    if kind == "set":
+        items = plain_numbers(answer)
+        if not isinstance(items, list | set | tuple | frozenset):
+            raise TypeError("the answer is a list or a set")
+        return "|".join(sorted({_form("words", item) for item in items}))
+    if kind == "words":
+        text = str(plain_number(answer)).casefold()
+        return re.sub(r"[\W_]+", " ", text).strip() or text.strip()
+    number = plain_number(answer)
+    if isinstance(number, bool) or not isinstance(number, Number) or not math.isfinite(number):
+        raise TypeError("the answer is a number")
+    if not width:
+        return f"{number:.12g}"
+    return str(math.floor((number - offset) / width))
+
+
+def _secret(
+    salt: str,
+    kind: Kind,
+    answer: object,
+    width: float,
+    offset: float,
+) -> bytes:
+    # The grid is in it: one step's number in two grids would be one pad for two texts.
+    whole_salt = f"{salt} {width!r} {offset!r}".encode()
+    form = _form(kind, answer, width, offset)
+    return hashlib.scrypt(
+        form.encode(),
+        salt=whole_salt,
+        n=COST,
+        r=8,
+        p=1,
+        dklen=32,
+    )
+
+
+def _check(secret: bytes) -> str:
+    return hashlib.sha256(b"check" + secret).hexdigest()[:24]
+
+
+def _padded(text: bytes, secret: bytes) -> bytes:
+    """Return a text with a pad, or without it again."""
+    pad = hashlib.shake_256(b"text" + secret).digest(len(text))
+    return bytes(one ^ other for one, other in zip(text, pad, strict=True))
+
+
+def grade_answer(
+    question: str | int,
+    answer: object,
+    *,
+    key: str | Path | None = None,
+) -> Graded:
+    """Return whether an answer is right, nearly right and why, or a hint.
+
+    Args:
+        question: its name.
+        answer: a number, a text, or a list or set.
+        key: the lesson's key; the only file that ends in ``.key`` in this folder if not given.
+
+    Raises:
+        ConfigError: there is no key, or no such question.
+    """
+    answer = plain_numbers(plain_number(answer))
+    given.append((str(question), answer))
+    if is_recording:
+        return Graded(
+            question=str(question), verdict="right", text="It is what the key is made of."
+        )
+    if key is None:
+        keys = sorted(Path().glob("*.key"))
+        if len(keys) != 1:
+            raise ConfigError(
+                f"there are {len(keys)} keys in {Path().resolve()}; put the one of this lesson "
+                "beside its notebook, or name it: grade_answer(1, 3, key='lesson.key')"
+            )
+        [key] = keys
+    return AnswerKey.read(key).grade(question, answer)

@@ -1,0 +1,368 @@
+"""Hand-ins that are judged: tapes verified and replayed, manifests compared, notebooks run.
+
+What reads tapes and compares answers runs here; what runs code of a hand-in, its worlds and its
+notebooks, does so in a process with limits and no network, in a copy of its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from llmsim_lab._util.files import write_file
+from llmsim_lab._util.html import join, styled, table
+from llmsim_lab._util.jsontext import dumps, flat, plain
+from llmsim_lab._util.tables import csv_text, frame_of
+from llmsim_lab._util.text import counted, listed, number
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lessons.answers import AnswerKey, Graded
+from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
+from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
+from llmsim_lab.lessons.pages import link_to, reading_of, table_of
+from llmsim_lab.llm import Tape
+from llmsim_lab.run._page import write_page
+from llmsim_lab.tape import RunInfo, verify
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HAND_IN = ProcessLimits(cpu_s=60, wall_s=300, memory_mb=2_048, printed=20_000_000)
+"""Of a hand-in's tapes together, and of each of its notebooks."""
+_NOT_OF_AN_ARM = ("seed", "replicate", "name", "llm")
+"""Of a configuration: what differs between runs of one arm, and the model's settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What hand-ins are compared with.
+
+    Attributes:
+        key: of the lesson.
+        world: the file that all play; their own if None.
+        arms: how many conditions.
+        seeds: how many runs each has.
+    """
+
+    key: Path | None = None
+    world: Path | None = None
+    arms: int | None = None
+    seeds: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class HandIn:
+    """What was found of a hand-in.
+
+    Attributes:
+        name: of its folder.
+        faults: what is wrong.
+        tapes: those that are sound, by their place in the folder.
+        tape_count: how many there are.
+        replayed: how many runs a replay gave again.
+        runs: of the sound tapes.
+        notebooks: what came of each.
+        graded: the answers.
+        points: for right answers; half for those that are nearly right.
+    """
+
+    name: str
+    faults: list[str] = field(default_factory=list)
+    tapes: dict[str, Path] = field(default_factory=dict)
+    tape_count: int = 0
+    replayed: int = 0
+    runs: list[RunInfo] = field(default_factory=list)
+    notebooks: dict[str, NotebookResult] = field(default_factory=dict)
+    graded: list[Graded] = field(default_factory=list)
+    points: float = 0
+
+    def row(self) -> dict[str, Any]:
+        """Return its line of the table."""
+        arms = arms_of(self.runs)
+        of_arms = [len(runs) for runs in arms.values()]
+        ended = [name for name, result in self.notebooks.items() if not result.fault]
+        return {
+            "hand-in": self.name,
+            "points": self.points,
+            "sound": not self.faults,
+            "tapes": f"{len(self.tapes)} of {self.tape_count}",
+            "replayed": f"{self.replayed} of {len(self.runs)}",
+            "models": ", ".join(sorted({_model_of(run)[0] for run in self.runs})),
+            "arms": len(arms),
+            "runs an arm": "" if not arms else f"{min(of_arms)} to {max(of_arms)}"
+            if min(of_arms) != max(of_arms) else str(of_arms[0]),
+            "notebooks": f"{len(ended)} of {len(self.notebooks)}",
+            "faults": "; ".join(self.faults),
+        }  # fmt: skip
+
+
+class Grades(list[HandIn]):
+    """Hand-ins in the order of their names."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each hand-in."""
+        return frame_of([hand_in.row() for hand_in in self])
+
+    def __str__(self) -> str:
+        lines = []
+        for hand_in in self:
+            found = "; ".join(hand_in.faults) or "sound"
+            lines.append(f"{hand_in.name}: {number(hand_in.points)} points, {found}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def write(self, folder: str | Path) -> Path:
+        """Write ``grades.csv``, a page each, and ``index.html``, whose path is returned."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / "grades.csv", csv_text(self.to_frame()).encode())
+        parts = [styled("Hand-ins", tag="h1"), table_of(self.to_frame(), "all hand-ins")]
+        for hand_in in self:
+            view = join(_parts_of(hand_in), between="\n")
+            reading = reading_of(hand_in.name, hand_in.tapes)
+            write_page(
+                folder / f"{hand_in.name}.html",
+                reading,
+                title=hand_in.name,
+                print_view=view,
+            )
+            parts.append(link_to(hand_in.name))
+        view = join(parts, between="\n")
+        return write_page(folder / "index.html", None, title="Hand-ins", print_view=view)
+
+
+def _parts_of(hand_in: HandIn) -> Iterator[Markup]:
+    yield styled(hand_in.name, tag="h1")
+    yield table((), [(name, str(value)) for name, value in hand_in.row().items()])
+    if hand_in.faults:
+        yield table(("what is wrong",), [[fault] for fault in hand_in.faults])
+    rows = [(one.question, one.verdict, one.text) for one in hand_in.graded]
+    if rows:
+        yield table(("question", "answer", ""), rows)
+    arms = [
+        (arm or "all", listed([str(run.manifest["seed"]) for run in runs]), _model_of(runs[0])[0])
+        for arm, runs in arms_of(hand_in.runs).items()
+    ]
+    if arms:
+        yield table(("arm", "seeds", "model"), arms)
+
+
+# --- grading --------------------------------------------------------------------------------------
+
+
+def grade(
+    folder: str | Path,
+    *,
+    key: str | Path | None = None,
+    world: str | Path | None = None,
+    arms: int | None = None,
+    seeds: int | None = None,
+    limits: ProcessLimits = HAND_IN,
+    parallel: int | None = None,
+) -> Grades:
+    """Judge hand-ins: a folder each, with notebooks, tapes and the worlds of these.
+
+    Tapes are verified, and replayed with the hand-in's own world or the one that is given. Runs of
+    all conditions are compared: the same model, the same seeds, one version of the code, all turns
+    played. Notebooks run in a process with limits and without a network, and their answers are
+    compared with the key here, not there.
+
+    Args:
+        folder: with a folder for each hand-in.
+        key: of the lesson; without it no answers are compared.
+        world: the file of the world that all are to have played, with the very same code.
+        arms: how many conditions each has.
+        seeds: how many runs each condition has.
+        limits: of a hand-in's tapes together, and of each notebook.
+        parallel: how many at once; as many as there are cores if not given.
+
+    Raises:
+        ConfigError: there is no such folder or file, or it has no hand-ins.
+    """
+    folder = Path(folder)
+    names = sorted(path.name for path in folder.glob("[!_.]*") if path.is_dir())
+    if not names:
+        raise ConfigError(f"{folder} has no hand-ins: a folder each, {folder / 'ann'}")
+    for file in (key, world):
+        if file is not None and not Path(file).is_file():
+            raise ConfigError(f"there is no file {file}")
+    expected = Expected(
+        key=Path(key) if key is not None else None,
+        world=Path(world) if world is not None else None,
+        arms=arms,
+        seeds=seeds,
+    )
+    judge = partial(_judged, folder, expected=expected, limits=limits)
+    with ThreadPoolExecutor(parallel or os.cpu_count()) as threads:
+        return Grades(threads.map(judge, names))
+
+
+def _judged(
+    folder: Path,
+    name: str,
+    *,
+    expected: Expected,
+    limits: ProcessLimits,
+) -> HandIn:
+    hand_in = HandIn(name=name)
+    own = folder / name
+    for path in sorted([*own.rglob("*.tape"), *own.rglob("*.tape.gz")]):
+        hand_in.tape_count += 1
+        _verify(hand_in, path, str(path.relative_to(own)))
+    hand_in.faults += design_faults(hand_in.runs, expected)
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / "hand-in"
+        try:
+            shutil.copytree(own, copy, symlinks=True)
+            for file in (expected.key, expected.world):
+                if file is not None:
+                    shutil.copy(file, copy)
+        except (OSError, shutil.Error) as error:
+            hand_in.faults.append(f"its folder cannot be read: {error!s:.200}")
+            return hand_in
+        _replay(hand_in, copy, limits)
+        for notebook in sorted(copy.rglob("*.ipynb")):
+            if ".ipynb_checkpoints" not in notebook.parts:
+                _run(hand_in, notebook, str(notebook.relative_to(copy)), limits)
+    if expected.key is not None:
+        _grade_answers(hand_in, AnswerKey.read(expected.key))
+    return hand_in
+
+
+def _verify(hand_in: HandIn, path: Path, place: str) -> None:
+    """Take up a tape that is sound, or what is wrong with it."""
+    try:
+        findings = verify(path)
+        if findings:
+            more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+            hand_in.faults.append(f"{place} was changed: {findings[0]}{more}")
+            return
+        with Tape(path, read_only=True) as tape:
+            hand_in.runs += tape.runs()
+    except LabError as error:
+        hand_in.faults.append(f"{place}: {error}")
+    else:
+        hand_in.tapes[place] = path
+
+
+def _replay(hand_in: HandIn, copy: Path, limits: ProcessLimits) -> None:
+    """Play what the sound tapes have again, in the copy."""
+    if not hand_in.tapes:
+        return
+    stems = {run.manifest["kind"].partition(":")[0] for run in hand_in.runs}
+    files = [str(path) for path in sorted(copy.rglob("*.py")) if path.stem in stems]
+    with LimitedProcess(copy, limits) as process:
+        for place in hand_in.tapes:
+            try:
+                hand_in.replayed += process.ask("replay", tape=str(copy / place), files=files)
+            except HandInFault as fault:
+                hand_in.faults.append(f"{place} cannot be replayed: {fault}")
+                if not process.alive:
+                    return
+
+
+def _run(hand_in: HandIn, notebook: Path, place: str, limits: ProcessLimits) -> None:
+    with LimitedProcess(notebook.parent, limits) as process:
+        result = run_notebook(process, notebook)
+    hand_in.notebooks[place] = result
+    if result.fault:
+        hand_in.faults.append(f"{place}, {result.fault}")
+
+
+def _grade_answers(hand_in: HandIn, key: AnswerKey) -> None:
+    """Compare the answers of the notebooks with the key; the last of a question counts."""
+    answers: dict[str, Any] = {}
+    for result in hand_in.notebooks.values():
+        answers |= result.answers
+    worth = {"right": 1.0, "nearly": 0.5, "wrong": 0.0}
+    for question, asked in key.questions.items():
+        if question not in answers:
+            hand_in.graded.append(Graded(question=question, verdict="wrong", text="no answer"))
+            continue
+        graded = key.grade(question, answers[question])
+        hand_in.points += asked.points * worth[graded.verdict]
+        hand_in.graded.append(graded)
+
+
+# --- what runs must have in common ----------------------------------------------------------------
+
+
+def _model_of(run: RunInfo) -> tuple[str, str]:
+    """Return a run's model in words, and all of it that must be the same in all arms."""
+    settings = dict(run.manifest["llm"] or {})
+    settings.pop("seed", None)
+    name = run.model or "none"
+    called = str(settings.get("model", name))
+    # A script, and a server's model under another name, are asked for by theirs.
+    words = name if called in (name, "auto") else f"{name} ({called})"
+    return words, dumps(plain([run.manifest["model"], settings]))
+
+
+def arms_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:
+    """Return the runs of each condition, by the values in which conditions differ."""
+    values: list[Mapping[str, str]] = []
+    for run in runs:
+        config = run.manifest["config"]
+        own = {name: value for name, value in config.items() if name not in _NOT_OF_AN_ARM}
+        prompts = sorted(entry["digest"][:8] for entry in run.manifest["prompts"].values())
+        values.append({**flat(own), "prompts": listed(prompts)})
+    names = [*dict.fromkeys(name for row in values for name in row)]
+    differing = [name for name in names if len({row.get(name) for row in values}) > 1]
+    arms: dict[str, list[RunInfo]] = {}
+    for run, row in zip(runs, values, strict=True):
+        values_of_run = [f"{name}={row.get(name, 'none')}" for name in differing]
+        label = ", ".join(values_of_run).replace('"', "")
+        arms.setdefault(label, []).append(run)
+    return arms
+
+
+def design_faults(runs: Sequence[RunInfo], expected: Expected) -> list[str]:
+    """Return why the runs of the conditions cannot be compared."""
+    arms = arms_of(runs)
+    faults: list[str] = []
+    if expected.arms is not None and runs and len(arms) != expected.arms:
+        faults.append(f"it has {counted(len(arms), 'arm')}, not {expected.arms}")
+    models = {arm: {_model_of(run) for run in of_arm} for arm, of_arm in arms.items()}
+    # Where each arm was played by the same models, the model is a factor, and no fault.
+    if len({frozenset(found) for found in models.values()}) > 1:
+        words = [f"{arm}: {_names(found)}" for arm, found in models.items()]
+        faults.append(f"not the same model in all arms ({'; '.join(words)})")
+    seeds = {arm: sorted(run.manifest["seed"] for run in of_arm) for arm, of_arm in arms.items()}
+    if len({tuple(found) for found in seeds.values()}) > 1:
+        words = [f"{arm}: {listed([*map(str, found)])}" for arm, found in seeds.items()]
+        faults.append(f"not the same seeds in all arms ({'; '.join(words)})")
+    for arm, found in seeds.items():
+        if expected.seeds is not None and len(set(found)) < expected.seeds:
+            faults.append(f"{arm or 'it'} has {counted(len(set(found)), 'seed')}, "
+                          f"not {expected.seeds}")  # fmt: skip
+    codes = {dumps(plain(run.manifest["code"])) for run in runs}
+    if len(codes) > 1:
+        faults.append(f"its runs are of {len(codes)} versions of the code")
+    if expected.world is not None and codes:
+        digest = hashlib.sha256(expected.world.read_bytes()).hexdigest()
+        if any(run.manifest["code"].get("file") != digest for run in runs):
+            faults.append(f"its runs are not of the code in {expected.world.name}")
+    for run in runs:
+        planned = run.manifest["config"]["turns"]
+        if run.verb == "run" and run.outcome != "done":
+            faults.append(
+                f"seed {run.manifest['seed']} ended at turn {run.turns} of {planned}: "
+                f"{run.outcome or 'it was cut off'}"
+            )
+    return faults
+
+
+def _names(models: set[tuple[str, str]]) -> str:
+    names = sorted(name for name, _ in models)
+    # Of one name, but with other weights or settings.
+    return f"{listed(names)} with other settings" if len(set(names)) < len(names) else listed(names)

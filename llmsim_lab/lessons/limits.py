@@ -1,0 +1,217 @@
+"""A process that runs code of others and may use so much of the processor, time and memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from llmsim_lab._util.jsontext import is_too_deep
+from llmsim_lab._util.text import printable
+
+_SCRIPT = Path(__file__).with_name("_child.py")
+_LOOK_S = 0.05
+"""How often a process is looked at, so that what it uses beyond a limit is little."""
+_EXIT_S = 5.0
+_LONGEST_REPLY = 64 * 1024
+_SPARE_CPU_S = 5
+"""For starting, beyond what tasks may take."""
+_PASSED_ON = ("PATH", "PYTHONPATH", "HOME", "USER", "LANG", "SYSTEMROOT", "MPLCONFIGDIR")
+"""Of the environment: not the keys and addresses of model servers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessLimits:
+    """What a task may use: a match of a tournament, or a hand-in that is graded.
+
+    Attributes:
+        cpu_s: seconds of the processor.
+        wall_s: seconds that it is waited for; many, since a busy machine gives it a part of them.
+        memory_mb: at any time.
+        printed: characters.
+    """
+
+    cpu_s: float = 5.0
+    wall_s: float = 60.0
+    memory_mb: int = 512
+    printed: int = 1_000_000
+
+
+class HandInFault(Exception):  # noqa: N818 - its message is a hand-in's result
+    """Code of a hand-in raised an error, ended its process or went beyond a limit."""
+
+
+class LimitedProcess:
+    """Runs code of others in a process of its own.
+
+    Args:
+        folder: where it works, and all that it may write to.
+        limits: of each task.
+        file: of the player that it runs; empty for tapes and notebooks.
+        tasks: how many there will be.
+
+    Attributes:
+        has_left_network: whether the system keeps it from the network; else only Python does.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: ProcessLimits,
+        *,
+        file: str = "",
+        tasks: int = 1,
+    ) -> None:
+        self._limits = limits
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {
+            # The same order of sets each time; no window; one thread a process.
+            "PYTHONHASHSEED": "0",
+            "PYTHONUTF8": "1",
+            "MPLBACKEND": "Agg",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "IPYTHONDIR": str(folder),
+            "TMPDIR": str(folder),
+        }
+        self._process = subprocess.Popen(
+            # -P: modules of this folder must not hide others.
+            [sys.executable, "-P", "-B", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+        self._watched = psutil.Process(self._process.pid)
+        self._fault = ""
+        self._asked_at = math.inf
+        self.begin_task()
+        threading.Thread(target=self._keep_limits, daemon=True).start()
+        settings = {
+            "cpu_s": math.ceil(limits.cpu_s * tasks) + _SPARE_CPU_S,
+            "memory_mb": limits.memory_mb,
+            "printed": limits.printed,
+            "file": file,
+        }
+        self.has_left_network = bool(self._exchange(settings)["has_left_network"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._process.wait()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked more."""
+        return self._process.poll() is None
+
+    def begin_task(self) -> None:
+        """Count what is used from here on."""
+        self._waited_s = 0.0
+        self._cpu_before_s = self._cpu_s()
+
+    def ask(self, task: str, **arguments: object) -> Any:
+        """Return what a task of ``_child.py`` leads to.
+
+        Raises:
+            HandInFault: the code raised an error, ended its process or went beyond a limit.
+        """
+        return self._exchange({"do": task, **arguments})
+
+    def kill(self) -> None:
+        """End the process and all that it started."""
+        with suppress(psutil.Error):
+            for child in self._watched.children(recursive=True):
+                child.kill()
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                # Also those that lost their parent.
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+
+    def _exchange(self, request: Mapping[str, object]) -> Any:
+        stdin = self._process.stdin
+        stdout = self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        self._asked_at = time.monotonic()
+        line = b""
+        with suppress(BrokenPipeError):  # it has ended, and the reply says so
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
+            line = stdout.readline(_LONGEST_REPLY)
+        self._waited_s += time.monotonic() - self._asked_at
+        self._asked_at = math.inf
+        if not line.endswith(b"\n"):
+            raise HandInFault(self._ending(line))
+        try:
+            reply = json.loads(line)
+            fault = str(reply["fault"]) if "fault" in reply else ""
+            result = None if fault else reply["result"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise HandInFault("it wrote what is not an answer into this conversation") from error
+        if is_too_deep(result):
+            raise HandInFault("it answered lists or dicts that are nested too deeply")
+        if fault:
+            raise HandInFault(printable(fault))
+        return result
+
+    def _ending(self, unfinished: bytes) -> str:
+        """Return why there is no whole answer."""
+        if unfinished:
+            return f"it answered more than {_LONGEST_REPLY // 1024} kB"
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_S)
+        if self._fault:
+            return self._fault
+        code = self._process.returncode
+        if code == -getattr(signal, "SIGXCPU", 0):
+            return f"it used more than {self._limits.cpu_s:g} s of the processor"
+        ending = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+        return f"its process ended: {ending}"
+
+    def _cpu_s(self) -> float:
+        with suppress(psutil.Error):
+            times = self._watched.cpu_times()
+            return float(times.user + times.system)
+        return 0.0
+
+    def _keep_limits(self) -> None:
+        while self._process.poll() is None:
+            self._fault = self._fault or self._beyond_limits()
+            if self._fault:
+                self.kill()
+            time.sleep(_LOOK_S)
+
+    def _beyond_limits(self) -> str:
+        """Return which limit the process went beyond; empty if none."""
+        limits = self._limits
+        waited_s = self._waited_s + max(0.0, time.monotonic() - self._asked_at)
+        if waited_s > limits.wall_s:
+            return f"it took more than {limits.wall_s:g} s"
+        if self._cpu_s() - self._cpu_before_s > limits.cpu_s:
+            return f"it used more than {limits.cpu_s:g} s of the processor"
+        with suppress(psutil.Error):
+            if self._watched.memory_info().rss > limits.memory_mb * 2**20:
+                return f"it used more than {limits.memory_mb} MB of memory"
+        return ""

@@ -1,0 +1,219 @@
+"""A lesson's notebook, from one source: a student's version, a teacher's, and the key.
+
+What leaves the student's version is marked as in Otter Assign: lines that end in ``# SOLUTION``,
+``# SOLUTION NO PROMPT`` or ``# SEED``, lines between ``# BEGIN SOLUTION`` and ``# END SOLUTION``,
+texts after ``# BEGIN PROMPT``, Markdown cells that begin with **SOLUTION**, and raw cells that
+begin a question. Its tests are none of Otter's: a cell calls ``grade_answer``. Besides, a cell
+with the tag ``teacher`` is in the teacher's version alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab._util.config import yaml_value
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
+from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
+
+_MARK = re.compile(r"# (BEGIN|END) (QUESTION|SOLUTION|PROMPT)\s*$", re.MULTILINE)
+_OTHER_TESTS = re.compile(r"# BEGIN TESTS")
+_WRITTEN = re.compile(r"\s*(\*\*|<strong>)solution:?(\*\*|</strong>)", re.IGNORECASE)
+_ASSIGNED = re.compile(r"(?P<target>\s*[\w, .\[\]'\"]+=)(?!=)")
+_TEACHER = ProcessLimits(cpu_s=300, wall_s=1_200, memory_mb=4_096)
+"""Of the teacher's own notebook, which is trusted."""
+
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotebookResult:
+    """What came of running a notebook.
+
+    Attributes:
+        cells: how many code cells ended well.
+        fault: which cell failed and why; empty if all ended well.
+        answers: what ``grade_answer`` was given last, by question.
+    """
+
+    cells: int
+    fault: str
+    answers: Mapping[str, Any]
+
+
+def cells_of(notebook: Path) -> list[Cell]:
+    """Return a notebook's cells, each source as one text.
+
+    Raises:
+        ConfigError: it is no notebook.
+    """
+    try:
+        content = json.loads(notebook.read_text(encoding="utf-8"))
+        cells = [{**cell, "source": "".join(cell["source"])} for cell in content["cells"]]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ConfigError(f"{notebook} is not a notebook: {error!r:.200}") from error
+    return cells
+
+
+def run_notebook(
+    process: LimitedProcess, notebook: Path, *, recording: bool = False
+) -> NotebookResult:
+    """Run a notebook's cells one by one, as far as they go.
+
+    Args:
+        process: runs them, in the notebook's folder.
+        notebook: the file.
+        recording: whether its answers become a key.
+    """
+    answers: dict[str, Any] = {}
+    done = 0
+    try:
+        cells = cells_of(notebook)
+        process.ask("answers", recording=recording)
+    except (ConfigError, HandInFault) as error:
+        return NotebookResult(cells=0, fault=str(error), answers=answers)
+    for number, cell in enumerate(cells, 1):
+        if cell["cell_type"] != "code" or not cell["source"].strip():
+            continue
+        try:
+            _run_cell(process, cell)
+            answers |= dict(process.ask("answers", recording=recording))
+        except HandInFault as error:
+            return NotebookResult(cells=done, fault=f"cell {number}: {error}", answers=answers)
+        done += 1
+    return NotebookResult(cells=done, fault="", answers=answers)
+
+
+def _run_cell(process: LimitedProcess, cell: Cell) -> None:
+    try:
+        process.ask("cell", source=cell["source"])
+    except HandInFault:
+        # As in nbclient: such a cell shows an error on purpose.
+        if "raises-exception" not in cell.get("metadata", {}).get("tags", ()) or not process.alive:
+            raise
+
+
+# --- from one source ------------------------------------------------------------------------------
+
+
+def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
+    """Make a student's and a teacher's version of a lesson, and its key; return the key.
+
+    ``folder/student`` gets the notebook without solutions and the key, ``folder/teacher`` the
+    notebook with solutions, the key, and the answers as JSON. What lies beside the source, such as
+    tapes and worlds, is copied to both.
+
+    Args:
+        source: the notebook. It is run: what it gives ``grade_answer`` is right.
+        folder: made if it is not there.
+
+    Raises:
+        ConfigError: it fails, or a question is not complete.
+    """
+    source = Path(source)
+    cells = cells_of(source)
+    questions = {question.name: question for question in _questions(source, cells)}
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / "lesson"
+        shutil.copytree(source.parent, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        with LimitedProcess(copy, _TEACHER) as process:
+            result = run_notebook(process, copy / source.name, recording=True)
+    if result.fault:
+        raise ConfigError(f"{source} does not run, so that nothing is known to be right: "
+                          f"{result.fault}")  # fmt: skip
+    for name, answer in result.answers.items():
+        question = questions.get(name) or LessonQuestion(name=name)
+        if question.answer is None:
+            question = question.model_copy(update={"answer": answer})
+        questions[name] = question
+    key = key_of(questions.values())
+    answers = {name: question.answer for name, question in questions.items()}
+    for version in ("student", "teacher"):
+        target = Path(folder) / version
+        ignored = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb", "*.key")
+        shutil.copytree(source.parent, target, ignore=ignored, dirs_exist_ok=True)
+        own_cells = [cell for cell in cells if not _is_mark(cell)]
+        if version == "student":
+            own_cells = list(_without_solutions(cells))
+        content = json.loads(source.read_text(encoding="utf-8")) | {"cells": own_cells}
+        notebook = json.dumps(content, indent=1, ensure_ascii=False)
+        (target / source.name).write_text(notebook + "\n", encoding="utf-8")
+        (target / f"{source.stem}.key").write_text(key.model_dump_json(), encoding="utf-8")
+    teachers = Path(folder) / "teacher" / "answers.json"
+    teachers.write_text(json.dumps(answers, indent=1), encoding="utf-8")
+    return key
+
+
+def _is_mark(cell: Cell) -> bool:
+    return cell["cell_type"] == "raw" and bool(_MARK.match(cell["source"]))
+
+
+def _questions(source: Path, cells: list[Cell]) -> Iterator[LessonQuestion]:
+    for number, cell in enumerate(cells, 1):
+        text = cell["source"]
+        if cell["cell_type"] == "raw" and _OTHER_TESTS.match(text):
+            raise ConfigError(
+                f"{source}, cell {number}: tests of Otter are not run here; call "
+                "grade_answer(1, value) in a code cell"
+            )
+        if _is_mark(cell) and text.startswith("# BEGIN QUESTION"):
+            values = yaml_value(text)
+            if not isinstance(values, dict) or "name" not in values:
+                raise ConfigError(
+                    f"{source}, cell {number}: a question has a name: '# BEGIN QUESTION', and on "
+                    "the next line 'name: 1'"
+                )
+            yield LessonQuestion(**{**values, "name": str(values["name"])})
+
+
+def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:
+    """Yield the cells of the student's version, without outputs."""
+    for cell in cells:
+        is_written = cell["cell_type"] == "markdown" and _WRITTEN.match(cell["source"])
+        if _is_mark(cell) or is_written or "teacher" in cell["metadata"].get("tags", ()):
+            continue
+        if cell["cell_type"] == "code":
+            text = without_solutions(cell["source"])
+            yield {**cell, "source": text, "outputs": [], "execution_count": None}
+        else:
+            yield cell
+
+
+def without_solutions(code: str) -> str:
+    """Return a cell's code as students get it.
+
+    Raises:
+        ConfigError: a solution begins and does not end, or the other way round.
+    """
+    lines: list[str] = []
+    inside = ""
+    for line in code.splitlines():
+        text = line.strip()
+        indent = line[: len(line) - len(line.lstrip())]
+        if inside == "SOLUTION" and text != "# END SOLUTION":
+            continue
+        if text in ("# BEGIN SOLUTION", "# BEGIN SOLUTION NO PROMPT"):
+            inside = "SOLUTION"
+            if not text.endswith("NO PROMPT"):
+                lines.append(f"{indent}...")
+        elif text == "# END SOLUTION":
+            if not inside:
+                raise ConfigError(f"# END SOLUTION stands without # BEGIN SOLUTION in:\n{code}")
+            inside = ""
+        elif text.endswith(("# SOLUTION NO PROMPT", "# SEED", "# BEGIN PROMPT", "# END PROMPT")):
+            continue
+        elif text.endswith("# SOLUTION"):
+            assigned = _ASSIGNED.match(line)
+            lines.append(f"{assigned['target']} ..." if assigned else f"{indent}...")
+        else:
+            lines.append(line)
+    if inside:
+        raise ConfigError(f"# BEGIN SOLUTION has no # END SOLUTION in:\n{code}")
+    return "\n".join(lines)

@@ -1,0 +1,59 @@
+"""Pages of tournaments and hand-ins: tables, and the window with recorded runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from llmsim_lab._util.html import table
+from llmsim_lab.llm import Tape
+from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.recorded import run_on_tape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def table_of(frame: pd.DataFrame, caption: str) -> Markup:
+    """Return a frame as a table."""
+    rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+    return table(list(frame.columns), rows, caption=caption)
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.2f}"
+    return value
+
+
+def link_to(page: str) -> Markup:
+    """Return a paragraph with a link to a page beside this one, by its name."""
+    return Markup('<p><a href="{}">{}</a></p>').format(f"{quote(page)}.html", page)
+
+
+def reading_of(title: str, tapes: Mapping[str, Path]) -> Reading | None:
+    """Return the runs of several tapes as one log for the window; None if there are none.
+
+    Args:
+        title: of the window.
+        tapes: files by what their runs are called.
+    """
+    reading = Reading(title)
+    number = 0
+    for name, path in tapes.items():
+        with Tape(path, read_only=True) as tape:
+            for info in tape.runs():
+                number += 1
+                # Runs of several tapes have one numbering here, and no parents.
+                shown = replace(info, id=number, name=name, parent=None, fork_turn=None)
+                calls = [
+                    (call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True)
+                ]
+                reading.add(shown, run_on_tape(tape, info), calls=calls)
+    return reading if number else None

@@ -1,0 +1,657 @@
+"""A round robin of hand-ins: a file each with a function, in processes with limits.
+
+A score is points a round. Its unit is the seed, with which the whole round robin is played once:
+matches of one seed share their random numbers, so that they are not independent of each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from markupsafe import Markup
+from pydantic_core import to_jsonable_python
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import join, styled, table
+from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import closest, counted, duration, listed
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
+from llmsim_lab.lessons.pages import link_to, reading_of, table_of
+from llmsim_lab.run import Question, Run
+from llmsim_lab.run._page import write_page
+from llmsim_lab.study.estimates.estimate import Interval
+from llmsim_lab.study.estimates.numeric import Numbers
+from llmsim_lab.study.estimates.student import Stratum, has_no_spread, spread_of, student
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llmsim_lab.study.estimates import Effects
+
+WORDS = ("random", "rule")
+"""Who can play beside hand-ins."""
+_TRIAL_TURNS = 3
+_LEVEL = 0.95
+
+
+# --- a match --------------------------------------------------------------------------------------
+
+
+class _Entry(NamedTuple):
+    """Who plays: a file, or a word that the lab knows."""
+
+    name: str
+    file: Path | None
+
+    @property
+    def digest(self) -> str:
+        """Of what decides its moves."""
+        if self.file is None:
+            return self.name
+        return hashlib.sha256(self.file.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Game:
+    """What all pairs play.
+
+    Attributes:
+        world: the class.
+        seats: the two players that it asks.
+        both_ways: whether each seed is played twice, the second time in each other's seats.
+        rounds: turns of a match.
+        seeds: of the matches.
+        limits: of a hand-in in a match.
+        parameters: of the world.
+        code: digest of the world's code.
+    """
+
+    world: type[Run]
+    seats: tuple[str, str]
+    both_ways: bool
+    rounds: int
+    seeds: tuple[int, ...]
+    limits: ProcessLimits
+    parameters: Mapping[str, Any]
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """Two who meet, with all seeds, and the tape of their first match."""
+
+    game: _Game
+    entries: tuple[_Entry, _Entry]
+    tape: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Who they are."""
+        return (self.entries[0].name, self.entries[1].name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forfeit:
+    """Why a hand-in is out.
+
+    Attributes:
+        player: its name.
+        against: whom it played.
+        seed: of the match.
+        turn: 0 if it could not begin.
+        fault: what went wrong.
+    """
+
+    player: str
+    against: str
+    seed: int
+    turn: int
+    fault: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.player}: {self.fault} (turn {self.turn} against {self.against}, "
+            f"seed {self.seed})"
+        )
+
+
+class _PairResult(NamedTuple):
+    """Scores of both by seed, in points a round; or why one of them is out."""
+
+    scores: list[tuple[float, float]]
+    forfeit: Forfeit | None
+
+
+class _Player:
+    """A hand-in in a seat, to a run a function like any other."""
+
+    def __init__(self, process: LimitedProcess) -> None:
+        self.process = process
+        self.fault = ""
+        self.answered: object = None
+
+    def begin(self, seed: int, run: Mapping[str, object]) -> None:
+        self.process.begin_task()
+        self._ask("begin", seed=seed, run=run)
+
+    def __call__(self, question: Question) -> Any:
+        told = {
+            "player": question.player,
+            "turn": question.turn,
+            "tag": question.tag,
+            "values": question.values,
+            "limits": question.limits,
+            "state": question.state,
+            # A generator does not travel; a number from which to make one does.
+            "rng": question.rng.getrandbits(64),
+        }
+        self.answered = self._ask("answer", question=to_jsonable_python(told, fallback=str))
+        return self.answered
+
+    def _ask(self, task: str, **arguments: object) -> Any:
+        try:
+            return self.process.ask(task, **arguments)
+        except HandInFault as fault:
+            self.fault = str(fault)
+            raise
+
+
+class _Out(Exception):  # noqa: N818 - the result of a match
+    """A player is out."""
+
+    def __init__(self, place: int, turn: int, fault: str) -> None:
+        super().__init__(fault)
+        self.place = place
+        self.turn = turn
+
+
+def play_pair(pair: _Pair) -> _PairResult:
+    """Play all matches of two, in any process; the first fault ends them."""
+    # The table says who made mistakes, a line each; the log would say so for each match.
+    with _without_warnings():
+        return run_sync(_play_pair(pair))
+
+
+async def _play_pair(pair: _Pair) -> _PairResult:
+    game = pair.game
+    scores: list[tuple[float, float]] = []
+    with ExitStack() as stack:
+        players: list[_Player | str] = []
+        for entry in pair.entries:
+            if entry.file is None:
+                players.append(entry.name)
+                continue
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            matches = len(game.seeds) * (1 + game.both_ways)
+            process = LimitedProcess(
+                Path(folder),
+                game.limits,
+                file=str(entry.file.resolve()),
+                tasks=matches,
+            )
+            players.append(_Player(stack.enter_context(process)))
+        for seed in game.seeds:
+            tape = pair.tape if seed == game.seeds[0] else None
+            try:
+                score = await _match(game, seed, players, (0, 1), tape)
+                if game.both_ways:
+                    other = await _match(game, seed, players, (1, 0), None)
+                    score = ((score[0] + other[0]) / 2, (score[1] + other[1]) / 2)
+            except _Out as out:
+                forfeit = Forfeit(
+                    player=pair.names[out.place],
+                    against=pair.names[1 - out.place],
+                    seed=seed,
+                    turn=out.turn,
+                    fault=str(out),
+                )
+                return _PairResult(scores, forfeit)
+            scores.append(score)
+    return _PairResult(scores, None)
+
+
+async def _match(
+    game: _Game,
+    seed: int,
+    players: Sequence[_Player | str],
+    seating: tuple[int, int],
+    tape: Path | None,
+) -> tuple[float, float]:
+    """Play one match; returns the points a round of both players, in their own order.
+
+    Args:
+        game: what is played.
+        seed: of the match.
+        players: the two.
+        seating: who of them has the first seat and who the second.
+        tape: where it is recorded.
+
+    Raises:
+        _Out: one of them made a mistake.
+    """
+    run: Any = game.world(
+        players={seat: players[place] for seat, place in zip(game.seats, seating, strict=True)},
+        seed=seed,
+        turns=game.rounds,
+        tape=tape,
+        on_error="fallback",
+        **game.parameters,
+    )
+    own_fields = game.world.config_type.model_fields.keys() - Run.config_type.model_fields.keys()
+    told = to_jsonable_python({name: getattr(run.config, name) for name in own_fields})
+    for place, player in enumerate(players):
+        if isinstance(player, _Player):
+            try:
+                # Its place, so that a file that plays itself does not draw the same twice.
+                player.begin(2 * seed + place, told)
+            except HandInFault as fault:
+                raise _Out(place, 0, str(fault)) from fault
+    place_of = dict(zip(game.seats, seating, strict=True))
+    while run.turn_number < game.rounds and not run.done(run.state):
+        turn = await run.step()
+        for answer in turn.answers:
+            if answer.status == "fallback":
+                place = place_of[answer.player]
+                raise _Out(place, turn.number, _fault_of(players[place], answer.reasoning))
+    points = {place: run.payoff(seat) / run.turn_number for seat, place in place_of.items()}
+    run.close()
+    return points[0], points[1]
+
+
+def _fault_of(player: _Player | str, why: str) -> str:
+    """Return what a player did wrong.
+
+    Args:
+        player: who.
+        why: the run's reason for a stand-in.
+    """
+    if not isinstance(player, _Player):
+        return why
+    return player.fault or f"it answered {player.answered!r:.80}: {why.removeprefix('stands in: ')}"
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Leave it to the table to say who made mistakes."""
+    logger = logging.getLogger("llmsim_lab.run")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+# --- the tournament -------------------------------------------------------------------------------
+
+
+def tournament(
+    players: str | Path | Mapping[str, str | Path],
+    world: type[Run],
+    *,
+    rounds: int = 50,
+    seeds: int = 20,
+    also: Sequence[str] = (),
+    self_play: bool = False,
+    folder: str | Path | None = None,
+    limits: ProcessLimits | None = None,
+    executor: Executor | None = None,
+    report: Callable[[str], object] | None = None,
+    **parameters: Any,
+) -> Standings:
+    """Let functions of several files play each other, all pairs, and return the table.
+
+    A file has a function ``play(question)``, or one function of any name. Each match runs the file
+    anew, in a process with limits; what it prints is not kept. First each plays chance. A hand-in
+    that raises, answers what is not allowed, ends its process or goes beyond a limit is out, with
+    its error, and its matches do not count for anybody.
+
+    Args:
+        players: a folder with a file each, or files by name.
+        world: asks two players, and has ``payoff(self, player)``.
+        rounds: turns of a match.
+        seeds: how often all pairs play.
+        also: who plays besides: ``random``, ``rule``, or both.
+        self_play: whether each also plays itself, as in Axelrod's tournaments.
+        folder: where results and the tapes of the first seed are kept; with the same again only
+            pairs are played that are not there, or of which a file changed.
+        limits: of a hand-in in a match.
+        executor: plays pairs in other processes, such as a ``ProcessPoolExecutor``.
+        report: is told how far it is.
+        parameters: of the world.
+
+    Raises:
+        ConfigError: there are no two players, or the world is not one for two.
+    """
+    entries = _entries(players, also)
+    for name, value in (("rounds", rounds), ("seeds", seeds)):
+        whole_number(name, value, least=1)
+    seats, both_ways = _seats_of(world, parameters)
+    game = _Game(
+        world=world,
+        seats=seats,
+        both_ways=both_ways,
+        rounds=rounds,
+        seeds=tuple(range(seeds)),
+        limits=limits or ProcessLimits(),
+        parameters=parameters,
+        code=json.dumps(world(players="random", **parameters).code_digests),
+    )
+    say = report or (lambda _: None)
+    chance = _Entry("random", None)
+    # Hand-ins that fail at once would cost their time in every match.
+    trial = replace(game, seeds=game.seeds[:1])
+    tried = [_Pair(game=trial, entries=(entry, chance)) for entry in entries if entry.file]
+    began = time.monotonic()
+    trials = list(_played(tried, executor))
+    seconds = time.monotonic() - began
+    forfeits = [result.forfeit for result in trials if result.forfeit is not None]
+    out = {forfeit.player for forfeit in forfeits}
+    left = [entry for entry in entries if entry.name not in out]
+    pairs = _pairs(game, left, self_play=self_play, folder=folder)
+    kept = _Kept(folder)
+    to_play = [pair for pair in pairs if kept.scores_of(pair) is None]
+    for pair in to_play:
+        if pair.tape is not None:
+            pair.tape.unlink(missing_ok=True)  # of a match that was not finished
+    words = f"{counted(len(left), 'player')}, {len(out)} out; {len(to_play)} pairs to play"
+    if tried and to_play:
+        # A trial begins a process, as a pair does, but plays one seed.
+        words += f", at most {duration(seconds / len(tried) * seeds * len(to_play))}"
+    say(words)
+    for pair, result in zip(to_play, _played(to_play, executor), strict=True):
+        if result.forfeit is None:
+            kept.add(pair, result.scores)
+        else:
+            forfeits.append(result.forfeit)
+    first_forfeits: dict[str, Forfeit] = {}
+    for forfeit in forfeits:
+        first_forfeits.setdefault(forfeit.player, forfeit)
+    out = set(first_forfeits)
+    rows: list[dict[str, Any]] = []
+    for pair in pairs:
+        if out.isdisjoint(pair.names):
+            rows += _rows(pair, kept.scores_of(pair) or [])
+    return Standings(
+        game=game,
+        self_play=self_play,
+        rows=rows,
+        forfeits=tuple(first_forfeits.values()),
+        pairs=tuple(pair for pair in pairs if out.isdisjoint(pair.names)),
+    )
+
+
+def _entries(players: str | Path | Mapping[str, str | Path], also: Sequence[str]) -> list[_Entry]:
+    if isinstance(players, Mapping):
+        files = {name: Path(file) for name, file in players.items()}
+    else:
+        if not Path(players).is_dir():
+            raise ConfigError(f"{players} is not a folder; name the one with the players' files")
+        files = {path.stem: path for path in sorted(Path(players).glob("[!_.]*.py"))}
+    for name, file in files.items():
+        if not file.is_file():
+            raise ConfigError(f"there is no file {file} of player {name!r}")
+    for word in also:
+        if word not in WORDS or word in files:
+            raise ConfigError(
+                f"also={word!r}{closest(word, WORDS)} must be one of {listed(WORDS)}, and not the "
+                "name of a file"
+            )
+    entries = [_Entry(name, file) for name, file in files.items()]
+    entries += [_Entry(word, None) for word in also]
+    if len(entries) < 2:
+        raise ConfigError(f"{players} has {counted(len(files), 'player')}; it takes two to play")
+    return entries
+
+
+def _seats_of(world: type[Run], parameters: Mapping[str, Any]) -> tuple[tuple[str, str], bool]:
+    """Return the two seats of a world, as chance finds them; whether they are asked differently."""
+    if not hasattr(world, "payoff"):
+        raise ConfigError(
+            f"{world.__name__} has no payoff; a tournament needs what a match was worth: def "
+            "payoff(self, player) -> float"
+        )
+    trial: Any = world(players={"*": "random"}, **parameters)
+    trial.run(_TRIAL_TURNS, progress=False)
+    asked: dict[str, set[object]] = {}
+    for turn in trial.turns:
+        for answer in turn.answers:
+            asked.setdefault(answer.player, set()).add((answer.component, *sorted(answer.fields)))
+    if len(asked) != 2:
+        raise ConfigError(
+            f"{world.__name__} asks {listed(list(asked)) or 'nobody'}; a round robin is of pairs, "
+            "and takes a world that asks two players"
+        )
+    (first, of_first), (second, of_second) = asked.items()
+    return (first, second), of_first != of_second
+
+
+def _pairs(
+    game: _Game,
+    entries: Sequence[_Entry],
+    *,
+    self_play: bool,
+    folder: str | Path | None,
+) -> list[_Pair]:
+    met = list(combinations(entries, 2))
+    if self_play:
+        met += [(entry, entry) for entry in entries]
+    pairs: list[_Pair] = []
+    for first, second in met:
+        tape = None
+        if folder is not None:
+            matches = Path(folder) / "matches"
+            matches.mkdir(parents=True, exist_ok=True)
+            tape = matches / f"{first.name} and {second.name}.tape"
+        pairs.append(_Pair(game=game, entries=(first, second), tape=tape))
+    return pairs
+
+
+def _rows(pair: _Pair, scores: Sequence[Sequence[float]]) -> Iterator[dict[str, Any]]:
+    first, second = pair.names
+    for seed, (of_first, of_second) in zip(pair.game.seeds, scores, strict=True):
+        if first == second:
+            yield {"player": first, "against": first, "seed": seed,
+                   "score": (of_first + of_second) / 2}  # fmt: skip
+            continue
+        yield {"player": first, "against": second, "seed": seed, "score": of_first}
+        yield {"player": second, "against": first, "seed": seed, "score": of_second}
+
+
+def _played(pairs: Sequence[_Pair], executor: Executor | None) -> Iterator[_PairResult]:
+    """Play pairs, here or by an executor; what came of them follows in their order."""
+    if executor is not None:
+        return executor.map(play_pair, pairs)
+    return map(play_pair, pairs)
+
+
+class _Kept:
+    """Scores of pairs by what decides them; in a file, if there is a folder."""
+
+    def __init__(self, folder: str | Path | None) -> None:
+        self._file = Path(folder) / "results.jsonl" if folder is not None else None
+        self._scores: dict[str, list[tuple[float, float]]] = {}
+        if self._file is not None and self._file.exists():
+            for line in self._file.read_text(encoding="utf-8").splitlines():
+                # The last one is half a line where a process was killed.
+                if line.endswith("}"):
+                    row = json.loads(line)
+                    self._scores[row["key"]] = row["scores"]
+
+    def scores_of(self, pair: _Pair) -> list[tuple[float, float]] | None:
+        """Return scores by seed; None if they are not known."""
+        return self._scores.get(_key(pair))
+
+    def add(self, pair: _Pair, scores: list[tuple[float, float]]) -> None:
+        """Keep the scores of a pair."""
+        key = _key(pair)
+        self._scores[key] = scores
+        if self._file is not None:
+            row = {"key": key, "players": pair.names, "scores": scores}
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def _key(pair: _Pair) -> str:
+    """Return the digest of all that decides a pair's scores."""
+    game = pair.game
+    decisive = [
+        [(entry.name, entry.digest) for entry in pair.entries],
+        game.world.kind,
+        game.code,
+        to_jsonable_python(game.parameters, fallback=str),
+        game.rounds,
+        game.seeds,
+    ]
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standings:
+    """What came of a tournament.
+
+    Attributes:
+        game: what was played.
+        self_play: whether each also played itself.
+        rows: a score for each player, opponent and seed, in points a round.
+        forfeits: who is out, and why.
+        pairs: who met.
+    """
+
+    game: _Game
+    self_play: bool
+    rows: Sequence[Mapping[str, Any]]
+    forfeits: Sequence[Forfeit]
+    pairs: Sequence[_Pair]
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """Each player's score by seed, in points a round: the mean over its opponents."""
+        frame = frame_of(list(self.rows), ["player", "against", "seed", "score"])
+        return frame.groupby(["player", "seed"])["score"].mean().reset_index()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each player, the best first, with its 95 % interval over seeds."""
+        rows = []
+        for player, of_player in self.scores.groupby("player"):
+            values = of_player["score"].to_numpy(dtype=float)
+            interval = _interval(values)
+            row = {"player": player, "score": float(values.mean()), "seeds": len(values)}
+            if interval is not None:
+                row |= {"low": interval.low, "high": interval.high}
+            rows.append(row)
+        frame = frame_of(rows, ["player", "score", "low", "high", "seeds"])
+        place = frame["score"].round(9).rank(method="min", ascending=False).astype(int)
+        frame.insert(0, "place", place)
+        return frame.sort_values(["place", "player"], ignore_index=True)
+
+    def against(self) -> pd.DataFrame:
+        """Return the mean score of each row's player against each column's."""
+        frame = frame_of(list(self.rows), ["player", "against", "seed", "score"])
+        order = list(self.to_frame()["player"])
+        means = frame.pivot_table("score", "player", "against")
+        return means.reindex(index=order, columns=order)
+
+    def effects(self) -> Effects:
+        """Return how far each player is from the first, over the seeds that all share."""
+        from llmsim_lab.study.estimates import effects
+
+        order = list(self.to_frame()["player"])
+        by_player = self.scores.set_index("player").loc[order].reset_index()
+        long = by_player.rename(columns={"player": "arm", "seed": "unit", "score": "value"})
+        long = long.assign(run=long["unit"], wording=0, replicate=0, turn=0, outcome="score")
+        return effects(long, reference=order[0])
+
+    def __str__(self) -> str:
+        lines = [self.label]
+        if self.rows:
+            lines.append(self.to_frame().to_string(index=False, float_format="{:.3f}".format))
+        lines += [f"out: {forfeit}" for forfeit in self.forfeits]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    @property
+    def label(self) -> str:
+        """What was played, and what a number means."""
+        game = self.game
+        players = counted(len({pair.names[0] for pair in self.pairs}
+                              | {pair.names[1] for pair in self.pairs}), "player")  # fmt: skip
+        ways = ", each match in both seats" if game.both_ways else ""
+        return (
+            f"{game.world.__name__}, round robin of {players}, {counted(game.rounds, 'round')}, "
+            f"{counted(len(game.seeds), 'seed')}{ways}, "
+            f"{'with' if self.self_play else 'without'} self-play. A score is points a round, the "
+            "mean over opponents; low and high: 95 % for new seeds against these opponents, none "
+            "where all seeds give the same"
+        )
+
+    def _repr_html_(self) -> str:
+        return str(join(self._tables()))
+
+    def _tables(self) -> Iterator[Markup]:
+        if self.rows:
+            yield table_of(self.to_frame(), self.label)
+        if self.forfeits:
+            rows = [
+                (one.player, one.fault, one.against, one.seed, one.turn) for one in self.forfeits
+            ]
+            yield table(("out", "fault", "against", "seed", "turn"), rows)
+
+    def page(self, folder: str | Path) -> Path:
+        """Write the tables as ``index.html``, and a page a player with its matches of one seed.
+
+        Returns:
+            The path of ``index.html``.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = [styled("Tournament", tag="h1"), *self._tables()]
+        if self.rows:
+            against = self.against().reset_index()
+            parts.append(table_of(against, "Mean score of the row's player against the column's"))
+            parts.append(styled("Behind the first", tag="h2"))
+            parts += [styled(line, tag="p") for line in str(self.effects()).splitlines()]
+            for player in self.to_frame()["player"]:
+                self._page_of(player, folder / f"{player}.html")
+                parts.append(link_to(player))
+        view = join(parts, between="\n")
+        return write_page(folder / "index.html", None, title="Tournament", print_view=view)
+
+    def _page_of(self, player: str, path: Path) -> None:
+        """Write a player's results, and the window with its matches of the first seed."""
+        tapes: dict[str, Path] = {}
+        for pair in self.pairs:
+            if player in pair.names and pair.tape is not None and pair.tape.exists():
+                tapes[" and ".join(pair.names)] = pair.tape
+        frame = frame_of(list(self.rows))
+        of_player = frame[frame["player"] == player].groupby("against", sort=False)["score"]
+        rows = of_player.agg(["mean", "min", "max"]).reset_index()
+        view = join([styled(player, tag="h1"), table_of(rows, "Points a round, over seeds")])
+        write_page(path, reading_of(player, tapes), title=player, print_view=view)
+
+
+def _interval(values: Numbers) -> Interval | None:
+    """Return Student's interval of a mean over seeds; None where all give the same."""
+    strata = [Stratum(1.0, values)]
+    spread = spread_of([strata])
+    if len(values) < 2 or has_no_spread(spread, strata):
+        return None
+    return student(float(values.mean()), [spread]).interval(_LEVEL)

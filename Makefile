@@ -20,7 +20,8 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
-.PHONY: check-faults check-live check-browser coverage notebooks screenshots looks bench clean setup
+.PHONY: check-faults check-live check-browser coverage notebooks screenshots looks playground
+.PHONY: bench clean setup
 export PYTHON FROM TO
 # If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -94,6 +95,9 @@ notebooks: .venv/.ready-test ## run the notebooks and save the new outputs
 	$(BIN)/python -m nbconvert --to notebook --execute --inplace \
 		--ExecutePreprocessor.store_widget_state=False \
 		--ExecutePreprocessor.record_timing=False notebooks/*.ipynb
+
+playground: .venv/.ready-lab ## make a folder in which a browser plays worlds by itself (needs npm)
+	$(BIN)/python playground/build.py $(ARGS)
 
 bench: .venv/.ready-lab ## measure the package's speed, into bench.json
 	$(BIN)/python benchmarks/bench.py --out bench.json $(ARGS)

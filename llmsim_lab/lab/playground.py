@@ -1,0 +1,272 @@
+"""The window in a browser's own Python: a page sends a world's code, and no model is asked.
+
+Python runs in a worker of the page, so that an endless loop can be ended. Texts of JSON go back and
+forth. The page sends what windows take, and beside it ``open``, a world's code and who plays,
+``replay`` and ``page``. It gets ``{"window"}``, a message of a window, and beside it ``{"world"}``,
+what was opened, ``{"wrong"}``, what is wrong with the code and in which line, ``{"tape"}``, a file
+that has grown, ``{"page"}``, one that was written, and ``{"says"}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab._util.text import counted, error_text
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab.window import LiveWindow, Message
+from llmsim_lab.run import Run
+from llmsim_lab.run.recorded import page, run_on_tape
+from llmsim_lab.tape import RunInfo, Tape
+
+_TRIAL = "who is asked"
+"""The name of the run that is played to see who is asked."""
+
+
+class Playground:
+    """Opens worlds by their code, and has a window over the runs of the latest.
+
+    Args:
+        send: takes a text for the page.
+        folder: where files of worlds and tapes are, a folder in it for each world.
+    """
+
+    def __init__(self, send: Callable[[str], object], folder: str | Path) -> None:
+        self._send = send
+        self._folder = Path(folder)
+        self._window: PlaygroundWindow | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    def receive(self, text: str) -> None:
+        """Take a command of the page, on its loop."""
+        message = json.loads(text)
+        if message["do"] == "open":
+            del message["do"]
+            if self._opening is not None:
+                self._opening.cancel()
+            self._opening = asyncio.ensure_future(self.open(**message))
+        elif self._window is not None:
+            self._window.receive(message)
+
+    async def open(
+        self,
+        place: str,
+        *,
+        codes: Mapping[str, str],
+        name: str = "",
+        players: Mapping[str, str] | None = None,
+        anew: bool = False,
+    ) -> None:
+        """Open a world and the tape that is at its place, which then has a run at least.
+
+        Args:
+            place: the name of the world's folder. A tape there is called after it.
+            codes: worlds by the stems of their files.
+            name: which of them; the one that the tape's latest run was played with if not given.
+            players: who answers, as worlds take it; their rule, or chance, if not given.
+            anew: whether a new run begins also where the tape has runs.
+        """
+        path = self._folder / place / f"{place}.tape"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        world: Message = {"place": place, "players": players}
+        try:
+            if not name:
+                name = _stem_on(Tape(path, read_only=True))
+            if name in codes:
+                cls = world_in(codes[name], path.with_name(f"{name}.py"))
+                has_rule = hasattr(cls, "rule")
+                if players is None:
+                    players = {"*": "rule" if has_rule else "random"}
+                world |= {
+                    "name": name,
+                    "title": cls.__name__,
+                    "hasRule": has_rule,
+                    "players": players,
+                    "seats": await seats_of(cls),
+                }
+                if anew or not path.exists() or not Tape(path, read_only=True).runs():
+                    cls(players=players, tape=path)
+            window = PlaygroundWindow(path, self._tell)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a world's code raises anything
+            self._tell({"wrong": fault_in(error, path.parent)})
+            return
+        if self._window is not None:
+            self._window.close()
+        self._window = window
+        window.keep_tape()
+        self._tell({"world": world | {"runs": len(window.runs), "first": window.first}})
+
+    def _tell(self, message: Message) -> None:
+        self._send(json.dumps(message, ensure_ascii=False))
+
+
+class PlaygroundWindow(LiveWindow):
+    """The window over the runs of a tape, which can be played on.
+
+    Args:
+        path: the tape.
+        tell: takes a message for the page.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[Message], None]) -> None:
+        self._path = path
+        self._tell_page = tell
+        self._waiting: set[str] = set()
+        self._kept_size = 0
+        super().__init__(Tape(path))
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        for stop in self._stop_listening:
+            stop()
+        self.stop()
+
+    def keep_tape(self) -> None:
+        """Have the page keep the tape, if it has grown."""
+        size = self._path.stat().st_size
+        if size != self._kept_size:
+            self._kept_size = size
+            self._tell_page({"tape": str(self._path)})
+
+    _save_soon = keep_tape
+
+    def _say(self, message: Message) -> None:
+        self._tell_page({"window": message})
+
+    def _later(self, act: Callable[[], None], wait_s: float) -> None:
+        name = act.__name__
+        if name in self._waiting:
+            return
+        self._waiting.add(name)
+
+        def do() -> None:
+            self._waiting.discard(name)
+            act()
+
+        self._loop.call_later(max(wait_s, 0), do)
+
+    def _grew(self, number: int) -> None:
+        super()._grew(number)
+        self.keep_tape()  # at once: the next turn may never end
+
+    def _run(self, number: int) -> Run:
+        if number in self._infos and number not in self.runs.read:
+            self._keep(number, _resumed(self._path, self._infos[number]), self._infos[number])
+        return super()._run(number)
+
+    async def play(self, turns: int = 1, *, run: int | None = None) -> None:
+        """Play some turns; what fails is shown at its line, too."""
+        try:
+            await super().play(turns, run=run)
+        except Exception as error:
+            fault = fault_in(error, self._path.parent)
+            if fault["line"]:
+                self._tell_page({"wrong": fault})
+            raise
+
+    def _do_replay(self) -> None:
+        self._replaying = self._start(self._replay())
+
+    async def _replay(self) -> None:
+        """Play all runs again from the tape alone, and say how that compares."""
+        runs = Tape(self._path, read_only=True).runs()
+        turns = 0
+        for info in runs:
+            try:
+                again = await Run.areplay(self._path, info.id)
+            except LabError as error:
+                self._tell_page({"says": f"The replay of run {info.id} failed: {error}"})
+                return
+            turns += again.turn_number
+        self._tell_page(
+            {
+                "says": f"Played again from the tape, nobody asked: {counted(len(runs), 'run')} "
+                f"with {counted(turns, 'turn')}, all equal to the last digit."
+            }
+        )
+
+    def _do_page(self) -> None:
+        written = page(self._path, self._path.with_suffix(".html"))
+        self._tell_page({"page": str(written)})
+
+
+def _stem_on(tape: Tape) -> str:
+    """Return the stem of the file that the class of a tape's latest run is in."""
+    return str(tape.run().manifest.get("kind")).partition(":")[0]
+
+
+def _resumed(path: Path, info: RunInfo) -> Any:
+    """Return a recorded run to be played on; as far as the tape tells where that cannot be."""
+    try:
+        return Run.resume(path, info.id)
+    except LabError:
+        return run_on_tape(Tape(path), info)
+
+
+def world_in(code: str, path: Path) -> type[Run]:
+    """Return the world that a file's code defines, the last where there are several.
+
+    Args:
+        code: the code, which is run.
+        path: where it is written to, for errors and for what tapes say of it.
+
+    Raises:
+        ConfigError: there is no world in it.
+        Exception: what the code raises.
+    """
+    path.write_text(code, encoding="utf-8")
+    linecache.checkcache(str(path))
+    # The name of a module that is imported elsewhere would take that one's place.
+    module = types.ModuleType(f"playground {path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    exec(compile(code, path, "exec"), module.__dict__)
+    worlds = [
+        item
+        for item in vars(module).values()
+        if isinstance(item, type) and issubclass(item, Run) and item.__module__ == module.__name__
+    ]
+    if not worlds:
+        raise ConfigError(
+            f"{path.name} has no world in it; define one: class World(Run[YourState]), with "
+            "async def turn(self, state, ask)"
+        )
+    return worlds[-1]
+
+
+async def seats_of(world: type[Run]) -> list[str]:
+    """Return whom a world asks in its first turn, as chance plays it."""
+    trial = world(players="random", name=_TRIAL)
+    await trial.step()
+    asked = [answer.player for answer in trial.turns[-1].answers if answer.player]
+    return list(dict.fromkeys(asked))
+
+
+def fault_in(error: BaseException, folder: Path) -> dict[str, Any]:
+    """Return what is wrong with a world, in words, and the line of its code; 0 where none is.
+
+    Args:
+        error: what its code raised.
+        folder: where the code is.
+    """
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return {"line": error.lineno or 0, "text": f"Python cannot read this line: {error.msg}."}
+    line = 0
+    cause: BaseException | None = error
+    while cause is not None and not line:
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if Path(frame.filename).parent == folder:
+                line = frame.lineno or 0
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, LabError):
+        return {"line": line, "text": error_text(error)}
+    # Python's own words, with the name that may be meant; notes, which come after, are for scripts.
+    words = next(traceback.TracebackException.from_exception(error).format_exception_only())
+    return {"line": line, "text": words.strip()}

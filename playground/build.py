@@ -1,0 +1,195 @@
+"""Make the playground: a folder for any static host, in which a browser plays worlds by itself.
+
+    python playground/build.py [FOLDER]
+
+Python for browsers (Pyodide) comes as its npm package, checked by its hash; Python's packages are
+those of ``uv.lock``, checked by theirs; the rest is this checkout. Nothing of it is committed.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import platformdirs
+
+from llmsim_lab.run._page import module
+
+HERE = Path(__file__).parent
+REPO = HERE.parent
+
+PYODIDE = "314.0.7"
+PYODIDE_SHA512 = (
+    "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+)
+RUNTIME = (
+    "pyodide.mjs",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "python_stdlib.zip",
+    "pyodide-lock.json",
+    "package.json",
+)
+"""Of its package; ``package.json`` names its licence."""
+PYTHON = "3.14"
+PLATFORM = "pyemscripten_2026_0_wasm32"
+"""What this Pyodide is called in names of wheels."""
+PACKAGES = (
+    "annotated-types",
+    "filelock",
+    "jinja2",
+    "markupsafe",
+    "pydantic",
+    "pydantic-core",
+    "typing-extensions",
+    "typing-inspection",
+)
+"""All that a world needs to be played, without what llmsim-lab requires for anything else."""
+ANY_PLATFORM = {"markupsafe": "manylinux2014_x86_64"}
+"""Packages without a wheel for browsers: their Python is taken, without what is compiled."""
+LEFT_OUT = ("llmsim_lab/_data/tapes/", "llmsim_lab/_data/scenarios/")
+"""Of our own wheel: what no world of the page reads."""
+TEMPLATES = (
+    "prisoners_dilemma",
+    "public_goods",
+    "ultimatum",
+    "beauty_contest",
+    "opinion_dynamics",
+    "double_auction",
+    "contract_net",
+)
+PAGE = ("index.html", "page.css", "page.js", "store.js", "worker.js")
+
+
+def build(folder: Path) -> None:
+    """Make the playground in a folder, which is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    runtime = folder / "pyodide"
+    runtime.mkdir(parents=True)
+    with tarfile.open(runtime_package()) as package:
+        for name in RUNTIME:
+            content = package.extractfile(f"package/{name}")
+            assert content is not None
+            (runtime / name).write_bytes(content.read())
+    with tempfile.TemporaryDirectory() as wheels:
+        fetch_wheels(Path(wheels))
+        own_wheel(Path(wheels))
+        join_wheels(Path(wheels), folder / "site.zip")
+    for name in PAGE:
+        shutil.copy(HERE / name, folder)
+    (folder / "window.js").write_text(module(), encoding="utf-8")
+    (folder / "worlds.json").write_text(json.dumps(worlds()), encoding="utf-8")
+
+
+def runtime_package() -> Path:
+    """Return Pyodide's npm package, out of the user's cache or by npm.
+
+    Raises:
+        RuntimeError: npm is missing or fails, or the package is not the one that is named here.
+    """
+    cache = platformdirs.user_cache_path("llmsim-lab")
+    package = cache / f"pyodide-{PYODIDE}.tgz"
+    if not package.exists() or sha512_of(package) != PYODIDE_SHA512:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise RuntimeError(
+                "npm is needed to fetch Pyodide: install it (Debian: apt install npm)"
+            )
+        cache.mkdir(parents=True, exist_ok=True)
+        command = [npm, "pack", "--silent", f"pyodide@{PYODIDE}", "--pack-destination", str(cache)]
+        done = subprocess.run(command, cwd=cache, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"npm could not fetch pyodide {PYODIDE}:\n{done.stderr[-2000:]}")
+    digest = sha512_of(package)
+    if digest != PYODIDE_SHA512:
+        raise RuntimeError(f"{package} has sha512 {digest}, not {PYODIDE_SHA512}; delete it")
+    return package
+
+
+def sha512_of(path: Path) -> str:
+    return base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
+
+
+def fetch_wheels(folder: Path) -> None:
+    """Fetch the wheels that the page needs into a folder, as uv.lock has them."""
+    for platform in (PLATFORM, *sorted(set(ANY_PLATFORM.values()))):
+        names = [name for name in PACKAGES if ANY_PLATFORM.get(name, PLATFORM) == platform]
+        wanted = folder / f"{platform}.txt"
+        wanted.write_text("".join(map(locked, names)), encoding="utf-8")
+        pip(
+            "download",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary=:all:",
+            f"--platform={platform}",
+            f"--python-version={PYTHON}",
+            "--implementation=cp",
+            f"--abi=cp{PYTHON.replace('.', '')}",
+            f"--dest={folder}",
+            f"--requirement={wanted}",
+        )
+
+
+def locked(name: str) -> str:
+    """Return a package as uv.lock has it, as a requirement with its hashes."""
+    packages = tomllib.loads((REPO / "uv.lock").read_text(encoding="utf-8"))["package"]
+    [package] = [package for package in packages if package["name"] == name]
+    hashes = [f" --hash={wheel['hash']}" for wheel in package["wheels"]]
+    return f"{name}=={package['version']}{''.join(hashes)}\n"
+
+
+def own_wheel(folder: Path) -> None:
+    """Build the wheel of this checkout into a folder."""
+    pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(REPO))
+
+
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    subprocess.run(command, check=True)
+
+
+def join_wheels(wheels: Path, path: Path) -> None:
+    """Write the contents of wheels as one file, which a page fetches at once."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as site:
+        for wheel in sorted(wheels.glob("*.whl")):
+            is_compiled_elsewhere = any(name in wheel.name for name in ANY_PLATFORM.values())
+            with zipfile.ZipFile(wheel) as content:
+                for member in content.infolist():
+                    name = member.filename
+                    if name.startswith(LEFT_OUT) or (
+                        is_compiled_elsewhere and name.endswith(".so")
+                    ):
+                        continue
+                    # With its own date, so that the same wheels make the same file.
+                    site.writestr(member, content.read(name), zipfile.ZIP_DEFLATED)
+
+
+def worlds() -> list[dict[str, str]]:
+    """Return the worlds that a page offers: stem, title and code."""
+    paths = [*sorted((HERE / "worlds").glob("*.py"))]
+    paths += [REPO / "data" / "templates" / f"{stem}.py" for stem in TEMPLATES]
+    offered = []
+    for path in paths:
+        code = path.read_text(encoding="utf-8")
+        about = ast.get_docstring(ast.parse(code)) or path.stem
+        title = about.partition(":")[0].partition("\n")[0]
+        offered.append({"name": path.stem, "title": title, "code": code})
+    return offered
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "build" / "playground"
+    build(target)
+    megabytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file()) / 1e6
+    print(f"{target}: {megabytes:.1f} MB")
+    print(f"To look at it: {sys.executable} -m http.server --directory {target}")

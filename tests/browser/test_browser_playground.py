@@ -1,0 +1,181 @@
+"""The playground in a real browser: made anew, served as any host would, and played."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+from axe import faults_of
+from playwright.sync_api import expect
+
+from llmsim_lab import Tape, load
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+ROOT = Path(__file__).parents[2]
+START_MS = 120_000
+"""How long a browser may take to start Python, on a machine that is busy."""
+MOST_BESIDE_THE_RUNTIME = 20_000_000
+SPIED = """
+from pyodide.code import run_js
+run_js("addEventListener('securitypolicyviolation', () => postMessage({printed: 'refused'}))")
+run_js("fetch('http://127.0.0.1:1/').catch(() => null)")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The playground, as ``make playground`` makes it."""
+    made = tmp_path_factory.mktemp("playground") / "site"
+    command = [sys.executable, str(ROOT / "playground" / "build.py"), str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1400, "height": 950})
+    asked: list[str] = []
+    context.on("request", lambda request: asked.append(request.url))
+    yield context
+    context.close()
+    hosts = {urlsplit(url).netloc for url in asked if not url.startswith(("blob:", "data:"))}
+    assert hosts == {urlsplit(address).netloc}, "everything comes from the folder"
+
+
+@pytest.fixture(scope="module")
+def page(context: BrowserContext, address: str) -> Page:
+    """One page for all tests, since Python takes seconds to start in it."""
+    page = context.new_page()
+    page.goto(address)
+    expect(page.get_by_role("button", name="Step")).to_be_visible(timeout=START_MS)
+    return page
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_all_but_the_runtime_is_small(folder: Path) -> None:
+    own = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "pyodide"]
+    assert 1_000_000 < sum(path.stat().st_size for path in own) < MOST_BESIDE_THE_RUNTIME
+
+
+def test_a_world_is_played_forked_and_changed_by_chance_and_a_person(
+    page: Page, tmp_path: Path
+) -> None:
+    press(page, "Step")
+    expect(page.locator(".when")).to_have_text("Turn 1")
+    page.get_by_label("You play Ann").check()
+    press(page, "Start a run")
+    expect(page.get_by_role("button", name="PublicGoods · players Ann person")).to_be_visible()
+    press(page, "Step")
+    form = page.get_by_role("form", name="Ann, turn 1")
+    form.get_by_label("Amount").fill("21")
+    press(page, "Answer")
+    expect(form).to_contain_text("must be a whole number from 0 to 20")
+    form.get_by_label("Amount").fill("7")
+    press(page, "Answer")
+    expect(page.locator(".when")).to_have_text("Turn 1")
+    press(page, "Fork or change …")
+    page.get_by_label("coins.Ann").fill("50")
+    press(page, "Fork with 1 change")
+    expect(page.get_by_role("button", name="set coins.Ann 50")).to_be_visible()
+    press(page, "Replay and compare")
+    expect(page.locator("#says")).to_contain_text("3 runs with 3 turns, all equal")
+    with page.expect_download() as saved:
+        press(page, "Save")
+    saved.value.save_as(tmp_path / "pot.tape")
+    tape = Tape(tmp_path / "pot.tape", read_only=True)
+    assert [info.fork_turn for info in tape.runs()] == [None, None, 1]
+    assert tape.frame_rows(3)[1]["coins.Ann"] == 50
+    with page.expect_download() as mailed:
+        press(page, "Page to mail")
+    assert "<title>pot.tape</title>" in Path(mailed.value.path()).read_text(encoding="utf-8")
+    assert faults_of(page, "body") == []
+
+
+def test_a_fault_is_shown_at_its_line_and_an_endless_loop_is_stopped(page: Page) -> None:
+    code = page.get_by_label("Code of the world")
+    good = code.input_value()
+    code.fill(good.replace("/ len(gifts)", "/ lenn(gifts)"))
+    press(page, "Start a run")
+    fault = page.locator("#wrong")
+    expect(fault).to_have_text(
+        "Line 27: NameError: name 'lenn' is not defined. Did you mean: 'len'?"
+    )
+    expect(page.locator("#numbers .bad")).to_have_text("27")
+    code.fill(good.replace("class Gift(", "class Gift"))
+    press(page, "Start a run")
+    expect(fault).to_contain_text("Line 12: Python cannot read this line:")
+    code.fill(good.replace("factor: float = 1.6", "while True: pass"))
+    press(page, "Start a run")
+    press(page, "Stop Python")
+    code.fill(good.replace("1.6", "2.0") + SPIED)
+    expect(page.get_by_role("button", name="Start a run")).to_be_enabled(timeout=START_MS)
+    press(page, "Start a run")
+    press(page, "Step")
+    expect(page.locator(".when")).to_have_text("Turn 1")
+    expect(page.locator("#printed")).to_have_text("refused")  # a world's code reaches no server
+
+
+def test_a_reload_loses_nothing_and_code_from_a_link_waits_for_a_click(page: Page) -> None:
+    press(page, "Copy link")
+    expect(page.locator("#says")).to_contain_text("link")
+    link = page.url
+    assert "#name=pot&code=" in link
+    code = page.get_by_label("Code of the world").input_value()
+    page.reload()
+    press(page, "Show the runs")
+    expect(page.locator(".when")).to_have_text("Turn 1", timeout=START_MS)
+    assert page.get_by_label("Code of the world").input_value() == code
+    press(page, "Step")
+    expect(page.locator(".when")).to_have_text("Turn 2")
+    other = page.context.browser.new_context().new_page()  # type: ignore[union-attr]
+    other.goto(link)
+    expect(other.get_by_text("Nothing of it has run")).to_be_visible()
+    assert other.get_by_label("Code of the world").input_value() == code
+    assert other.locator("#window > *").count() == 0
+    other.context.close()
+
+
+def test_a_tape_from_elsewhere_is_opened_and_played_on_with_its_world(page: Page) -> None:
+    tape = ROOT / "data" / "templates" / "prisoners_dilemma.tape"
+    page.get_by_label("Open a tape or a world …").set_input_files(tape)
+    expect(page.locator(".when")).to_contain_text(f"Turn {load(tape).turn_number}")
+    expect(page.get_by_label("Code of the world")).to_have_value(
+        tape.with_suffix(".py").read_text(encoding="utf-8")
+    )
+
+
+def test_opened_as_a_file_the_page_says_that_it_needs_a_server(
+    browser: Browser, folder: Path
+) -> None:
+    page = browser.new_page()
+    page.goto((folder / "index.html").as_uri())
+    expect(page.get_by_role("status")).to_contain_text("python -m http.server")
+    page.close()

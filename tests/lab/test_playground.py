@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from llmsim_lab import Tape, data_path
 from llmsim_lab.lab.playground import Playground
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "playground"))
-import build  # noqa: E402 - a program, which is in no package
-
+_PROGRAM = spec_from_file_location("build", ROOT / "playground" / "build.py")
+assert _PROGRAM is not None
+assert _PROGRAM.loader is not None
+build: Any = module_from_spec(_PROGRAM)  # it is in no package
+_PROGRAM.loader.exec_module(build)
 POT = (ROOT / "playground" / "worlds" / "pot.py").read_text()
 
 

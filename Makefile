@@ -6,7 +6,7 @@
 BIN := .venv/bin
 COVERAGE_PCT := 90
 LOWEST := build/lowest
-LAB_EXTRAS := embedded,notebooks,parquet,room,tools
+LAB_EXTRAS := lab,parquet
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 # Tests that start programs wait for them more than they compute.
@@ -33,7 +33,7 @@ demo: .venv/.ready-demo ## replay a recorded run, then continue it live on a rea
 	$(BIN)/llmsim-lab demo $(ARGS)
 
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks/01_first_run.ipynb)
+	$(if $(ARGS),$(BIN)/python -m jupyterlab $(ARGS),$(BIN)/llmsim-lab lab notebooks)
 
 offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)

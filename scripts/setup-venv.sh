@@ -165,15 +165,19 @@ fill() {
     fi
     mkdir -p "$TO/wheels" "$TO/models"
     say "Filling $TO with the packages of llmsim_lab[$extras] ..."
-    # An editable install builds with hatchling and editables, which pip fetches too.
-    pip wheel --quiet --wheel-dir "$TO/wheels" ".[$extras]" hatchling editables
-    rm -f "$TO"/wheels/llmsim_lab-*.whl
+    rm -f "$TO"/llmsim_lab-*.whl "$TO"/wheels/llmsim_lab-*.whl # of an earlier version
+    # An editable install builds with the last three, which pip fetches too.
+    pip wheel --quiet --wheel-dir "$TO/wheels" ".[$extras]" hatchling hatch-vcs editables
+    # Beside the others, since an editable install must not take it.
+    mv "$TO"/wheels/llmsim_lab-*.whl "$TO/"
+    write_instructions
     machine=$(this_machine)
     touch "$TO/made-for.txt"
     case $(cat "$TO/made-for.txt") in
         *"$machine"*) ;;
         *) printf '%s\n' "$machine" >>"$TO/made-for.txt" ;;
     esac
+    cat "$TO/made-for.txt" >>"$TO/README.txt"
     for model in "$@"; do
         say "Copying the weights of $model ..."
         .venv/bin/python - "$model" "$TO/models/$model.gguf" <<'END'
@@ -190,7 +194,31 @@ except (LabError, OSError) as error:
     sys.exit(str(error))
 END
     done
-    say "Done. On a machine like this one ($machine), without a network: make lab FROM=\"$TO\""
+    say "Done. On a machine like this one ($machine), without a network: $TO/README.txt,"
+    say "or in a copy of the project's folder: make lab FROM=\"$TO\""
+}
+
+# How a machine that has nothing but Python and this folder gets all of it.
+write_instructions() {
+    wheel=$(cd "$TO" && echo llmsim_lab-*.whl)
+    cat >"$TO/README.txt" <<END
+llmsim_lab without a network. STICK is where this folder is. In a terminal, in a folder of your own
+(not on a stick, where many systems allow no virtual environment):
+
+    python3 -m venv llmsim
+    llmsim/bin/python -m pip install --no-index --find-links "STICK/wheels" "STICK/$wheel[lab]"
+    llmsim/bin/llmsim-lab doctor --install
+    llmsim/bin/llmsim-lab lab
+
+On Windows write  py  for  python3 , and  llmsim\\Scripts\\  for  llmsim/bin/ .
+
+The third line checks the installation; the fourth copies the tutorials and opens them. If there is a
+folder models, this adds a small model, which some exercises ask:
+
+    llmsim/bin/llmsim-lab model get NAME --file "STICK/models/NAME.gguf"
+
+The packages are for:
+END
 }
 
 case "${1:-}" in

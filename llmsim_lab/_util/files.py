@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from llmsim_lab.errors import ConfigError, DataError
 
@@ -23,7 +23,9 @@ def data_path(name: str) -> Path:
     """
     # A name may come from a file of unknown origin, and must not lead out of the folder.
     parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts:
+    # Windows has two more ways out: a backslash and a drive, as in ``C:notes``.
+    on_windows = PureWindowsPath(name)
+    if not parts or on_windows.anchor or ".." in on_windows.parts:
         raise ConfigError(f"data file {name!r} must be a relative path inside the data folder")
     present: set[str] = set()
     for root in _ROOTS:

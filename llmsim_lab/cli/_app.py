@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from io import TextIOWrapper
 
 import typer
 
@@ -17,6 +19,7 @@ from llmsim_lab.cli._playing import place_of
 from llmsim_lab.cli._room import room_app
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
+from llmsim_lab.cli._tutorials import lab
 from llmsim_lab.errors import ConfigError, LabError
 
 app = typer.Typer(
@@ -27,18 +30,43 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
     rich_markup_mode=None,
 )
-for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, people, doctor):
-    app.command()(command)
-app.command("tournament")(play_tournament)
-app.command()(lesson)
-app.command("grade")(grade_hand_ins)
-app.add_typer(model_app, name="model")
-app.add_typer(_tape.app, name="tape")
-app.add_typer(room_app, name="room")
+# In the order in which ``--help`` lists them. A command of yours: its name and its function.
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "lab": lab,
+    "doctor": doctor,
+    "new": new,
+    "run": run,
+    "lint": lint,
+    "replay": replay,
+    "resume": resume,
+    "rerun": rerun,
+    "fork": fork,
+    "view": view,
+    "study": study,
+    "people": people,
+    "tournament": play_tournament,
+    "lesson": lesson,
+    "grade": grade_hand_ins,
+}
+_GROUPS = {
+    "model": model_app,
+    "tape": _tape.app,
+    "room": room_app,
+}
+for name, command in _COMMANDS.items():
+    app.command(name)(command)
+for name, group in _GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 def main() -> None:
     """Run the command line; errors of ours end it with one message and status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        # Windows gives files and pipes an encoding without a minus sign, and a table must not fail
+        # for want of one.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except LabError as error:

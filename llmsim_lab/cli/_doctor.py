@@ -74,9 +74,20 @@ def doctor(
     economics: Annotated[
         bool, typer.Option("--economics", help="Ask it about economies: the economic gate.")
     ] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="Check this installation instead; asks no model.")
+    ] = False,
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they can do."""
-    if models:
+    if install:
+        # Here, since it reads the lists of all packages.
+        from llmsim_lab.cli._installation import report_installation
+
+        if models or economics:
+            raise typer.BadParameter("--install checks no model; leave the others out")
+        if not report_installation():
+            raise typer.Exit(1)
+    elif models:
         for name in models:
             if economics:
                 _show_gate(name, host)

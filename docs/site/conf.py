@@ -18,7 +18,7 @@ root_doc = "index"
 # These explain the folder that they stand in, which the site shows as part of other pages.
 exclude_patterns = ["docs/site"]
 
-# Notebooks are shown with the outputs that are saved in them, which `make check-notebooks` compares.
+# Notebooks are shown with their saved outputs, which `make check-notebooks` compares.
 nb_execution_mode = "off"
 nb_merge_streams = True
 # Live widgets and diagrams would need scripts from elsewhere; both have a still picture or a text.

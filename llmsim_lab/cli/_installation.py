@@ -166,21 +166,21 @@ def _unmet(requirement: Requirement) -> str:
 
 
 def _folders() -> Check:
-    """See that results, temporary files and the cache can be written, and how long a path may be."""
+    """See that results, temporary files and weights can be written, and how long a path may be."""
     cache = kept_folder("models")
     for folder in (Path.cwd(), Path(tempfile.gettempdir()), cache):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-    with tempfile.TemporaryDirectory() as folder:
-        deep = Path(folder).joinpath(*["a folder of a study"] * 15)
+    with tempfile.TemporaryDirectory() as temporary:
+        deep = Path(temporary).joinpath(*["a folder of a study"] * 15)
         try:
             deep.mkdir(parents=True)
         except OSError:
             return Check(
                 "folders",
                 "note",
-                f"writable, but paths of more than 260 characters are not allowed here; keep the "
-                f"folders of studies near the root of a drive. Weights are kept in {cache}",
+                "writable, but no path may have more than 260 characters; keep the folders of "
+                f"studies near the root of a drive. Weights are kept in {cache}",
             )
     return Check("folders", "ok", f"writable; weights are kept in {cache}")
 

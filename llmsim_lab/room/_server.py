@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -462,10 +463,10 @@ def _bound_socket(host: str, port: int) -> socket.socket:
 
 def _allow_many_files() -> None:
     """Allow this process as many open files as connections; macOS allows 256 if not asked."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
+    if sys.platform == "win32":  # it has no such limit
         return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * _MOST_CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:

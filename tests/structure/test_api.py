@@ -11,7 +11,6 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
 from structure_kit import nodes
 
 import llmsim_lab

@@ -41,12 +41,26 @@ offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 test: .venv/.ready-test ## run the quick tests: all but those that start programs or take long
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS))
 
-check: test check-static check-process check-lowest check-notebooks check-browser ## run everything that CI checks
+check: test check-static check-systems check-process check-lowest check-notebooks docs check-browser ## run everything that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+
+# What only Windows or macOS has, and what they lack, by the types of Python's library.
+check-systems: .venv/.ready-all ## check types as on Windows and macOS
+	$(BIN)/python -m mypy --platform win32 --cache-dir .mypy_cache/win32
+	$(BIN)/python -m mypy --platform darwin --cache-dir .mypy_cache/darwin
+
+docs: .venv/.ready-all ## build the documentation site into build/site and check its links
+	$(BIN)/python scripts/build_docs.py
+
+dist: .venv/.ready-all ## build the wheel and the sdist into dist and check them
+	rm -rf dist
+	$(BIN)/python -m uv build --out-dir dist
+	$(BIN)/uv tool run twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/uv tool run check-wheel-contents dist/*.whl
 
 check-process: .venv/.ready-test ## run the tests that start programs or take long
 	$(BIN)/python -m pytest -m process $(if $(ARGS),$(ARGS),$(WAITING) worksteal)

@@ -91,7 +91,7 @@ def assemble(source: Path) -> Path:
 
 def write_index(source: Path) -> None:
     """Write the first page, with pages that it does not name yet at the end of *How to*."""
-    index = (SETTINGS / "index.md").read_text(encoding="utf-8")
+    index = (SETTINGS / "index.md.in").read_text(encoding="utf-8")
     pages = [f"docs/{page.stem}" for page in sorted((source / "docs").glob("*.md"))]
     pages += [page.stem for page in sorted(source.glob("*.md"))]
     unnamed = [page for page in pages if not re.search(rf"^{page}$", index, re.MULTILINE)]

@@ -1166,11 +1166,16 @@ CELLS: tuple[Cell, ...] = (
 )
 
 
-def measure_cell(cell: Cell, replications: int) -> dict[str, Any]:
+def measure_cell(
+    cell: Cell,
+    replications: int,
+    *,
+    seed: int = SEED,
+) -> dict[str, Any]:
     """Return what was counted in a cell, and the binomial p-value of its missing what it says."""
     replications = max(1, replications // cell.fewer)
     # Its own seed, so that a cell's figures do not depend on which others are measured.
-    rng = np.random.default_rng([SEED, crc32(f"{cell.group}/{cell.name}".encode())])
+    rng = np.random.default_rng([seed, crc32(f"{cell.group}/{cell.name}".encode())])
     begun = time.process_time()
     hits, offered = cell.count(rng, replications)
     measured = hits / offered if offered else None
@@ -1208,14 +1213,19 @@ def measure(plan: Plan) -> dict[str, Any]:
     return summarised(rows, plan.replications)
 
 
-def summarised(rows: Sequence[Mapping[str, Any]], replications: int) -> dict[str, Any]:
+def summarised(
+    rows: Sequence[Mapping[str, Any]],
+    replications: int,
+    *,
+    seed: int = SEED,
+) -> dict[str, Any]:
     """Return the cells with the one check of them all, and those that miss what they say."""
     judged = [row for row in rows if row["p"] is not None]
     smallest = min(row["p"] for row in judged)
     overall = min(1.0, len(judged) * smallest)
     misses = [row for row in judged if len(judged) * row["p"] < OVERALL]
     return {
-        "seed": SEED,
+        "seed": seed,
         "level": LEVEL,
         "replications": replications,
         "cells_judged": len(judged),

@@ -294,19 +294,18 @@ def _cells_of_laws() -> list[Cell]:
 
 def _cells_of_cards() -> list[Cell]:
     """Cards of many measures, and pairs of an original and its twin."""
-    cells = []
     at_margin = partial(law_of_share, people=152, p=0.72, shift=MARGIN)
-    for verdict in ("like people", "unlike people"):
-        cells.append(
-            Cell(
-                group="a card of 20 measures",
-                name=f"as far as the margin, one or more called {verdict}",
-                count=partial(any_judged, draw=at_margin, measures=20, verdict=verdict),
-                wanted=0.05,
-                rule="at most",
-                fewer=4,
-            )
+    cells = [
+        Cell(
+            group="a card of 20 measures",
+            name=f"as far as the margin, one or more called {verdict}",
+            count=partial(any_judged, draw=at_margin, measures=20, verdict=verdict),
+            wanted=0.05,
+            rule="at most",
+            fewer=4,
         )
+        for verdict in ("like people", "unlike people")
+    ]
     like = partial(offers, of="dictator $5", n=100)
     nothing = partial(
         offers, of="dictator $5", n=100, shift=-OFFERS["dictator $5"].mean(), spread=0

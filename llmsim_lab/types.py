@@ -276,6 +276,10 @@ class ChatBackend:
         """
         return None
 
+    async def count_tokens(self, text: str) -> int | None:
+        """Return how many tokens a text has for the model; None where the backend cannot tell."""
+        return None
+
     async def aclose(self) -> None:
         """Close connections and end processes."""
 

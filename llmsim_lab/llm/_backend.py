@@ -71,6 +71,13 @@ class _Adapted(ChatBackend):
         asking: Work[str] = self._inner.phase(request)
         return asking
 
+    def count_tokens(self, text: str) -> Work[int | None]:
+        """Return how many tokens a text has, if the object says."""
+        if not hasattr(self._inner, "count_tokens"):
+            return super().count_tokens(text)
+        asking: Work[int] = self._inner.count_tokens(text)
+        return asking
+
     def aclose(self) -> Work[None]:
         """Close connections, if the object can."""
         if not hasattr(self._inner, "aclose"):

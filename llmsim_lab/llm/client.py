@@ -421,6 +421,25 @@ class LLMClient:
                 detail=str(fault),
             ) from error
 
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        """Return how many tokens each text has for the model; None where its backend cannot tell.
+
+        Of the backends of this package the embedded model can. Ollama has no such question (its
+        issue 12031), and servers with OpenAI's protocol have none in common.
+
+        Raises:
+            BackendError: the request failed; its ``reason`` says how.
+        """
+        if scope().stand_in is not None:  # in a plan nothing is asked
+            return None
+        counts = []
+        for text in texts:
+            count = await self._adapted.count_tokens(text)
+            if count is None:
+                return None
+            counts.append(count)
+        return counts
+
     async def aclose(self) -> None:
         """Release the backend's connections and processes."""
         await self._adapted.aclose()

@@ -253,6 +253,22 @@ class OpenAIBackend(ChatBackend):
         """
         return ModelInfo(name=await self._resolve(""), backend="openai")
 
+    async def tokens_in(self, text: str) -> int:
+        """Return how many tokens a text has for the model of a llama.cpp server.
+
+        Not ``count_tokens``, as other servers with this protocol have no such question.
+
+        Raises:
+            BackendError: the request failed; its ``reason`` says how.
+        """
+        at_root = dataclasses.replace(self.server, url=self.base_url.removesuffix("/v1"))
+        with LocalsCleared():
+            async with at_root.asked("/tokenize", {"content": text}) as answer:
+                tokens = bytearray()
+                async for line in answer.lines():
+                    tokens += line
+        return len(member(read_json(bytes(tokens)), "tokens", list))
+
     @without_locals
     async def phase(self, request: ChatRequest) -> str:
         """Return an empty text: such servers do not say whether they load a model.

@@ -442,6 +442,23 @@ class Ask:
                 self._failed_outside = _FailedOutside(what, error)
             raise
 
+    async def count_tokens(self, texts: Sequence[str], /) -> list[int] | None:
+        """Return how many tokens each text has for the run's model; await it.
+
+        None where the model's backend cannot tell, or no model plays. What was counted is on the
+        tape, as from ``outside``, and a replay takes it from there.
+
+        Raises:
+            ConfigError: see ``outside``.
+        """
+        client = self._run.llm_client
+
+        async def count() -> list[int] | None:
+            return None if client is None else await client.count_tokens(texts)
+
+        counts: list[int] | None = await self.outside("tokens", list(texts), count)
+        return counts
+
     def note(
         self,
         player: str = "",

@@ -7,11 +7,15 @@ a question like any other: the world asks for it and adds the reply.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._state import State
+
+if TYPE_CHECKING:
+    from llmsim_lab.run._ask import Ask
 
 HALF_LIFE = 10.0
 """After so many turns an entry counts half."""
@@ -25,11 +29,13 @@ class MemoryEntry:
         turn: when it happened.
         text: what.
         weight: how much it matters.
+        tokens: of the text, as the model's own tokenizer counted them; None where nobody did.
     """
 
     turn: int
     text: str
     weight: float = 1.0
+    tokens: int | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -56,6 +62,22 @@ class Memory(State):
         in_order = sorted([*self.entries, entry], key=lambda known: known.turn)
         return self.replace(entries=tuple(in_order))
 
+    async def counted(self, ask: Ask) -> Memory:
+        """Return the same memory, whose new entries' tokens the run's model has counted.
+
+        A text is counted once, and the count stays with its entry. Where the model's backend has no
+        tokenizer to ask (``ask.count_tokens``), ``within`` goes on estimating.
+        """
+        new = [entry.text for entry in self.entries if entry.tokens is None]
+        counts = await ask.count_tokens(new) if new else None
+        if counts is None:
+            return self
+        tokens_of = dict(zip(new, counts, strict=True))
+        entries = [
+            replace(entry, tokens=tokens_of.get(entry.text, entry.tokens)) for entry in self.entries
+        ]
+        return self.replace(entries=tuple(entries))
+
     def recent(self, k: int) -> list[MemoryEntry]:
         """Return the newest entries, at most ``k``, oldest first."""
         _check_count("recent", k)
@@ -77,15 +99,15 @@ class Memory(State):
         self,
         tokens: int,
         *,
-        count: Callable[[str], int] = estimate_tokens,
+        count: Callable[[str], int] | None = None,
         half_life: float | None = None,
     ) -> list[MemoryEntry]:
         """Return the newest entries that fit into so many tokens together, oldest first.
 
         Args:
             tokens: the most.
-            count: of a text; by default it is estimated, four bytes a token. It must give the same
-                in a replay: take what a server counted through ``ask.outside``.
+            count: of a text, and the same in a replay. By default what ``counted`` found; of
+                entries that were not counted an estimate, four bytes a token.
             half_life: where given, the most salient entries are taken, and not the newest.
 
         Raises:
@@ -98,7 +120,12 @@ class Memory(State):
         taken: list[int] = []
         left = tokens
         for place in ranked:
-            size = count(self.entries[place].text)
+            entry = self.entries[place]
+            size = entry.tokens
+            if count is not None:
+                size = count(entry.text)
+            elif size is None:
+                size = estimate_tokens(entry.text)
             if size > left:
                 # Not a smaller one behind it: a gap would read as if nothing had happened.
                 break

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State
+from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State, replay
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Memory
 
@@ -101,3 +101,48 @@ def test_a_summary_is_a_question_and_memory_is_on_the_tape(tmp_path: Path) -> No
     fork = run.fork(1, llm_client=client)
     fork.run(1)
     assert texts(fork.state.memory["Bob"].recent(9)) == ["all of 2 days"]
+
+
+class CountingWords(ScriptedBackend):
+    """Counts a text's words as its tokens, and which texts it was asked about."""
+
+    counted: list[str]
+
+    async def count_tokens(self, text: str) -> int:
+        self.counted.append(text)
+        return len(text.split())
+
+
+class Chronicle(Run[Days]):
+    async def turn(self, state: Days, ask: Ask) -> Days:
+        memory = {}
+        for name, known in state.memory.items():
+            text = f"{name} saw a b c d"
+            memory[name] = await known.add(ask.turn, text).counted(ask)
+        return Days(memory=memory)
+
+
+def test_tokens_are_counted_once_by_the_models_tokenizer_and_replayed(tmp_path: Path) -> None:
+    backend = CountingWords([])
+    backend.counted = []
+    client = LLMClient(LLMConfig(model="script"), backend)
+    run = Chronicle(llm_client=client, tape=tmp_path / "days.tape")
+    run.run(2)
+    run.close()
+    assert len(backend.counted) == 4
+    memory = run.state.memory["Ann"]
+    assert [entry.tokens for entry in memory.entries] == [6, 6]
+    # The estimate, four bytes a token, would be 4.
+    assert (len(memory.within(11)), len(memory.within(12))) == (1, 2)
+    assert replay(tmp_path / "days.tape").state == run.state
+    assert len(backend.counted) == 4
+
+
+def test_without_a_tokenizer_tokens_are_estimated() -> None:
+    client = LLMClient(LLMConfig(model="script"), ScriptedBackend([]))
+    run = Chronicle(llm_client=client)
+    run.run(1)
+    [entry] = run.state.memory["Ann"].entries
+    assert entry.tokens is None
+    assert len(run.state.memory["Ann"].within(4)) == 1
+    assert run.state.memory["Ann"].within(3) == []

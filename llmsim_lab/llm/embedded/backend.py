@@ -129,7 +129,7 @@ class EmbeddedBackend(ChatBackend):
         began = time.perf_counter()
         self._server.users.add(self)
         async with self._server.turn(on_text):
-            child, load_seconds = await self._running(request)
+            child, load_seconds = await self._running(request.options.get("num_ctx"))
             reply = await self._server.ask(child, request, on_text)
         seconds = time.perf_counter() - began
         return replace(reply, seconds=seconds, load_seconds=load_seconds)
@@ -138,12 +138,28 @@ class EmbeddedBackend(ChatBackend):
         """Return the tokens of a reply with what else was likely; see ``OpenAIBackend.traced``."""
         self._server.users.add(self)
         async with self._server.turn():
-            child, _ = await self._running(request)
+            child, _ = await self._running(request.options.get("num_ctx"))
             return await child.backend.traced(request, nudges)
 
-    async def _running(self, request: ChatRequest) -> tuple[ChildProcess, float]:
-        """Return the child, started if need be, and how many seconds that took."""
-        num_ctx = request.options.get("num_ctx") or self._num_ctx
+    async def count_tokens(self, text: str) -> int:
+        """Return how many tokens a text has for the model, without those of a chat's form.
+
+        Raises:
+            BackendError: the request failed; its ``reason`` says how.
+            ModelFileError: the runtime or the model cannot be loaded.
+        """
+        self._server.users.add(self)
+        async with self._server.turn():
+            child, _ = await self._running()
+            return await child.backend.tokens_in(text)
+
+    async def _running(self, num_ctx: int | None = None) -> tuple[ChildProcess, float]:
+        """Return the child, started if need be, and how many seconds that took.
+
+        Args:
+            num_ctx: the context window that a request asks for; the backend's own if not given.
+        """
+        num_ctx = num_ctx or self._num_ctx
         child = self._server.running(num_ctx)
         if child is not None:
             return child, 0.0

@@ -310,47 +310,29 @@ def _judged_by_score(
 
 
 def _error_at(margin: float, means: Numbers, figure: PublishedFigure) -> float:
-    """Return the standard error of a difference of shares if the true one is the margin."""
-    from scipy import optimize  # here, since it takes a second to import
+    """Return the standard error of a difference of shares if the true one is the margin.
 
+    The likeliest shares at that difference are the root of a cubic, as Farrington and Manning have
+    it in their appendix.
+    """
     runs = len(means)
-    ones = float(means.sum())
-    people = figure.count or 0.0
-
-    def deviance(share: float) -> float:
-        of_people = share - margin
-        likelihood = special.xlogy(ones, share) + special.xlogy(runs - ones, 1 - share)
-        likelihood += special.xlogy(people, of_people)
-        likelihood += special.xlogy(figure.n - people, 1 - of_people)
-        return -float(likelihood)
-
-    # The likelihood has one maximum between what both shares may be.
-    lowest = max(0.0, margin)
-    highest = min(1.0, 1 + margin)
-    found = optimize.minimize_scalar(deviance, bounds=(lowest, highest), method="bounded")
-    share = float(found.x)
-    of_people = share - margin
-    variance = share * (1 - share) / runs + of_people * (1 - of_people) / figure.n
+    share = float(means.mean())
+    ratio = figure.n / runs
+    cubic = 1 + ratio
+    square = -(1 + ratio + share + ratio * figure.mean + margin * (ratio + 2))
+    linear = margin**2 + margin * (2 * share + ratio + 1) + share + ratio * figure.mean
+    constant = -share * margin * (1 + margin)
+    centre = square / (3 * cubic)
+    turning = centre**3 - square * linear / (6 * cubic**2) + constant / (2 * cubic)
+    radius = math.copysign(math.sqrt(max(0.0, centre**2 - linear / (3 * cubic))), turning)
+    angle = 0.0
+    if radius:
+        angle = math.acos(min(1.0, max(-1.0, turning / radius**3)))
+    root = 2 * radius * math.cos((math.pi + angle) / 3) - centre
+    of_model = min(1.0, max(0.0, root))
+    of_people = min(1.0, max(0.0, root - margin))
+    variance = of_model * (1 - of_model) / runs + of_people * (1 - of_people) / figure.n
     return math.sqrt(max(variance, _LEAST_VARIANCE))
-
-
-def _spread_of_law(
-    model: Weighted,
-    figure: PublishedFigure,
-    margins: Margins,
-) -> Closeness:
-    """Return the ratio of spreads, whose interval is that of people's jackknifed log variance."""
-    ratio = model.sd / figure.sd if figure.sd else math.inf
-    if not figure.values or not figure.sd:
-        return Closeness(ratio, None, "not judged")
-    if model.sd <= ROUNDING:
-        return Closeness(0.0, None, "far", p_far=0.0)
-    people = _pseudo_values([np.array([value]) for value in figure.values])
-    if people is None:
-        return Closeness(ratio, None, "far", p_far=0.0)
-    of_people = spread_of([[Stratum(1.0, people)]])
-    t = student(math.log(model.sd) - float(people.mean()), [of_people])
-    return _ratio(ratio, t, margins)
 
 
 def _difference(groups: list[Numbers], figure: PublishedFigure) -> Student:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 from room_kit import PEOPLE, Pots, Visitor, open_room, playing
 
+from llmsim_lab import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room import Room
 
@@ -255,3 +258,20 @@ async def test_a_port_that_is_taken_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port}: .*choose another"):
             Room(pots()).open(port=port)
+
+
+async def test_at_the_end_the_wall_shows_what_people_of_a_published_study_did() -> None:
+    sys.path.append(str(data_path("templates")))
+    world = importlib.import_module("contributing").Contributing
+    seats = dict.fromkeys("ABCD", "person, else random")
+    async with open_room(world(players=seats, turns=2)) as here, playing(here):
+        guests = await here.guests(4)
+        projector = here.visitor("projector/")
+        await projector.enter(here.room.projector_link)
+        here.room.start()
+        await asyncio.gather(*[guest.play(amount=10) for guest in guests])
+        [chart] = (await projector.get())["charts"]
+        lines = {line["kind"]: line for line in chart["lines"]}
+        assert lines["class"]["values"] == [[1, 0.5], [2, 0.5]]
+        assert lines["people"]["label"] == "362 people, public_goods"
+        assert lines["people"]["values"][:2] == [[1, 0.616], [2, 0.629]]

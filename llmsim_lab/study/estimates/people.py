@@ -335,6 +335,25 @@ def _error_at(margin: float, means: Numbers, figure: PublishedFigure) -> float:
     return math.sqrt(max(variance, _LEAST_VARIANCE))
 
 
+def _spread_of_law(
+    model: Weighted,
+    figure: PublishedFigure,
+    margins: Margins,
+) -> Closeness:
+    """Return the ratio of spreads, whose interval is that of people's jackknifed log variance."""
+    ratio = model.sd / figure.sd if figure.sd else math.inf
+    if not figure.values or not figure.sd:
+        return Closeness(ratio, None, "not judged")
+    if model.sd <= ROUNDING:
+        return Closeness(0.0, None, "far", p_far=0.0)
+    people = _pseudo_values([np.array([value]) for value in figure.values])
+    if people is None:
+        return Closeness(ratio, None, "far", p_far=0.0)
+    of_people = spread_of([[Stratum(1.0, people)]])
+    t = student(math.log(model.sd) - float(people.mean()), [of_people])
+    return _ratio(ratio, t, margins)
+
+
 def _difference(groups: list[Numbers], figure: PublishedFigure) -> Student:
     """Return Student's t of the difference of means, with both sides' chance; the fewest df count.
 

@@ -134,6 +134,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _MOST_DIGITS = 1_000
 """Of a whole number in a file, whatever its base."""
+_MOST_VALUES = 50_000
+"""Keys, values, lists and mappings of a file: they are read in some three seconds."""
+_MOST_BYTES = 4 * 2**20
+"""Of a file: prompts and roles are texts of some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +160,16 @@ class YamlFile:
             ConfigError: it cannot be read, or is not YAML of keys and values, each once.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            with path.open("rb") as file:
+                raw = file.read(_MOST_BYTES + 1)
+            text = raw.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+        if len(raw) > _MOST_BYTES:
+            raise ConfigError(
+                f"{path} is longer than {_MOST_BYTES // 2**20} MiB, which no configuration is; "
+                "name a YAML file of keys and values"
+            )
         try:
             values, tree = _read(text)
         except ValueError as error:
@@ -291,9 +302,27 @@ def yaml_text(values: Mapping[str, object]) -> str:
 
 def _yaml() -> YAML:
     from ruamel.yaml import YAML
+    from ruamel.yaml.composer import Composer
+
+    class Bounded(Composer):
+        """Stops at a number of values, before they are all in memory."""
+
+        count = 0
+
+        def compose_node(self, parent: Node | None, index: object) -> Node | None:
+            self.count += 1
+            if self.count > _MOST_VALUES:
+                raise ValueError(
+                    f"it has more than {_MOST_VALUES:,} keys and values; make what is so large in "
+                    "Python, from a table"
+                )
+            node: Node | None = super().compose_node(parent, index)
+            return node
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
-    return YAML(typ="safe", pure=True)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = Bounded
+    return yaml
 
 
 # --- the place of a fault ------------------------------------------------------------------------

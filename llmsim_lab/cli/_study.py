@@ -101,7 +101,8 @@ def study(
     if plan is not None and (action == "run" or plan.exists()):
         say(played.register(plan))
     if action == "report":
-        target = out or folder.with_name(f"{folder.name}.html")
+        named = folder if folder.name else folder.resolve()  # the name of . is empty
+        target = out or named.with_name(f"{named.name or 'study'}.html")
         open_folder(target.parent)
         played.report(target)
         say(f"Written: {target}")

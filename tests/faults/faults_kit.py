@@ -48,7 +48,8 @@ __all__ = ["Attack", "Case", "Plan", "Tally", "serving"]
 CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 60.0
 SIZES = {"brief": 1, "full": 8, "long": 80}
 TESTS = Path(__file__).resolve().parents[1]
-for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in TESTS.glob("*/*_kit.py")})]:
+_KITS = [*TESTS.glob("*/*_kit.py"), TESTS / "prompts" / "test_bombs.py"]
+for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in _KITS})]:
     if _folder not in sys.path:
         sys.path.append(_folder)  # so that cases are made with the kits of other tests
 BYSTANDER = "somebody's file\n"
@@ -192,7 +193,7 @@ class Watch:
             if name == last:
                 report["fault"] += "; ".join(self.left_behind(before))
             mine = folder / "mine.txt"
-            if not mine.is_file() or mine.read_text() != BYSTANDER:
+            if not mine.is_file() or mine.read_bytes() != BYSTANDER.encode():
                 report["fault"] += "; mine.txt was changed"
             self.say({"step": name, **report})
 
@@ -356,7 +357,7 @@ def _watched(case: Case) -> Iterator[dict[str, Any]]:
         if told:
             last = reports[-1] if reports else {}
             step = last.get("begins") or f"after {last.get('step', 'nothing')}"
-            said = log.read_text(errors="replace")[-3000:]
+            said = log.read_text(errors="replace").partition("Extension modules")[0][-1500:]
             fault = f"the process {told} after {time.monotonic() - begun:.0f} s; {said}"
             yield {"step": step, "said": "", "fault": fault, "cpu_s": 0, "block_s": 0, "mb": 0}
     finally:

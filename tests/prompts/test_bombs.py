@@ -109,8 +109,8 @@ def sharing(depth: int) -> list[Any]:
     return value
 
 
-@pytest.fixture(scope="module")
-def values() -> dict[str, Any]:
+def bomb_values() -> dict[str, Any]:
+    """Return the values of the bombs' slots."""
     itself: list[Any] = []
     itself.append(itself)
     return {
@@ -130,6 +130,9 @@ def values() -> dict[str, Any]:
         "record": Record(sharing(40)),
         "a": "ab",
     }
+
+
+values = pytest.fixture(scope="module", name="values")(bomb_values)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from stat import S_ISREG
 from tempfile import TemporaryDirectory
 
 import filelock
@@ -156,6 +157,9 @@ def file_sha256(path: Path) -> str:
     """
     try:
         stat = path.stat()
+        # A pipe would be waited for, a device read for ever.
+        if not S_ISREG(stat.st_mode):
+            raise ModelFileError(f"the model file {path} is not a regular file; name a GGUF file")
         # Size and mtime can be given to any file; inode and ctime cannot.
         return _sha256(
             path,
@@ -201,9 +205,13 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         with filelock.FileLock(folder / f"{model.file_name}.lock"):
             with suppress(ModelFileError):  # a damaged one is replaced
                 return checked(model.path, model)
-            if work.is_symlink():  # else what arrives would be written to where it points
+            # What arrives would be written to where a link points.
+            if work.is_symlink():
                 work.unlink()
             work.mkdir(exist_ok=True)
+            for entry in work.iterdir():
+                if entry.is_symlink():
+                    entry.unlink()
             if file is None:
                 path = _fetched(model, work)
             else:

@@ -25,6 +25,8 @@ def ask_view(seats: RoomSeats, guest: Guest) -> JSONObject | None:
     return {
         **ask.put.as_json(),
         "id": ask.id,
+        # Another round's questions are the same ones: what was typed into them is not kept for this
+        # one.
         "draft": f"{seats.round} {ask.put.draft}",
         "since": ask.shown_at,
         "until": until,
@@ -43,6 +45,7 @@ def take_answer(
     """
     try:
         reply = ask.put.taken(ask.put.read(values))
+        # Noted with the reply, so that the tape says who decided, also where seats change hands.
         ask.person.answer(ask.question, {**reply, PARTICIPANT: guest.id})
     except AnswerError as error:
         raise _wrong(error) from error

@@ -48,7 +48,12 @@ def class_charts(
         return []
     charts: list[JSON] = []
     for series in _charted(begun[0]):
-        lines = _mean("class", "class", series.column, [group.rows() for group in begun])
+        lines = _mean(
+            "class",
+            "class",
+            series.column,
+            [group.rows() for group in begun],
+        )
         # On a projector they would tell those who still play what the others do.
         if with_arms:
             lines += _lines_to_compare(series.column, begun, beside)

@@ -78,6 +78,7 @@ class GuestDesk:
         room = reception.seats.keys.room
         self._reception = reception
         self._seats = reception.seats
+        # With a path of its own, so that four guests are tried out in one browser.
         self._trial = trial
         # Cookies of all ports of a machine go to each of them: the name tells rooms apart.
         self.path = "/"
@@ -118,6 +119,7 @@ class GuestDesk:
             raise RoomError(403, "wrong_code", "That is not the code of this room.")
         if self._seats.labels is None:
             label = ""
+        # A list of labels lets in nobody else, so that data can be joined by them.
         elif label not in self._seats.labels:
             raise RoomError(403, "wrong_label", "This room has no participant of that label.")
         if self._reception.welcome and message.get("agreed") is not True:
@@ -201,6 +203,7 @@ class StaffDesk:
     key: str
     owner: Viewer
     view_now: Callable[[], JSONObject]
+    # Made when they are asked for: a table of two hundred people is not made for each view.
     downloads: Mapping[str, Callable[[], Download]]
     buttons: Mapping[str, Callable[[JSONObject], object]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)

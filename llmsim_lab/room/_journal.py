@@ -59,6 +59,7 @@ class RoomJournal:
         """Append a line; it is in the file when this returns."""
         if self.folder is None:
             return
+        # Opened and closed for each line: whoever forgets the names may delete the file meanwhile.
         text = json.dumps(line, separators=(",", ":"))
         # For the teacher's account alone: the file has the room's secret, or names.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -66,6 +66,7 @@ class RoomKeys:
         return base64.urlsafe_b64encode(self._digest(purpose)[:_SECRET_BYTES]).decode()
 
     def _digest(self, purpose: str) -> bytes:
+        # One way: who has one link cannot work out another, nor the secret.
         return hmac.digest(self.secret.encode(), purpose.encode(), "sha256")
 
 
@@ -76,6 +77,7 @@ def new_token() -> str:
 
 def token_digest(token: str) -> str:
     """Return what the room keeps of a token: whoever reads its files cannot take a seat."""
+    # Without salt: a token is 24 random bytes, which no list of guesses has.
     return hashlib.sha256(token.encode()).hexdigest()
 
 

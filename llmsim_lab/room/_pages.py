@@ -25,6 +25,7 @@ _FRONTS = (
 )
 """Where modules and styles are looked for; the room's go first."""
 _IMPORT = re.compile(r'^import\b[^;]*?from "(?:[^"]*/)?(\w+)\.js";\n', re.MULTILINE)
+# Joined modules are one script, which neither imports nor exports.
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _FORM = re.compile(r"_(zero|one|two|few|many)$")
 """What a sentence's name ends in where a language counts otherwise, by ``Intl.PluralRules``."""
@@ -179,6 +180,7 @@ def read_words(given: str | Path | Words | None) -> Words:
     sentences = given if isinstance(given, Mapping) else _words_of_file(Path(given))
     for name, sentence in sentences.items():
         plain = _FORM.sub("", name)
+        # A language may have more forms than English: joined_few is of the sentence joined.
         if name not in words and plain not in words:
             raise ConfigError(
                 f"words= has {name!r}{closest(name, words)}, which is not a sentence of the room; "

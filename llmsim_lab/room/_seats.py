@@ -175,6 +175,7 @@ class RoomSeats:
         self._by_place: dict[RoomPlace, Guest] = {}
         self._key = ""
         self._recall()
+        # After the journal, which says in which round the room was when its process ended.
         self._take(source.of_round(self.round, self._key))
         self._check_places()
 
@@ -196,6 +197,7 @@ class RoomSeats:
         for line in self._journal.lines():
             is_new = False
             self._recall_line(line)
+        # In a file of their own, which may be deleted: ids stand in for names then.
         for line in self._journal.lines(".names"):
             guest = self._guests.get(str(line["guest"]))
             if guest is not None:
@@ -253,6 +255,7 @@ class RoomSeats:
         with self.lock:
             guest.closing = answers
             self._journal.write({"guest": guest.id, "answers": answers}, ".closing")
+        # The projector shows nothing of single people.
         self.news.tell([guest, self.teacher], urgent=True)
 
     def _keep_phase(self) -> None:
@@ -278,6 +281,7 @@ class RoomSeats:
 
     def guest_of(self, token: str, trial: int = 0) -> Guest | None:
         """Return who has a token from one of the links."""
+        # A trial's links are opened in one browser: a token of one of them opens no other.
         guest = self._by_token.get(token_digest(token))
         return guest if guest is not None and guest.trial == trial else None
 
@@ -373,6 +377,8 @@ class RoomSeats:
         for group in self.groups:
             blocks.setdefault(group.plan.block, []).append(group)
         for block in blocks.values():
+            # Group after group: with too few people some groups are whole, and the others are not
+            # played.
             for group in rng.sample(block, len(block)):
                 seats = group.plan.seats
                 places += [RoomPlace(group.number, seat) for seat in rng.sample(seats, len(seats))]
@@ -386,6 +392,7 @@ class RoomSeats:
             if not group.is_over:
                 places += [RoomPlace(group.number, seat) for seat in group.plan.seats]
         free = [place for place in places if place not in self._by_place]
+        # Who comes late cannot choose a group by the time of coming.
         random.shuffle(free)
         return free
 
@@ -427,6 +434,7 @@ class RoomSeats:
         """Hold the questions of turns that no group has begun."""
         with self.lock:
             self._check_open()
+            # The fastest group's: a turn that one group has begun, all may play.
             latest = max(self._turns_played(), default=0)
             for group in self.playing:
                 for ask in group.asks.values():
@@ -439,6 +447,7 @@ class RoomSeats:
         """Show the questions of one more turn, and hold those after it."""
         with self.lock:
             self._check_open()
+            # The slowest group's: a class goes on together.
             played = min(self._turns_played(), default=0)
             last_turn = played if self.last_turn is None else max(played, self.last_turn)
             self._move("open", last_turn + 1)
@@ -547,6 +556,8 @@ class RoomSeats:
         with self.lock:
             open_now: dict[str, OpenQuestion] = {}
             for question in person.questions:
+                # A seat may have several questions at once; the next is put when this one is
+                # answered.
                 open_now.setdefault(_seat_of(group, question), question)
             for seat in [seat for seat, ask in group.asks.items() if ask.person is person]:
                 # By the question itself, and not its id(), which comes again when one is gone.
@@ -590,6 +601,7 @@ class RoomSeats:
         if guest.place is None or guest.is_away:
             return None
         ask = self.groups[guest.place.group].asks.get(guest.place.seat)
+        # One that was shown may not be asked any more: the round is over.
         if ask is None or ask.shown_at is None or not self._may_be_asked(ask.question):
             return None
         return ask

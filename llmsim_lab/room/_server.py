@@ -249,6 +249,7 @@ class RoomServer:
     async def _response(self, request: Request) -> Response:
         self._check_source(request)
         path = request.scope["path"]
+        # Before the cookie is looked at: scripts and styles are the same for everybody.
         if path in self._files and request.method == "GET":
             return _file(self._files[path], _KEPT)
         # Addresses are relative to their page, so that /p/3/ and /teacher/ work alike.

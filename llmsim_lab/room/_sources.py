@@ -52,6 +52,7 @@ class RunSource:
         self._run = run
         self._chosen_seats = seats
         self.title = type(run).__name__
+        # Foreseen by playing the turn's beginning: nobody is asked.
         people = list(People(run).seats)
         if "*" in run.players and seats is not None:
             people = [*people, OTHERS]  # foreseen are those alone who are asked first
@@ -109,6 +110,7 @@ class RunSource:
         if key and key != self.key and run.tape is not None:
             run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
         elif number > 1:
+            # With the same seed another round would have the first one's luck.
             config = run.config.model_copy(update={"seed": run.config.seed + number - 1})
             run = type(run)(config, llm_client=run.llm_client, tape=run.tape)
         return RunSource(run, self._chosen_seats)
@@ -146,7 +148,14 @@ class StudySource:
             label = f"{study.unit_name} {unit}"
             if len(study.arms) > 1:
                 label = f"{arm}, {label}"
-            plans.append(GroupPlan(label, arm, study.units.index(unit), _taken(seats, names[arm])))
+            plans.append(
+                GroupPlan(
+                    label,
+                    arm,
+                    study.units.index(unit),
+                    _taken(seats, names[arm]),
+                )
+            )
         self.plans = plans
 
     @property
@@ -206,6 +215,7 @@ class StudySource:
             return self
         study = self._study
         count = len(study.units)
+        # A seed that was played is other people's: its runs are done, and nobody would be asked.
         first = 1 + max(int(unit) for unit in study.units) + (number - 2) * count
         seeds = [first + place for place in range(count)]
         # Within the first round's, so that the same command finds all of them.

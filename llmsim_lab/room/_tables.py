@@ -36,6 +36,7 @@ def people_rows(seats: RoomSeats) -> list[Row]:
     """Return a row for each participant, in the order in which they came."""
     rows = []
     for guest in seats.guests:
+        # All keys first, so that the columns stand in one order, whoever has no seat.
         row: Row = {"participant": guest.id, "label": guest.label, "name": guest.name}
         row |= {"round": seats.round, "run": "", "arm": "", "seat": ""}
         row |= {"answered": guest.answers, "filled": 0, "payoff": None}
@@ -66,6 +67,7 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
         for turn in _turns_played(group):
             for answer in _answers_of(seats, group, turn, guest.place.seat):
                 fields = dict(answer.fields)
+                # A seat may have changed hands, or something filled it in.
                 is_own = fields.pop(PARTICIPANT, "") == guest.id
                 row: Row = {"turn": turn.number}
                 row["answered_by"] = guest.id if is_own else "somebody else"
@@ -181,6 +183,7 @@ def _in_order(rows: Iterable[Row], models: tuple[str, ...]) -> list[Row]:
     """Return rows with their columns model by model; each model's stay in their order."""
     in_order = []
     for row in rows:
+        # sorted() keeps what is equal in its order.
         names = sorted(row, key=lambda name: models.index(name.partition(".")[0]))
         in_order.append({name: row[name] for name in names})
     return in_order
@@ -194,7 +197,12 @@ def _as_csv(rows: Iterable[Row]) -> str:
     rows = list(rows)
     columns = dict.fromkeys(name for row in rows for name in row)
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
+    writer = csv.DictWriter(
+        text,
+        list(columns),
+        restval="",
+        lineterminator="\n",
+    )
     writer.writeheader()
     for row in rows:
         writer.writerow({name: _cell(value) for name, value in row.items()})

@@ -167,6 +167,7 @@ def _class_view(seats: RoomSeats) -> JSONObject:
         "planned": planned,
         "waiting": shown,
         "asked": people,
+        # A seat that was just filled may still have its question.
         "answered": max(0, people - shown),
         "held": seats.last_turn is not None and not shown,
     }

@@ -187,7 +187,12 @@ def _drawn_object(
     return drawn
 
 
-def _drawn_items(part: Schema, root: Schema, rng: Random, depth: int) -> list[object]:
+def _drawn_items(
+    part: Schema,
+    root: Schema,
+    rng: Random,
+    depth: int,
+) -> list[object]:
     first = part.get("prefixItems", [])
     items = [_drawn(item, root, rng, depth) for item in first]
     if first and not part.get("items"):
@@ -269,7 +274,12 @@ def _drawn_time(core: Schema, rng: Random) -> object:
     lowest = core.get("ge", core.get("gt"))
     highest = core.get("le", core.get("lt"))
     if core["type"] == "time":
-        return _drawn_time_of_day(core, lowest or dt.time(0), highest or dt.time(23, 59, 59), rng)
+        return _drawn_time_of_day(
+            core,
+            lowest or dt.time(0),
+            highest or dt.time(23, 59, 59),
+            rng,
+        )
     start = _start(core)
     if lowest is None:
         lowest = start if highest is None else min(start, highest - _DAYS)
@@ -279,7 +289,12 @@ def _drawn_time(core: Schema, rng: Random) -> object:
     return lowest + rng.randint(0, (highest - lowest) // unit) * unit
 
 
-def _drawn_time_of_day(core: Schema, first: dt.time, last: dt.time, rng: Random) -> dt.time:
+def _drawn_time_of_day(
+    core: Schema,
+    first: dt.time,
+    last: dt.time,
+    rng: Random,
+) -> dt.time:
     zone = first.tzinfo or last.tzinfo
     if core.get("tz_constraint") == "aware":
         zone = dt.UTC

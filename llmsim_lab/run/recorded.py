@@ -193,7 +193,12 @@ class Run(PlayedWorld[StateT]):
         """
         at = self.turn_number
         if turn is not None:
-            at = whole_number("turn", turn, least=0, most=at)
+            at = whole_number(
+                "turn",
+                turn,
+                least=0,
+                most=at,
+            )
         changes = listed_interventions(intervene, at)
         prompts = _listed_prompts(prompt, self.prompts)
         client = live_client(self, llm_client)

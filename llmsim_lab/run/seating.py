@@ -24,7 +24,12 @@ _DEEPEST = 20
 """How deep what is typed may be nested; no form is."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    eq=False,
+    kw_only=True,
+)
 class SeatQuestion:
     """A question as a person sees it.
 

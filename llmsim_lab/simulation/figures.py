@@ -207,7 +207,13 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
         response = demonstration.responds(player)
         # With few seeds nothing is decided, and there is no interval to draw.
         if not response.criteria:
-            axes.text(0, row, " too few seeds", fontsize=8, va="center")
+            axes.text(
+                0,
+                row,
+                " too few seeds",
+                fontsize=8,
+                va="center",
+            )
             continue
         slope = response["inflation"]
         colour = _look_of(player).colour

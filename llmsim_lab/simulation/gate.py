@@ -338,7 +338,12 @@ class EconomicsCard(BaseModel):
                     # Over both images, in which what the economy calls for cancels.
                     change = (sum(named) - sum(plain)) / 2
                     changes.setdefault(f"{name}, {last}", []).append(change)
-        return response_of(deviations, moves, groups=pairs, names=changes)
+        return response_of(
+            deviations,
+            moves,
+            groups=pairs,
+            names=changes,
+        )
 
     def _moves_of(self, pair: int, name: str) -> tuple[float, float] | None:
         """Return the moves in a situation and in its mirror image; None where one is missing."""
@@ -501,7 +506,12 @@ class _Asking:
         examinee = self._examinee
         text = examinee.write(shown, name)
         options = _options(examinee)
-        choice = await examinee.player.choose(text, options, samples=DRAWS, seed=1)
+        choice = await examinee.player.choose(
+            text,
+            options,
+            samples=DRAWS,
+            seed=1,
+        )
         calls = len(choice.calls)
         if decide == "sample":
             # The mean of all draws, of which one would say less.
@@ -528,9 +538,19 @@ async def _measured(
     if response is None:
         silent = list(card.moves.values()).count(None)
         sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
-        return _kept(path, card, outcome="fail", sentence=sentence)
+        return _kept(
+            path,
+            card,
+            outcome="fail",
+            sentence=sentence,
+        )
     sentence = f"{response.sentence} {response.stability}"
-    return _kept(path, card, outcome=response.outcome, sentence=sentence)
+    return _kept(
+        path,
+        card,
+        outcome=response.outcome,
+        sentence=sentence,
+    )
 
 
 async def _with_stage(

@@ -118,7 +118,12 @@ def arms_figure(
         panels[1].set_title(f"mean over {unit_name}s", loc="left", size="small")
         panels[1].set_ylabel(label)
     if by_turn or letters:
-        _explain_arms(lower, shown, arms=arms, letters=letters)
+        _explain_arms(
+            lower,
+            shown,
+            arms=arms,
+            letters=letters,
+        )
     words = [f"{outcome} by arm. {'; '.join(means)}.", *(effect.sentence() for effect in effects)]
     return told(figure, "\n".join(words))
 
@@ -386,7 +391,12 @@ def difference_figure(
         alpha=0.2,
         linewidth=0,
     )
-    axes.plot(turns, mean, color=colour, linewidth=2)
+    axes.plot(
+        turns,
+        mean,
+        color=colour,
+        linewidth=2,
+    )
     _turns(axes)
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
     title = f"{drawable(contrast, 80)} · mean of {units}, simultaneous 95 % band"

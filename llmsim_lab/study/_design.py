@@ -199,7 +199,16 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     """
     seeds = plain_numbers(seeds)
     if as_whole_number(seeds) is not None:
-        return list(range(whole_number("seeds", seeds, least=1, most=_MOST_SEEDS)))
+        return list(
+            range(
+                whole_number(
+                    "seeds",
+                    seeds,
+                    least=1,
+                    most=_MOST_SEEDS,
+                )
+            )
+        )
     if not isinstance(seeds, Sequence) or not seeds:
         raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
     numbers = [whole_number("a seed", seed) for seed in seeds]

@@ -61,7 +61,12 @@ def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
     title = f"Study {study.name}"
     print_view = _print_view(study)
     if not with_window:
-        return write_page(path, None, title=title, print_view=print_view)
+        return write_page(
+            path,
+            None,
+            title=title,
+            print_view=print_view,
+        )
     reading = Reading(study.name)
     numbers: dict[Key, int] = {}
     for entry in study.progress():
@@ -71,7 +76,12 @@ def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
             numbers[entry.key] = len(numbers) + 1
             reading.add(about(run, numbers[entry.key]), run)
     put_study(reading, study, numbers)
-    return write_page(path, reading, title=title, print_view=print_view)
+    return write_page(
+        path,
+        reading,
+        title=title,
+        print_view=print_view,
+    )
 
 
 def _print_view(study: Study) -> Markup:

@@ -353,7 +353,12 @@ class Study:
         # Not by __init__, which takes seeds and makes new runs.
         study = cls.__new__(cls)
         study._source = source
-        study._samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        study._samples = whole_number(
+            "samples",
+            samples,
+            least=1,
+            most=MOST_SAMPLES,
+        )
         study._world = World(kind, fixed, vary, recorded=config_of(infos[0], kind))
         # Without a seed, with which all samples would be one.
         study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
@@ -946,7 +951,12 @@ class Study:
             raise ConfigError(f"say what is compared: outcome={column!r}, or a function of the run")
         if formula is not None:
             check_formula(formula, self.factors)
-        real_number("level", level, least=0.5, most=0.9999)
+        real_number(
+            "level",
+            level,
+            least=0.5,
+            most=0.9999,
+        )
         self._check_sesoi(sesoi)
         for upper, lower in contrasts or ():
             if upper == lower:
@@ -1228,7 +1238,12 @@ class Study:
         """
         from llmsim_lab.study.estimates.bands import by_turn
 
-        level = real_number("level", level, least=0.5, most=0.9999)
+        level = real_number(
+            "level",
+            level,
+            least=0.5,
+            most=0.9999,
+        )
         reference = reference or self.reference
         other_arms = [name for name in self.arms if name != reference]
         # The curve is of one arm; which one is not guessed.

@@ -33,7 +33,10 @@ def build_agent_context(
 
 
 def compute_state_updates(
-    agent_name: str, agent_state: dict[str, Any], global_state: dict[str, Any], step_number: int
+    agent_name: str,
+    agent_state: dict[str, Any],
+    global_state: dict[str, Any],
+    step_number: int,
 ) -> dict[str, Any]:
     """Charge a broken commitment to the agent's reputation, once."""
     if not agent_state.get("broke_commitment"):

@@ -28,7 +28,10 @@ def build_agent_context(
 
 
 def compute_state_updates(
-    agent_name: str, agent_state: dict[str, Any], global_state: dict[str, Any], step_number: int
+    agent_name: str,
+    agent_state: dict[str, Any],
+    global_state: dict[str, Any],
+    step_number: int,
 ) -> dict[str, Any]:
     """Wear forces on alert out; let others recover."""
     readiness = agent_state.get("military_readiness", RESTED)

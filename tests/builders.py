@@ -23,6 +23,7 @@ from llmsim_lab.models import (
     ValidationResult,
 )
 from llmsim_lab.run import Run
+from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 
@@ -140,6 +141,11 @@ def make_simulation(
 ) -> Simulation:
     """Return a run, of ``in_words``, of nations whose model answers from a script."""
     return Simulation(in_words(nations=names, **config), llm_client=make_client(replies))
+
+
+def config_in(path: Path, kind: str = "") -> Any:
+    """Return the configuration in a file, as ``llmsim-lab run`` reads it."""
+    return class_and_config(path, kind=kind)[1]
 
 
 def played(run: AnyRun, turns: int | None = None) -> AnyRun:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders import config_in
 
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._registry import class_and_config
 
 RIVER = "title: The river\ntime_step_duration: 1 week\nagents: {Ada: {role: You farm.}}\n"
 
@@ -20,10 +20,10 @@ def test_a_file_configures_a_run_and_a_scenarios_file_is_one(tmp_path: Path) -> 
         "{kind: crisis, scenario: river.yaml, module_folders: [mine], turns: 2, players: rule,"
         "interventions: [{turn: 1, set: {events: Rain}}]}"
     )
-    config = class_and_config(tmp_path / "run.yaml")[1]
+    config = config_in(tmp_path / "run.yaml")
     assert config.module_folders == (tmp_path / "mine",)
     assert (config.name, config.turns, config.llm.max_tokens) == ("run", 2, 600)
-    assert config.scenario == class_and_config(tmp_path / "river.yaml")[1].scenario
+    assert config.scenario == config_in(tmp_path / "river.yaml").scenario
     values = config.model_dump(mode="json", by_alias=True)
     assert CrisisSimulation.config_type.model_validate(values) == config
     assert CrisisSimulation(config).run().shape[0] == 3
@@ -45,4 +45,4 @@ def test_a_fault_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, mes
     path = tmp_path / "run.yaml"
     path.write_text(f"kind: crisis\n{text}")
     with pytest.raises(ConfigError, match=message):
-        class_and_config(path)
+        config_in(path)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from llmsim_lab import data_path
 from llmsim_lab._util import files
-from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, DataError
 
 

@@ -16,8 +16,7 @@ from worlds import Gift, Pot, PublicGoods
 
 from llmsim_lab import Ask, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeMiss
-from llmsim_lab.run import fork
-from llmsim_lab.run._config import StateChange
+from llmsim_lab.run import StateChange, fork
 from llmsim_lab.types import ChatReply, ChatRequest
 
 NAMES = ["Ann", "Bob", "Cy"]

@@ -22,8 +22,7 @@ from worlds import Gift, Pot, PublicGoods
 from llmsim_lab import Ask, Budget, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError
 from llmsim_lab.llm import Person, ScriptedBackend, Tape
-from llmsim_lab.run import fork, load, replay
-from llmsim_lab.run._config import WorldConfig
+from llmsim_lab.run import WorldConfig, fork, load, replay
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from builders import (
     answer,
+    config_in,
     in_words,
     make_client,
     make_simulation,
@@ -28,7 +29,6 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
-from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation.world import Economy
 from llmsim_lab.types import ChatRequest
@@ -480,7 +480,7 @@ def test_a_mirrored_run_has_everything_on_the_other_side_of_the_steady_state() -
 def read(folder: Path, text: str) -> SimulationConfig:
     path = folder / "run.yaml"
     path.write_text(text, encoding="utf-8")
-    return class_and_config(path, kind="economic")[1]  # type: ignore[no-any-return]
+    return config_in(path, kind="economic")  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import config_in
 
 from llmsim_lab import data_path
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.models import GlobalState
-from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation.parameters import MOVES_BP
 
@@ -25,7 +25,7 @@ def found(config: Any = None, **options: Any) -> dict[str, str]:
     return {one.rule: str(one) for one in Simulation(config).lint(**options)}
 
 
-VOLCKER = class_and_config(data_path("scenarios/volcker.yaml"), kind="economic")[1]
+VOLCKER = config_in(data_path("scenarios/volcker.yaml"), kind="economic")
 
 
 @pytest.mark.parametrize("config", [{}, RULES, VOLCKER])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from builders import recorded
 from social_kit import OPTIONS, make_question, picks, prompts_to, social_client, social_values
 
 from llmsim_lab.run import replay
-from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent, SocialSimulation
+from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, SocialSimulation
 
 
 def shown(prompt: str) -> list[str]:
@@ -43,6 +44,28 @@ def test_a_run_lists_options_alike_for_a_post_and_each_stands_in_each_place_equa
     # Four places: 100 of 400 posts each, with a standard deviation of 9.
     assert all(2 * 65 < firsts[option] < 2 * 135 for option in OPTIONS)
     assert len(set(lists)) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("match", [0, 1])
+def test_a_rule_draws_a_logit_of_each_option_on_how_well_the_post_fits(match: int) -> None:
+    utilities = {
+        AgentState.SCROLLING: 1,
+        AgentState.RESTING: -1,
+        AgentState.IDLE: -1,
+        AgentState.EVALUATING: 0 + 1 * match,
+        AgentState.ENGAGING_LIKE: 0 + 1.5 * match,
+        AgentState.ENGAGING_REPLY: -1 + 1.5 * match,
+        AgentState.ENGAGING_RESHARE: -1.5 + 2 * match,
+        AgentState.COMPOSING: -1.5 + 1 * match,
+    }
+    post = Post(id=1, author="Bob", text="", topics=("tea",) if match else ("war",))
+    drawn = Counter(
+        make_question(f"User {n}", options=list(utilities), context=post).by_rule(5)
+        for n in range(4_000)
+    )
+    total = sum(map(math.exp, utilities.values()))
+    for option, utility in utilities.items():
+        assert drawn[option] / 4_000 == pytest.approx(math.exp(utility) / total, abs=0.025)
 
 
 async def test_the_fallback_is_the_first_option_given_not_the_first_shown() -> None:

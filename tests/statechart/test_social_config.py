@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import played, recorded
+from builders import config_in, played, recorded
 from social_kit import make_social, picks, social_values
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
-from llmsim_lab.run._registry import class_and_config
-from llmsim_lab.statechart import SocialSimulation
+from llmsim_lab.statechart import SocialAgent, SocialSimulation
+from llmsim_lab.statechart.config import FeedConfig
 
 
 def population(size: int, seed: int = 0) -> Any:
@@ -77,7 +77,7 @@ def test_a_file_may_say_all_in_numbers_and_name_a_chart_beside_it(tmp_path: Path
     path.write_text(
         "kind: social\npopulation: 50\nseed_posts: 8\nseed: 2\nplayers: rule\nchart: small.yaml\n"
     )
-    config = class_and_config(path)[1]
+    config = config_in(path)
     (tmp_path / "small.yaml").unlink()  # a run on a tape needs no other file
     assert (config.population, len(config.seed_posts)) == (population(50, seed=2), 8)
     assert SocialSimulation(config).statechart.states == ("idle", "scrolling")
@@ -120,3 +120,21 @@ def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(p
     assert replay(path).turns == run.turns
     with pytest.raises(ConfigError, match=r"there is no guard 'never'.*class Town\("):
         make_social(chart=GUARDED)
+
+
+def test_what_a_file_leaves_out_is_as_documented() -> None:
+    [user] = SocialSimulation.config_type(
+        population=[{"name": "Ann", "interests": ["sea"]}]
+    ).population
+    made = SocialAgent("Ann")
+    for one in (user, made):
+        assert (one.activity, one.engagement_threshold, one.timeout_threshold) == (0.5, 0.5, 5)
+    assert FeedConfig().model_dump() == {
+        "interest": 2.0,
+        "recency": 1.0,
+        "popularity": 1.0,
+        "noise": 0.3,
+        "half_life": 3.0,
+        "max_age": 10,
+        "max_posts": 200,
+    }

@@ -442,6 +442,15 @@ def test_main_effects_are_named_by_the_levels_labels() -> None:
     assert effect.contrast == "factor=wet \N{MINUS SIGN} factor=dry"
 
 
+def test_what_listens_to_a_study_is_called_when_it_has_ended_too() -> None:
+    study = study_of(seeds=1)
+    is_playing: list[bool] = []
+    study.listen(lambda: is_playing.append(study.running))
+    played(study)
+    assert is_playing[0]
+    assert is_playing[-1] is False
+
+
 def test_at_least_one_run_is_played_at_once() -> None:
     with pytest.raises(ConfigError, match="parallel=0 must be a whole number from 1 on"):
         study_of().run(parallel=0)
@@ -611,6 +620,18 @@ def test_a_plan_estimates_time_once_a_question_was_answered(path: Path) -> None:
     plan = study.plan()
     assert (plan.calls, plan.tokens) == (46, 4600)
     assert plan.hours is not None
+
+
+def test_a_second_attempt_costs_tokens_and_is_no_further_call(path: Path) -> None:
+    async def answers(request: ChatRequest) -> Any:
+        reply = chance_reply(request, Random(1))
+        is_valid = request.attempt == 2 and "Ann" in request.prompt
+        text = reply.text if is_valid else "no"
+        return replace(reply, text=text, prompt_tokens=90, reply_tokens=10)
+
+    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), ScriptedBackend(answers))
+    plan = played(study_of(tape=path, llm_client=client), parallel=1).plan()
+    assert (plan.calls, plan.tokens) == (48, 48 * 200)
 
 
 def test_a_plan_takes_no_waiting_for_runs_that_are_played_beside_for_a_runs_own_time() -> None:

@@ -469,6 +469,27 @@ class RenderedPrompt(str):
         self._facts = facts
         return self
 
+    def followed_by(self, name: str, words: str, source: str) -> Self:
+        """Return the prompt with one part more, at the end of its user message.
+
+        Args:
+            name: of the part, as a slot's.
+            words: its text.
+            source: where the text came from, in words.
+        """
+        text, layout, lengths = self._user
+        # Each gap begins where the value before ends.
+        last_end = sum(lengths)
+        for _, _, gap, _ in layout:
+            last_end += gap
+        added = f"{text}\n\n"
+        gap = len(added) - last_end
+        role: Role = "user"
+        user = (added + words, (*layout, (name, role, gap, source)), (*lengths, len(words)))
+        tokens = (*self._tokens, None) if self._tokens else ()
+        longer = type(self).of(self._system, user, self.template, tokens)
+        return longer.sourced(self._sources, **self._facts)
+
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.people import Population
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts.prompt import RenderedPrompt
 from llmsim_lab.run._config import WorldConfig
 
 if TYPE_CHECKING:
@@ -78,18 +79,23 @@ def persona_text(
 ) -> object:
     """Return a text that code made, followed by the player's row in words.
 
+    A filled prompt is followed by them as by one part more, whose source is named.
+
     Raises:
-        ConfigError: it is a filled prompt, whose parts are known and nothing can be added to.
+        ConfigError: it is no text.
     """
     population = population_of(config)
     if population is None:
         return text
+    words = _in_words(population, player)
+    if isinstance(text, RenderedPrompt):
+        return text.followed_by("persona_words", words, f"population, {player}")
     if type(text) is not str:
         raise ConfigError(
-            f"{place}: population= does not reach a prompt that code has filled; put the row into "
-            "it, as {{ persona_words }} of a template or config.population.row(name) in code"
+            f"{place}: the function prompt= returned {text!r:.80}, which is no text, so that the "
+            "row of population= cannot follow it"
         )
-    return f"{text}\n\n{_in_words(population, player)}"
+    return f"{text}\n\n{words}"
 
 
 def with_personas(frame: pd.DataFrame, config: WorldConfig) -> pd.DataFrame:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from crisis_kit import make_scenario
 from pydantic import Field
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State, replay
+from llmsim_lab import (
+    Ask,
+    LLMClient,
+    LLMConfig,
+    Reply,
+    Run,
+    ScriptedBackend,
+    Simulation,
+    State,
+    replay,
+)
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.people import Population
+from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.study import Study
+from llmsim_lab.types import ChatReply, ChatRequest
 
 NAMES = ["Ann", "Bob", "Cy"]
 
@@ -253,3 +268,36 @@ def test_a_prompt_that_code_writes_ends_with_the_words_too() -> None:
     run = Coded(population=three(), llm_client=scripted())
     run.run(1)
     assert asked(run)["Ann"].startswith("Parks, Ann? {really}\n\nAbout you: age ")
+
+
+def any_reply(request: ChatRequest) -> ChatReply:
+    return chance_reply(request, Random(0))
+
+
+@pytest.mark.parametrize("world", ["economy", "crisis"])
+def test_a_prompt_that_a_shipped_world_fills_ends_with_the_words_too(
+    world: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.tape"
+    frame = pd.DataFrame({"age": [30, 60]})
+    settings: dict[str, Any] = {
+        "llm_client": LLMClient(LLMConfig(model="script"), ScriptedBackend(any_reply)),
+        "tape": path,
+    }
+    if world == "economy":
+        people = Population.from_table(frame, names=["Ann", "Bo"])
+        run: Run = Simulation(nations=["Ann", "Bo"], population=people, **settings)
+    else:
+        people = Population.from_table(frame, names=["Ada", "Bo"])
+        run = CrisisSimulation(scenario=make_scenario(), population=people, **settings)
+    run.run(1)
+    first, *_ = people.names
+    [call] = [call for call in run.calls if call.request.site.agent == first]
+    message = call.request.messages[-1].content
+    assert message.endswith("\n\nAbout you: age 30.")
+    words = call.request.provenance.spans[-1]
+    assert (words.name, words.source) == ("persona_words", f"population, {first}")
+    assert message[words.start : words.end] == "About you: age 30."
+    assert run.decisions().query("player == @first")["age"].tolist() == [30]
+    run.close()
+    assert replay(path).state == run.state

@@ -236,6 +236,20 @@ def test_skewed_outcomes_are_warned_of() -> None:
     assert effects(make_runs({"a": [0.0] * 8, "b": DRUG_2[:8]}))[0].typical is None
 
 
+@pytest.mark.parametrize(("last", "is_skewed"), [(16.0, False), (17.0, True)])
+def test_skewness_counts_from_two_standard_errors_on(last: float, is_skewed: bool) -> None:
+    # It is 1.30 and 1.48; of ten values of a normal distribution two standard errors are 1.37.
+    values = [*map(float, range(1, 10)), last]
+    [effect] = effects(make_runs({"a": [0.0] * 10, "b": values}))
+    assert effect.note.startswith("skewed") is is_skewed
+
+
+def test_differences_that_are_equal_but_for_rounding_have_no_interval() -> None:
+    values = [1e6, 1e6 + 1e-5, 1e6 - 1e-5, 1e6]
+    [effect] = effects(make_runs({"a": [0.0] * 4, "b": values}))
+    assert (effect.low, effect.p) == (None, None)
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
 def test_infinite_values_are_left_out_and_counted(value: float) -> None:
     [effect] = effects(make_runs({"a": [1.0, 2.0, value, 4.0], "b": [2.0, 4.5, 3.0, 5.5]}))

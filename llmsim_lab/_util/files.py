@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from llmsim_lab.errors import ConfigError, DataError
@@ -43,6 +45,8 @@ def data_path(name: str) -> Path:
 def write_file(path: Path, content: bytes) -> Path:
     """Write a file, in place of one that is there; return its path.
 
+    One that is there is whole until the new one is: a full disk does not cost it.
+
     Raises:
         ConfigError: it cannot be written, or is a tape, which would be lost.
     """
@@ -53,12 +57,32 @@ def write_file(path: Path, content: bytes) -> Path:
                 is_tape = file.read(len(_TAPE)) == _TAPE
             if is_tape:
                 raise ConfigError(f"{path} is a tape, and would be replaced; choose another file")
-        path.write_bytes(content)
+            _replace(path, content)
+        else:  # a new one, or a device such as /dev/stdout
+            path.write_bytes(content)
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror or error}; choose another file"
         ) from error
     return path
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put a file in another one's place, with its permissions, where a link to it points."""
+    target = path.resolve()
+    try:
+        number, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    except PermissionError:  # the file may be written to, its folder may not
+        target.write_bytes(content)
+        return
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        shutil.copymode(target, name)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def kept_folder(name: str) -> Path:

@@ -56,22 +56,42 @@ class RoomJournal:
                 file.write(b"\n")
 
     def write(self, line: JSONObject, part: JournalPart = "") -> None:
-        """Append a line; it is in the file when this returns."""
+        """Append a line; it is in the file when this returns.
+
+        Raises:
+            ConfigError: it cannot be written; nothing of it is in the file then.
+        """
         if self.folder is None:
             return
         # Opened and closed for each line: whoever forgets the names may delete the file meanwhile.
         text = json.dumps(line, separators=(",", ":"))
         # For the teacher's account alone: the file has the room's secret, or names.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        number = os.open(self._path(self.folder, part), flags, 0o600)
-        with os.fdopen(number, "ab") as file:
-            file.write(f"{text}\n".encode())
+        path = self._path(self.folder, part)
+        try:
+            number = os.open(path, flags, 0o600)
+            size = os.fstat(number).st_size
+            with os.fdopen(number, "ab", buffering=0) as file:
+                raw = f"{text}\n".encode()
+                try:
+                    while raw:
+                        raw = raw[file.write(raw) :]
+                except OSError:
+                    # Else the next line would follow half of this one, and be lost with it.
+                    file.truncate(size)
+                    raise
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write to {path}: {error.strerror or error}; make room on the disk, the "
+                "room goes on"
+            ) from error
 
     def lines(self, part: JournalPart = "") -> Iterator[JSONObject]:
         """Yield what was written; a line that a crash cut off is left out."""
         if self.folder is None or not self._path(self.folder, part).exists():
             return
-        for text in self._path(self.folder, part).read_text("utf-8").split("\n"):
+        content = self._path(self.folder, part).read_text("utf-8", errors="replace")
+        for text in content.split("\n"):
             try:
                 line = json.loads(text)
             except ValueError:  # cut off by a crash

@@ -199,13 +199,13 @@ class RoomSeats:
             self._recall_line(line)
         # In a file of their own, which may be deleted: ids stand in for names then.
         for line in self._journal.lines(".names"):
-            guest = self._guests.get(str(line["guest"]))
+            guest = self._guests.get(str(line.get("guest")))
             if guest is not None:
-                guest.name = str(line["name"])
-                guest.label = str(line["label"])
+                guest.name = str(line.get("name", ""))
+                guest.label = str(line.get("label", ""))
         for line in self._journal.lines(".closing"):
-            guest = self._guests.get(str(line["guest"]))
-            answers = line["answers"]
+            guest = self._guests.get(str(line.get("guest")))
+            answers = line.get("answers")
             if guest is not None and isinstance(answers, dict):
                 guest.closing = answers
         if is_new:
@@ -220,9 +220,12 @@ class RoomSeats:
             case {"guest": str(name), "token": str(digest), "trial": int(trial)}:
                 guest = self._guests.setdefault(name, Guest(name, name, trial=trial))
                 self._by_token[digest] = guest
-            case {"guest": str(name), "group": int(group), "seat": str(seat)}:
+            # A guest may be unknown: a full disk or a power failure took the line.
+            case {"guest": str(name), "group": int(group), "seat": str(seat)} if (
+                name in self._guests
+            ):
                 self._seat(self._guests[name], RoomPlace(group, seat))
-            case {"away": str(name), "is_away": bool(is_away)}:
+            case {"away": str(name), "is_away": bool(is_away)} if name in self._guests:
                 self._guests[name].is_away = is_away
             case {"phase": "lobby" | "open" | "over" as phase, "round": int(number)}:
                 # Seats are of one round; its lines follow this one.

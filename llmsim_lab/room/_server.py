@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import sys
@@ -26,11 +27,13 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from llmsim_lab._util.jsontext import JSONObject
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.room._desks import Desk
 from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._pages import PageFile, RoomPage, Words
 from llmsim_lab.room._streams import RoomStream, Viewer
+
+logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 16_384
 _MOST_CONNECTIONS = 1_000
@@ -233,6 +236,10 @@ class RoomServer:
             response = await self._response(request)
         except RoomError as fault:
             response = self._of_fault(fault)
+        except LabError as error:  # as where the disk is full
+            logger.warning("%s", error)
+            sentence = "This could not be kept. Tell who runs the room, and try again."
+            response = self._of_fault(RoomError(507, "not_kept", sentence))
         except ClientDisconnect:
             return
         await response(scope, receive, send)

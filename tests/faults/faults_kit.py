@@ -162,7 +162,12 @@ class Watch:
                 files.append(str(number.readlink()))
         return {
             "process": [str(child) for child in me.children(recursive=True)],
-            "thread": [thread.name for thread in threading.enumerate()],
+            # A loop keeps its idle threads, as the package's own does, for the next that needs one.
+            "thread": [
+                thread.name
+                for thread in threading.enumerate()
+                if not thread.name.startswith("asyncio_")
+            ],
             "open file": files or ["?"] * me.num_fds(),
         }
 

@@ -29,13 +29,13 @@ TURNS, TIMES = 3, 15
 
 
 class Lines:
-    """Counts the lines of the tape's code that run, and raises KeyboardInterrupt at one of them."""
+    """Counts the lines of a folder's code that run, and raises KeyboardInterrupt at one of them."""
 
-    def __init__(self, at: int | None = None) -> None:
-        self.ran, self.at = 0, at
+    def __init__(self, at: int | None = None, *, folder: str = FOLDER) -> None:
+        self.ran, self.at, self.folder = 0, at, folder
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(FOLDER):
+        if not frame.f_code.co_filename.startswith(self.folder):
             return None
         self.ran += event == "line"
         if event == "line" and self.ran == self.at:

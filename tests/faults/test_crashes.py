@@ -1,0 +1,345 @@
+"""Power that fails, disks that fill, Ctrl-C at any line, kills: what was recorded is not lost.
+
+Elsewhere: runs killed at random moments (``tape/test_tape_crashes``), files that vanish or are
+replaced, two processes and forked ones (``tape/test_tape_writers``), a kernel's interrupt
+(``lab/test_lab_in_a_kernel``), a killed room (``room/test_room_process``), servers that are killed,
+frozen, restarted, and their model deleted (``llm/test_slow_server``, ``llm/test_shared_server``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import signal
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import study_kit
+from faults_kit import Attack, Case, Plan
+from killed_runs import WORLDS, World
+from tape_kit import HashBackend, hash_client
+from test_tape_interrupted import Lines, assert_ends_well, begun
+
+import llmsim_lab
+from llmsim_lab.errors import LabError
+from llmsim_lab.room import Room
+from llmsim_lab.room._journal import RoomJournal
+from llmsim_lab.run.recorded import page
+from llmsim_lab.tape import Tape, repair, verify
+from llmsim_lab.types import ChatRequest
+
+pytestmark = pytest.mark.process
+
+TURNS = 3
+
+
+def recorded(world: World, path: Path) -> Any:
+    run = world.cls(**world.parts(), llm_client=hash_client(world.backend()), tape=path)
+    run.run(TURNS, progress=False)
+    run.close()
+    return run
+
+
+def played_on(world: World, path: Path) -> Any:
+    """Resume a run and play it to its end."""
+    client = hash_client(world.backend())
+    with Tape(path) as tape:
+        run = world.cls.resume(tape, llm_client=client, **world.again())
+        run.run(TURNS - run.turn_number, progress=False)
+        run.close()
+    return run
+
+
+# --- power ----------------------------------------------------------------------------------------
+
+
+def cut(content: bytes, at: int, _: random.Random) -> bytes:
+    return content[:at]
+
+
+def cut_at_a_line(content: bytes, at: int, _: random.Random) -> bytes:
+    return content[: content.rfind(b"\n", 0, at) + 1]
+
+
+def zeroed_tail(content: bytes, at: int, source: random.Random) -> bytes:
+    """Write zeros where the file had grown but its blocks had not come to the disk."""
+    return content[:at] + bytes(source.choice([1, 100, 4096, len(content) - at]))
+
+
+def hole(content: bytes, at: int, source: random.Random) -> bytes:
+    size = min(source.choice([1, 512, 4096]), len(content) - at)
+    return content[:at] + bytes(size) + content[at + size :]
+
+
+def lost_block(content: bytes, at: int, source: random.Random) -> bytes:
+    return content[:at] + content[at + source.choice([1, 512, 4096]) :]
+
+
+TAILS = [cut, cut_at_a_line, zeroed_tail]
+"""After these a run continues; what the others left in the middle is named."""
+DAMAGES = [*TAILS, *TAILS, hole, lost_block]
+
+
+def lose_power(world: World, seed: str, folder: Path) -> None:
+    recorded(world, folder / "whole.tape")
+    source = random.Random(seed)
+    content = (folder / "whole.tape").read_bytes()
+    damage = source.choice(DAMAGES)
+    written = damage(content, source.randrange(len(content)), source)
+    (folder / "x.tape").write_bytes(written)
+    (folder / "can continue").write_text("yes" if damage in TAILS else "")
+
+
+def continue_after_power(world: World, folder: Path) -> None:
+    path = folder / "x.tape"
+    before = path.read_bytes()
+    try:
+        run = played_on(world, path)
+    except LabError as error:
+        assert path.read_bytes() == before
+        text = str(error)
+        begins = "holds no run" in text or "is not a tape" in text
+        assert begins or not (folder / "can continue").read_text(), text
+        return
+    assert verify(path) == []
+    whole = world.cls.load(folder / "whole.tape", 1)
+    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert world.cls.replay(path, **world.again()).turns == world.cls.load(path).turns
+
+
+def repair_after_power(_: World, folder: Path) -> None:
+    repair(folder / "x.tape", folder / "repaired.tape")
+    assert verify(folder / "repaired.tape") == []
+
+
+def power_losses(plan: Plan) -> Iterator[Case]:
+    for name, world in WORLDS.items():
+        for number in range(plan.times(2)):
+            seed = f"{plan.seed} {name} {number}"
+            steps = {"repair": repair_after_power, "resume": continue_after_power}
+            yield Case(
+                seed,
+                {step: partial(do, world) for step, do in steps.items()},
+                partial(lose_power, world, seed),
+            )
+
+
+def test_a_run_continues_after_a_power_failure(attack: Attack) -> None:
+    attack("crash: power", power_losses)
+
+
+# --- a disk that fills ----------------------------------------------------------------------------
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Let files grow to so many bytes; a write beyond is cut short, or fails."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+def fill_a_tape(world: World, share: float, folder: Path) -> None:
+    """Record until nothing more can be written; then there is room again."""
+    whole = recorded(world, folder / "whole.tape")
+    path = folder / "x.tape"
+    client = hash_client(world.backend())
+    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    try:
+        with room_for(int((folder / "whole.tape").stat().st_size * share)):
+            run.run(TURNS, progress=False)
+    except LabError:
+        assert verify(path) == []
+    run.run(TURNS - run.turn_number, progress=False)
+    run.close()
+    assert verify(path) == []
+    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+
+
+def fill_by_a_page(share: float, folder: Path) -> None:
+    """Write a page over an older one: it stays where the new one has no room."""
+    recorded(WORLDS["own"], folder / "x.tape")
+    page(folder / "x.tape", folder / "x.html")
+    old = (folder / "x.html").read_bytes()
+    with room_for(int(len(old) * share)), pytest.raises(LabError):
+        page(folder / "x.tape", folder / "x.html")
+    assert (folder / "x.html").read_bytes() == old
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("mine.txt", "x.html", "x.tape", "x.tape.lock")
+    ]
+
+
+def fill_a_room(share: float, folder: Path) -> None:
+    """Lose a line of a room's journal to a full disk, and no other."""
+    journal = RoomJournal(folder)
+    for number in range(20):
+        journal.write({"guest": f"p{number}", "token": "x", "trial": 0})
+    size = (folder / "room.jsonl").stat().st_size
+    with room_for(size + int(30 * share)), pytest.raises(LabError, match="make room"):
+        journal.write({"guest": "p20", "token": "x", "trial": 0})
+    journal.write({"guest": "p21", "token": "x", "trial": 0})
+    names = [line["guest"] for line in RoomJournal(folder).lines()]
+    assert names == [*(f"p{number}" for number in range(20)), "p21"]
+
+
+def full_disks(plan: Plan) -> Iterator[Case]:
+    source = plan.source
+    for name, world in WORLDS.items():
+        for _ in range(plan.times(1)):
+            share = source.uniform(0.02, 0.98)
+            yield Case(f"{name} {share:.3f}", {"record": partial(fill_a_tape, world, share)})
+    for _ in range(plan.times(1)):
+        share = source.uniform(0.02, 0.98)
+        yield Case(f"a page {share:.3f}", {"write": partial(fill_by_a_page, share)})
+        yield Case(f"a room {share:.3f}", {"write": partial(fill_a_room, share)})
+
+
+def test_a_full_disk_costs_what_was_in_flight(attack: Attack) -> None:
+    attack("crash: full disk", full_disks)
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+PACKAGE = str(Path(llmsim_lab.__file__).parent)
+
+
+def interrupt(part: float, folder: Path) -> None:
+    """Interrupt a run at one of the package's lines; it then ends as one that was not."""
+    expected = begun(folder / "whole.tape", HashBackend(faulty=True))
+    counted = Lines(folder=PACKAGE)
+    with counted.watched():
+        asyncio.run(expected.arun(TURNS, progress=False))
+    backend = HashBackend(faulty=True)
+    run = begun(folder / "x.tape", backend)
+    lines = Lines(1 + int(part * counted.ran * 0.9), folder=PACKAGE)
+    with pytest.raises(KeyboardInterrupt), lines.watched():
+        asyncio.run(run.arun(TURNS, progress=False))
+    assert_ends_well(folder / "x.tape", run, backend, expected)
+    run.close()
+    expected.close()
+
+
+def interrupts(plan: Plan) -> Iterator[Case]:
+    for _ in range(plan.times(4)):
+        part = plan.source.random() if plan.size == "brief" else random.random()
+        yield Case(f"at {part:.6f}", {"interrupt": partial(interrupt, part)}, cpu_s=20)
+
+
+def test_a_ctrl_c_at_any_line_of_the_package_loses_and_repeats_nothing(attack: Attack) -> None:
+    attack("crash: Ctrl-C", interrupts)
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+
+class Deadly(study_kit.Instant):
+    """Answers so often, then kills its process; without a number always."""
+
+    def __init__(self, answers: int = 0) -> None:
+        super().__init__()
+        self.answers = answers
+
+    async def chat(self, request: ChatRequest) -> Any:
+        self.answers -= 1
+        if not self.answers:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await super().chat(request)
+
+
+def study_at(folder: Path | None, backend: Deadly) -> pd.DataFrame:
+    client = llmsim_lab.LLMClient(llmsim_lab.LLMConfig(model="m", retry_wait_s=0), backend)
+    vary = {"factor": [1.0, 2.0]}
+    study = study_kit.study_of(vary=vary, seeds=2, tape=folder, llm_client=client)
+    return study_kit.timeless(study.run(progress=False))
+
+
+def kill_a_study(seed: str, folder: Path) -> None:
+    """Kill the process of a study again and again, then let it end."""
+    source = random.Random(seed)
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            try:
+                study_at(folder / "study", Deadly(source.randint(1, 16)))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        source.random()
+    frame = study_at(folder / "study", Deadly())
+    pd.testing.assert_frame_equal(frame, study_at(None, Deadly()))
+    for path in (folder / "study").glob("[!.]*.tape"):
+        assert verify(path) == []
+
+
+def killed_studies(plan: Plan) -> Iterator[Case]:
+    for number in range(plan.times(2)):
+        seed = f"{plan.seed} {number}"
+        yield Case(seed, {"kill": partial(kill_a_study, seed)}, wall_s=120)
+
+
+def test_a_study_killed_at_any_question_gives_what_an_undisturbed_one_gives(
+    attack: Attack,
+) -> None:
+    attack("crash: killed studies", killed_studies)
+
+
+# --- a room's own files ---------------------------------------------------------------------------
+
+
+def keep_a_room(folder: Path) -> None:
+    journal = RoomJournal(folder)
+    room = {"room": "a1b2c3", "code": "ABCDEF", "secret": "s" * 32}
+    journal.write({"room": room})
+    journal.write({"port": 8765})
+    for number in range(6):
+        digest = f"{zlib.crc32(bytes([number])):08x}"
+        journal.write({"guest": f"p00{number}", "token": digest, "trial": 0})
+        journal.write({"guest": f"p00{number}", "name": "Ann", "label": ""}, ".names")
+        journal.write({"guest": f"p00{number}", "group": 1, "seat": "Ann"})
+    journal.write({"phase": "open", "round": 1, "key": "k", "last_turn": None})
+    journal.write({"away": "p001", "is_away": True})
+    journal.write({"guest": "p001", "answers": {"age": 3}}, ".closing")
+
+
+def damage_a_room(seed: str, folder: Path) -> None:
+    keep_a_room(folder)
+    source = random.Random(seed)
+    for path in folder.glob("*.jsonl"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        if source.random() < 0.7:
+            lines.pop(source.randrange(len(lines)))
+        odd = [b"\n", b"[1]\n", b'{"guest": 1}\n', b"\xff\xfe\n", bytes(512), b'{"away": "p9"}\n']
+        lines.insert(source.randrange(len(lines) + 1), source.choice(odd))
+        content = b"".join(lines)
+        damage = source.choice([*TAILS, hole, lost_block])
+        path.write_bytes(damage(content, source.randrange(len(content)), source))
+
+
+def open_a_room(folder: Path) -> None:
+    room = Room(WORLDS["own"].cls(players={"*": "person, else random"}, turns=1), folder=folder)
+    room.open()
+    try:
+        assert room.link.startswith("http://127.0.0.1")
+    finally:
+        room.close()
+
+
+def damaged_rooms(plan: Plan) -> Iterator[Case]:
+    for number in range(plan.times(3)):
+        seed = f"{plan.seed} {number}"
+        yield Case(seed, {"open": open_a_room}, partial(damage_a_room, seed))
+
+
+def test_a_room_opens_whatever_a_power_failure_left_of_its_files(attack: Attack) -> None:
+    attack("crash: the room's files", damaged_rooms)

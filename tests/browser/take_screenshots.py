@@ -120,13 +120,21 @@ def animation(frames: Sequence[tuple[bytes, int]]) -> bytes:
     import PIL.Image
     import PIL.ImageChops
 
-    images = [PIL.Image.open(io.BytesIO(png)).convert("RGB") for png, _ in frames]
-    width, height = images[0].size
-    # One palette of all pictures: the last one has no button that is pressed, and no form.
-    film = PIL.Image.new("RGB", (width, height * len(images)))
-    for place, image in enumerate(images):
-        film.paste(image, (0, place * height))
+    pictures = [PIL.Image.open(io.BytesIO(png)).convert("RGB") for png, _ in frames]
+    width = pictures[0].width
+    height = min(WINDOW_HEIGHT, max(image.height for image in pictures))
+    # All of one size, since a viewer leaves black what a frame has not, and of one palette: the
+    # last one alone has no form, and no button that is pressed.
+    film = PIL.Image.new("RGB", (width, height * len(pictures)), "white")
+    for place, image in enumerate(pictures):
+        film.paste(image.crop((0, 0, width, min(height, image.height))), (0, place * height))
+    boxes = [(0, place * height, width, (place + 1) * height) for place in range(len(pictures))]
+    images = [film.crop(box) for box in boxes]
     palette = film.quantize(96)
+    colours = palette.getpalette() or []
+    whitest = max(range(96), key=lambda index: sum(colours[3 * index : 3 * index + 3]))
+    colours[3 * whitest : 3 * whitest + 3] = [255, 255, 255]  # as the page around it
+    palette.putpalette(colours)
     first, *rest = [
         image.quantize(palette=palette, dither=PIL.Image.Dither.NONE) for image in images
     ]
@@ -204,17 +212,10 @@ def views_of(browser: Browser, file: Path, views: Mapping[str, str]) -> list[str
 
 
 def picture(notebook: Notebook, of: Locator) -> bytes:
-    """Return a picture of the top of a cell's outputs."""
+    """Return a picture of a cell's window, as high as it is."""
     with notebook.tall():
         notebook.page.mouse.move(0, 0)
-        area = of.locator(".jp-OutputArea-output").first.bounding_box()
-        top = of.bounding_box()
-        assert area is not None
-        assert top is not None
-        x, y, width = area["x"] - 8, top["y"] - 2, area["width"] + 8
-        return notebook.page.screenshot(
-            clip={"x": x, "y": y, "width": width, "height": WINDOW_HEIGHT}
-        )
+        return of.locator(".jp-OutputArea-output").first.screenshot()
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ function club(fields, { values = {}, label = "wealth", ...more } = {}) {
 }
 const byName = (ties) => Object.entries(ties).map(([name, tied]) => ({ [name]: tied }));
 const PATH = byName({ Ann: ["Bob"], Bob: ["Ann", "Cy"], Cy: ["Bob", "Di"], Di: ["Cy"] });
-const RING = byName({ Ann: ["Bob", "Di"], Bob: ["Ann", "Cy"], Cy: ["Bob", "Di"], Di: ["Cy", "Ann"] });
+const RING = byName({
+  Ann: ["Bob", "Di"], Bob: ["Ann", "Cy"], Cy: ["Bob", "Di"], Di: ["Cy", "Ann"] });
 const WEALTH = { Ann: 1, Bob: 2, Cy: 3, Di: 5 };
 
 /** Where the players' circles are. */
@@ -45,7 +46,7 @@ test("a tie joins its two players, and one that is new in the turn is marked", (
   assert.equal(window.nodes((node) => node.localName === "path" && isOf("tie")(node.parentNode))
     .length, 0); // no arrows where all ties are mutual
   assert.match(window.texts("network")[0],
-    /^knowsdarker: more wealth · blue line: new4 players · 4 ties/);
+    /^knows4 players · 4 ties.*darker: more wealth · blue line: new$/);
 });
 
 test("in the first turn no tie is new", () => {
@@ -127,15 +128,36 @@ test("lists that never name anybody are no network", () => {
 
 test("a hub stands amid its spokes, and those of 121 players and more on a circle", () => {
   const spokes = ["a", "b", "c", "d", "e"];
-  const places = placesOf(["hub", ...spokes], spokes.map((name) => ["hub", name]));
+  const places = placesOf([{
+    names: ["hub", ...spokes], pairs: spokes.map((name) => ["hub", name]) }]);
   const far = (one, other) => Math.hypot(
     ...[0, 1].map((axis) => places.get(one)[axis] - places.get(other)[axis]));
   const fromHub = spokes.map((name) => far("hub", name));
   assert.ok(Math.max(...fromHub) < Math.min(...spokes.map((name, place) => (
     far(name, spokes[(place + 2) % 5])))));
   const many = Array.from({ length: 121 }, (_, n) => `p${n}`);
-  const tied = many.map((name) => [many[0], name]);
-  for (const [x, y] of placesOf(many, tied).values()) near(Math.hypot(x - 0.5, y - 0.5), 0.5);
-  const fewer = placesOf(many.slice(1), tied.slice(1).map(([, name]) => [many[1], name]));
+  const star = (names) => [{ names, pairs: names.map((name) => [names[0], name]) }];
+  for (const [x, y] of placesOf(star(many)).values()) near(Math.hypot(x - 0.5, y - 0.5), 0.5);
+  const fewer = placesOf(star(many.slice(1)));
   assert.ok([...fewer.values()].some(([x, y]) => Math.hypot(x - 0.5, y - 0.5) < 0.3));
+});
+
+test("players are apart, friends nearer, and nobody moves when somebody comes", () => {
+  const names = Array.from({ length: 9 }, (_, n) => `p${n}`);
+  const pairs = names.map((name, n) => [name, names[(n + 1) % 9]]);
+  const places = placesOf([{ names, pairs }]);
+  const far = (a, b, all = places) => (
+    Math.hypot(...[0, 1].map((at) => all.get(a)[at] - all.get(b)[at])));
+  assert.ok(far("p0", "p1") > 0.1 && far("p0", "p1") < far("p0", "p4"));
+  const later = { names: [...names.slice(1), "new"], pairs: [["new", "p1"], ["new", "p2"]] };
+  const after = placesOf([{ names, pairs }, later]);
+  for (const name of names) assert.deepEqual(after.get(name), places.get(name));
+  assert.ok(far("new", "p1", after) > 0.05 && far("new", "p1", after) < far("new", "p5", after));
+  assert.ok([...after.values()].flat().every((at) => at >= 0 && at <= 1));
+});
+
+test("players in groups without a tie between them are on a circle, not in heaps", () => {
+  const names = ["a", "b", "c", "d"];
+  const places = placesOf([{ names, pairs: [["a", "b"], ["c", "d"]] }]);
+  for (const [x, y] of places.values()) near(Math.hypot(x - 0.5, y - 0.5), 0.5);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makeWindow, run, turn } from "./view_kit.mjs";
-import { placesOf, tiesIn } from "../../llmsim_lab/run/front/network.js";
+import { tiesIn } from "../../llmsim_lab/run/front/network.js";
 
 const COLUMNS = ["believers", "belief.Ann", "belief.Bob", "vote.Ann", "vote.Bob"];
 const CHARTS = [
@@ -94,20 +94,6 @@ test("a network is a dict of lists of its own keys, or a list of pairs", () => {
   }
 });
 
-test("players are apart, friends nearer, and nobody moves when somebody comes", () => {
-  const names = Array.from({ length: 9 }, (_, n) => `p${n}`);
-  const pairs = names.map((name, n) => [name, names[(n + 1) % 9]]);
-  const places = placesOf([{ names, pairs }]);
-  const far = (a, b, all = places) => (
-    Math.hypot(...[0, 1].map((at) => all.get(a)[at] - all.get(b)[at])));
-  assert.ok(far("p0", "p1") > 0.1 && far("p0", "p1") < far("p0", "p4"));
-  const later = { names: [...names.slice(1), "new"], pairs: [["new", "p1"], ["new", "p2"]] };
-  const after = placesOf([{ names, pairs }, later]);
-  for (const name of names) assert.deepEqual(after.get(name), places.get(name));
-  assert.ok(far("new", "p1", after) > 0.05 && far("new", "p1", after) < far("new", "p5", after));
-  assert.ok([...after.values()].flat().every((at) => at >= 0 && at <= 1));
-});
-
 test("what a field was cut at is said beside it, also where an old tape has only the limit", () => {
   const settings = JSON.stringify({ schema: { properties: { why: { maxLength: 5 } } } });
   const records = [{ lines: [settings, '{"why": "Since"}'], texts: [[0], [1]] },
@@ -184,7 +170,7 @@ test("dicts that share more than half of their keys are one table", () => {
   assert.equal(tables(["a", "b", "c", "d"], ["d"]), 1); // of the shorter one
 });
 
-test("a table by player has twelve rows and a button; many fields of few players lie across", () => {
+test("a table by player has twelve rows and a button; many fields of few players are rows", () => {
   const twelve = dictsOf({ coins: keys(12) });
   assert.doesNotMatch(twelve.text(), /more row/);
   const { texts, text, button } = dictsOf({ coins: keys(13) });

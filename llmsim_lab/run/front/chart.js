@@ -94,8 +94,8 @@ export const pathOf = (points, x, y) => points.map(([n, value], at) => {
   if (value == null) return "";
   const isFirst = points[at - 1]?.[1] == null;
   const isAlone = isFirst && points[at + 1]?.[1] == null; // a short line, else nothing is seen
-  const across = isAlone ? x(n) - 2 : x(n);
-  return `${isFirst ? "M" : "L"}${across.toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h4" : ""}`;
+  const across = isAlone ? x(n) - 3 : x(n);
+  return `${isFirst ? "M" : "L"}${across.toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h6" : ""}`;
 }).join("");
 
 /** Where a chart's axis begins and ends; `axis_of` in run/charts.py is the same.

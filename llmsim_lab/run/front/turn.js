@@ -47,7 +47,7 @@ export function Story({ store, run, n, turn }) {
   const passage = (text, index) => h(Passage, {
     key: index, store, most: text.includes('{"') ? SHORT_DATA : LONG_STORY,
     id: `story ${run.id} ${n} ${index}`, text: titled(text) });
-  return h("div", null, h("h3", null, "What happened"),
+  return h("div", { class: "happened" }, h("h3", null, "What happened"),
     h("div", { class: "story" }, story.map(passage)));
 }
 

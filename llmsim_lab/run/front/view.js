@@ -320,7 +320,7 @@ function Overview({ store, run, n, turn }) {
     isStart && turn && h(Start, { store, run, n, turn },
       beside.length > 0 && h(Charts, { store, run, turn: n, items: [], beside })),
     h("div", { class: "overview" },
-      !isStart && h(Charts, { store, run, turn: n, beside }),
+      !isStart && hasCharts && h(Charts, { store, run, turn: n, beside }),
       !isStart && !hasCharts && turn && h(Story, { store, run, n, turn }),
       panels.includes("turn") && turn?.decisions.length > 0
         && h(Decisions, { store, run, n, turn, brief: true })),

@@ -19,6 +19,15 @@ from llmsim_lab.run import Run
 TEMPLATES = Path(__file__).parents[1] / "templates"
 NAMES = sorted(path.stem for path in TEMPLATES.glob("*.py"))
 TURNS = 3
+SETTINGS = {
+    # As in their card (``llmsim-lab people``), which plays a published design.
+    "contributing": {"turns": 10, "rationale": False},
+    "disjunction": {"turns": 1, "decide": "sample"},
+    "framing": {"turns": 1, "decide": "sample"},
+    "guessing": {"turns": 4, "rationale": False},
+    "investing": {"turns": 1, "decide": "sample"},
+    "splitting": {"turns": 1, "decide": "sample"},
+}
 MODEL = LLMConfig(seed=7, num_ctx=2048, max_tokens=160, timeout_s=600)
 
 
@@ -28,7 +37,8 @@ def record(name: str, client: LLMClient) -> None:
     path.unlink(missing_ok=True)
     [world] = [kind for kind in vars(importlib.import_module(name)).values() if _is_world(kind)]
     with Tape(path) as tape:
-        run = world(llm_client=client, tape=tape, turns=TURNS)
+        settings = {"turns": TURNS, **SETTINGS.get(name, {})}
+        run = world(llm_client=client, tape=tape, **settings)
         run.run()
         run.close()
 

@@ -98,7 +98,8 @@ def people(
     recall = recall_study(list(designs), folder=runs, **who)
     recall.run()
     player = client.config.model if client is not None else model
-    card = PeopleCard.of(designs, player=player, recall=recall, margin=margin)
+    asked = recall.simulation(recall.reference, recall.units[0])
+    card = PeopleCard.of(designs, player=player, recall=asked, margin=margin)
     say(card)
     page = card.page(out / "people.html")
     measures = write_file(out / "people.csv", csv_text(card.compared.to_frame()).encode())

@@ -30,7 +30,7 @@ from llmsim_lab._util.text import clip, counted, duration, estimate_tokens, roug
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.people.figures import MARGIN
-from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run import Ask, Question, Run, State, load
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.run._page import write_page
 from llmsim_lab.study import Exact, Study
@@ -162,8 +162,8 @@ DESIGNS: Mapping[str, PublishedDesign] = {
     )
 }
 
-Played = Study | Sequence[Exact]
-"""A design: a study of it, or the law of each of its conditions."""
+Played = Study | Sequence[Run | Exact]
+"""A design: a study of it, the law of each of its conditions, or what was recorded of either."""
 
 
 def people_designs(
@@ -242,6 +242,48 @@ def play_design(played: Played) -> None:
         return
     for law in played:
         law.run()
+
+
+def recorded_designs(folder: str | Path) -> dict[str, list[Run | Exact]]:
+    """Return the designs that were played into a folder, as ``people_designs`` has them; no model.
+
+    Args:
+        folder: with a folder of tapes for each design, packed (``.tape.gz``) or not.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    designs: dict[str, list[Run | Exact]] = {}
+    for name, design in DESIGNS.items():
+        design.load()  # a tape never makes code run: the class is known from here on
+        recorded = [recorded_run(tape) for tape in _tapes_in(Path(folder) / name)]
+        if recorded:
+            designs[name] = recorded
+    if not designs:
+        raise ConfigError(
+            f"{folder} has no tapes of published designs; llmsim-lab people plays them, into "
+            "out/people/runs"
+        )
+    return designs
+
+
+def _tapes_in(folder: Path) -> list[Path]:
+    """Return a folder's tapes, packed or not, without the files that lock them."""
+    return sorted(path for path in folder.glob("*.tape*") if path.suffix != ".lock")
+
+
+def _model_of(recorded: Run | Exact) -> str:
+    """Return the name of the model that was asked; ``rules`` if none was."""
+    if isinstance(recorded, Exact):
+        client = recorded.run_of.llm_client
+        return "rules" if client is None else client.config.model
+    return recorded.calls[0].request.model if recorded.calls else "rules"
+
+
+def recorded_run(tape: Path) -> Run | Exact:
+    """Return the run on a tape, or the law where that is what was asked."""
+    run: Run = load(tape)
+    return Exact.of_recording(run) if run.kind == "exact" else run
 
 
 class CardPlan(NamedTuple):
@@ -445,7 +487,7 @@ class PeopleCard:
         designs: Mapping[str, Played],
         *,
         player: str,
-        recall: Study | None = None,
+        recall: Recall | None = None,
         margin: float = MARGIN,
     ) -> PeopleCard:
         """Return the card of designs that were played, its verdicts adjusted for their number.
@@ -453,7 +495,7 @@ class PeopleCard:
         Args:
             designs: as ``people_designs`` gives them.
             player: who played.
-            recall: the probe, played, as ``recall_study`` gives it.
+            recall: a run of the probe.
             margin: the difference that still counts as near.
         """
         # Not before, since the command line is started where numpy is not installed yet.
@@ -469,11 +511,30 @@ class PeopleCard:
         compared.label = "; ".join(labels)
         recalled = {}
         if recall is not None:
-            asked = recall.simulation(recall.reference, recall.units[0])
-            for answer in asked.turns[-1].answers:
-                named = asked.state.named[answer.player]
+            for answer in recall.turns[-1].answers:
+                named = recall.state.named[answer.player]
                 recalled[answer.player] = {**answer.fields, "named": bool(named)}
         return cls(player=player, compared=compared.adjusted(), recalled=recalled)
+
+    @classmethod
+    def recorded(cls, folder: str | Path, *, margin: float = MARGIN) -> PeopleCard:
+        """Return the card of what was played into a folder; no model is needed.
+
+        Args:
+            folder: as ``recorded_designs`` takes it.
+            margin: the difference that still counts as near.
+        """
+        designs = recorded_designs(folder)
+        recalls: list[Any] = [load(tape) for tape in _tapes_in(Path(folder) / "recall")]
+        models: dict[str, None] = {}
+        for played in designs.values():
+            models.update(dict.fromkeys(map(_model_of, played)))
+        return cls.of(
+            designs,
+            player=", ".join(models),
+            recall=recalls[0] if recalls else None,
+            margin=margin,
+        )
 
     @property
     def headline(self) -> str:

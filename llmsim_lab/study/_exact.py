@@ -546,7 +546,7 @@ class Exact:
         return run_sync(self.arun())
 
     @classmethod
-    def of_recording(cls, law: Law) -> Exact:
+    def of_recording(cls, law: Run) -> Exact:
         """Return the law that was recorded, from the answers on its tape: nothing is asked.
 
         Args:
@@ -554,9 +554,10 @@ class Exact:
                 recorded run.
 
         Raises:
-            ConfigError: no class has the world's name.
-            TapeError: the law was stopped before it was complete.
+            ConfigError: it is no law, or no class has the world's name.
         """
+        if not isinstance(law, Law):
+            raise ConfigError(f"{law!r:.120} is the recording of a run, and of no law")
         world = find_class(law.world)
         run = world(world.config_type.model_validate(law.of), llm_client=law.llm_client)
         exact_law = cls(run, turns=run.config.turns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.cli import main
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.simulation.people import (
     DESIGNS,
     PeopleCard,
@@ -105,3 +107,27 @@ def test_a_card_of_studies_counts_verdicts() -> None:
     card = PeopleCard.of(designs, player="the textbook")
     assert card.headline.startswith("the textbook: of 4 judged measures 0 like people, 4 unlike")
     assert "adjusted for 8 measures" in str(card)
+
+
+def test_a_recorded_card_needs_no_model(tmp_path: Path) -> None:
+    def answer(request: Any) -> Any:
+        return chance_reply(request, Random(len(request.prompt)))
+
+    client = LLMClient(LLMConfig(model="script"), ScriptedBackend(answer))
+    names = ["disjunction", "guessing_above_1"]
+    designs = people_designs(names, folder=tmp_path, llm_client=client, rationale=False)
+    for played in designs.values():
+        play_design(played)
+    recall = recall_study(names, folder=tmp_path, llm_client=client)
+    recall.run(progress=False)
+    asked = recall.simulation(recall.reference, 0)
+    card = PeopleCard.of(designs, player="script", recall=asked)
+    recorded = PeopleCard.recorded(tmp_path)
+    assert recorded.headline == card.headline
+    verdicts = [(one.measure, one.twin, one.mean, one.verdict) for one in card.compared]
+    assert sorted(verdicts) == sorted(
+        (one.measure, one.twin, one.mean, one.verdict) for one in recorded.compared
+    )
+    assert recorded.recalled == card.recalled
+    with pytest.raises(ConfigError, match="has no tapes of published designs"):
+        PeopleCard.recorded(tmp_path / "nowhere")

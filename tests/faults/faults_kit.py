@@ -115,11 +115,16 @@ class Tally:
 
     def count(self, case: str, report: dict[str, Any]) -> None:
         self.tried += 1
-        name = f"{case}: {report['step']}"
+        # Half a character in a name cannot be sent from one process of pytest's to another.
+        name = _sendable(f"{case}: {report['step']}")
         if report["fault"]:
-            self.faults.append(f"{name}: {report['fault']}")
+            self.faults.append(_sendable(f"{name}: {report['fault']}"))
         for measure in ("cpu_s", "block_s", "mb"):
             self.worst[measure] = max(self.worst.get(measure, (0.0, "")), (report[measure], name))
+
+
+def _sendable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 Attack = Callable[[str, Callable[[Plan], Iterator[Case]]], Tally]

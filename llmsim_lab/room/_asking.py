@@ -44,7 +44,8 @@ def take_answer(
         RoomError: the answer is wrong, and was not sent; or the question is closed.
     """
     try:
-        reply = ask.put.taken(ask.put.read(values))
+        typed = ask.put.read(values)
+        reply = ask.put.taken(typed)
         # Noted with the reply, so that the tape says who decided, also where seats change hands.
         ask.person.answer(ask.question, {**reply, PARTICIPANT: guest.id})
     except AnswerError as error:
@@ -55,7 +56,14 @@ def take_answer(
 
 def closing_view(closing: SeatQuestion) -> JSONObject:
     """Return the closing questions as a page takes them."""
-    return {**closing.as_json(), "id": CLOSING, "draft": CLOSING, "since": None, "until": None}
+    # Nobody is waiting for it: no clock runs.
+    return {
+        **closing.as_json(),
+        "id": CLOSING,
+        "draft": CLOSING,
+        "since": None,
+        "until": None,
+    }
 
 
 def closing_questions(reply: type[Reply]) -> SeatQuestion:

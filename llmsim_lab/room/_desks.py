@@ -113,7 +113,8 @@ class GuestDesk:
         label = str(message.get("id", ""))[:200]
         secret = message.get("secret", "")
         # As people type it: small letters, a dash or a space in the middle.
-        code = re.sub(r"[^A-Z0-9]", "", str(message.get("code", "")).upper())
+        typed_code = str(message.get("code", "")).upper()
+        code = re.sub(r"[^A-Z0-9]", "", typed_code)
         has_own_link = bool(label) and is_same(secret, keys.of_label(label))
         if not (has_own_link or is_same(secret, keys.join) or is_same(code, keys.code)):
             raise RoomError(403, "wrong_code", "That is not the code of this room.")

@@ -110,7 +110,10 @@ def _as_told(value: object) -> JSON:
 
 def _waiting(group: RoomGroup) -> JSON:
     """Return whose answers are missing in one's own group, by the names of their seats."""
-    shown = {seat: ask.shown_at for seat, ask in group.asks.items() if ask.shown_at is not None}
+    shown = {}
+    for seat, ask in group.asks.items():
+        if ask.shown_at is not None:
+            shown[seat] = ask.shown_at
     if not shown:
         return None
     names: list[JSON] = [*list(shown)[:_MOST_NAMED]]
@@ -151,7 +154,9 @@ def _class_view(seats: RoomSeats) -> JSONObject:
     running = [group for group in playing if group.run is not None and not group.is_over]
     # The lowest: that is the turn which a class waits for.
     turns = [group.run.turn_number + 1 for group in running if group.run is not None]
-    shown = sum(ask.shown_at is not None for group in running for ask in group.asks.values())
+    shown = 0
+    for group in running:
+        shown += sum(ask.shown_at is not None for ask in group.asks.values())
     people = sum(_people_in(seats, group) for group in running)
     planned = max((group.run.config.turns for group in playing if group.run), default=0)
     return {

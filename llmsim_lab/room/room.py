@@ -494,9 +494,11 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
 
 def _text_or_file(text: str | Path) -> str:
     """Return a text, or what the file of that name says."""
-    is_file = isinstance(text, Path) or (text.endswith((".md", ".txt")) and "\n" not in text)
-    if not is_file:
-        return str(text)
+    if isinstance(text, str):
+        # A welcome of several lines is a text, whatever its last word looks like.
+        is_file_name = text.endswith((".md", ".txt")) and "\n" not in text
+        if not is_file_name:
+            return text
     try:
         return Path(text).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -504,8 +506,12 @@ def _text_or_file(text: str | Path) -> str:
 
 
 def _checked_url(url: str) -> str:
+    if not url:
+        return ""
     parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/")):
+    is_of_host = parts.scheme in ("http", "https") and bool(parts.netloc)
+    has_path = bool(parts.path.strip("/"))
+    if has_path or not is_of_host:
         raise ConfigError(
             f"url={url!r} is not an address of a room; write it without a path: "
             "url='https://class.example.org'"

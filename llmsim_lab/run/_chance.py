@@ -217,12 +217,16 @@ def _drawn_number(part: Schema, rng: Random) -> float:
     if math.isinf(highest):
         highest = lowest + width
     if step:
-        drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
+        fewest_steps = math.ceil(lowest / step)
+        most_steps = math.floor(highest / step)
+        drawn = rng.randint(fewest_steps, most_steps) * step
         return int(drawn) if is_whole else float(drawn)
     decimals = part.get("core", {}).get("decimal_places")
     if decimals is not None:
-        steps = 10**decimals
-        return float(rng.randint(math.ceil(lowest * steps), math.floor(highest * steps)) / steps)
+        per_unit = 10**decimals
+        fewest = math.ceil(lowest * per_unit)
+        most = math.floor(highest * per_unit)
+        return float(rng.randint(fewest, most) / per_unit)
     if is_whole:
         return rng.randint(math.ceil(lowest), math.floor(highest))
     return rng.uniform(lowest, highest)
@@ -244,7 +248,8 @@ def _drawn_text(part: Schema, rng: Random) -> object:
         return _text_like(part, rng)
     if text_format in FORMATS:  # of which one text is as good as another
         return FORMATS[text_format]
-    return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
+    text = "random".ljust(part.get("minLength", 0), "m")
+    return text[: part.get("maxLength")]
 
 
 def _text_like(part: Schema, rng: Random) -> str:

@@ -250,9 +250,10 @@ class Demonstration:
 
     def _every(self, *worlds: World) -> list[Simulation]:
         """Return the runs of all seeds in some worlds."""
-        return [
-            run for runs in self.runs.values() for world, run in runs.items() if world in worlds
-        ]
+        runs: list[Simulation] = []
+        for by_world in self.runs.values():
+            runs += [run for world, run in by_world.items() if world in worlds]
+        return runs
 
     @property
     def judged(self) -> str:

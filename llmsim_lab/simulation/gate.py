@@ -262,12 +262,12 @@ def _shown(question: GateQuestion, quarters: Quarters, target: float) -> list[Da
     """Return a situation as a question shows it: around a target, mirrored, dated."""
     shown = []
     last = NAMES.get(question.name)
-    # Dated so that the last quarter is the named one.
-    for quarters_ago, quarter in zip(range(len(quarters) - 1, -1, -1), quarters, strict=True):
+    for number, quarter in enumerate(quarters, start=1):
         economy = mirrored(quarter) if question.is_mirrored else quarter
         period = None
+        # Dated so that the last quarter is the named one.
         if last is not None:
-            period = next_quarter(last, steps=-quarters_ago)
+            period = next_quarter(last, steps=number - len(quarters))
         shown.append(DatedEconomy(shifted(economy, target - STEADY_STATE.inflation), period))
     return shown
 

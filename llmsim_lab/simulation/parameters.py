@@ -71,7 +71,9 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
         ValueError: there are too few or too many, one is twice, or 0 is not among them.
     """
     # Without 0 a bank could not hold the rate.
-    if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES or len(set(moves)) < len(moves):
+    can_hold = 0 in moves
+    are_different = len(set(moves)) == len(moves)
+    if not can_hold or not are_different or not 2 <= len(moves) <= _MOST_MOVES:
         raise ValueError(
             f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "
             "among them, such as [-25, 0, 25]; null lets agents use words"

@@ -55,10 +55,11 @@ test("a group of many fields is folded until one looks for one of them", () => {
     ["cash.1", "cash.10", "cash.11", "cash.12"]);
 });
 
-test("optional fields are folded, unless one of them is wrong", () => {
-  assert.equal(makeForm([AMOUNT, WHY]).named("input").length, 1);
-  const { named } = makeForm([AMOUNT, WHY], { faults: { reasoning: "is too long" } });
-  assert.equal(named("input").length, 2);
+test("a question's optional fields are folded, unless one is wrong; a setting's are not", () => {
+  assert.equal(makeForm([AMOUNT, WHY], { asks: true }).named("input").length, 1);
+  const faults = { reasoning: "is too long" };
+  assert.equal(makeForm([AMOUNT, WHY], { asks: true, faults }).named("input").length, 2);
+  assert.equal(makeForm([AMOUNT, WHY]).named("input").length, 2);
 });
 
 test("a question with few answers shows them all; a setting shows the one in force", () => {

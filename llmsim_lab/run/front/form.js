@@ -71,8 +71,10 @@ function Fields({ store, kind = "", asks, fields, typed, faults = {}, words }) {
   };
   const shown = fields.map((field, index) => ({ field, index })).filter(({ field }) => (
     `${field.label} ${field.help ?? ""}`.toLowerCase().includes(wanted)));
-  const needed = shown.filter(({ field }) => !field.schema.optional);
-  const optional = shown.filter(({ field }) => field.schema.optional);
+  // Of a question what may be left empty is the reasons; settings are all shown.
+  const mayBeEmpty = ({ field }) => asks && field.schema.optional;
+  const needed = shown.filter((it) => !mayBeEmpty(it));
+  const optional = shown.filter(mayBeEmpty);
   const isWrong = optional.some(({ field }) => faultOf(field)); // then it is open
   return h("div", { class: "fields" },
     fields.length >= MANY_FIELDS && h("input", { key: "find", type: "search",

@@ -78,7 +78,8 @@ const UNITS = { bp: "bp", pct: "%", percent: "%", eur: "€", usd: "$", gbp: "£
 export function labelled(name) {
   const words = name.split("_");
   const unit = words.length > 1 ? UNITS[words.at(-1)] : undefined;
-  return { label: (unit ? words.slice(0, -1) : words).join(" "), unit: unit ?? "" };
+  const label = (unit ? words.slice(0, -1) : words).join(" ").replaceAll(".", " · ");
+  return { label, unit: unit ?? "" };
 }
 
 const LONG_NUMBER = /(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?(?!\.?\w)/g;

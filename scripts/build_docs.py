@@ -20,13 +20,14 @@ import sys
 from collections.abc import Collection, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from typing_extensions import TypeAliasType
 
 import llmsim_lab
 
@@ -90,12 +91,19 @@ def assemble(source: Path) -> Path:
 
 
 def write_index(source: Path) -> None:
-    """Write the first page, with pages that it does not name yet at the end of *How to*."""
+    """Write the first page, with the tutorials, and pages that it does not name under *How to*."""
     index = (SETTINGS / "index.md.in").read_text(encoding="utf-8")
     pages = [f"docs/{page.stem}" for page in sorted((source / "docs").glob("*.md"))]
     pages += [page.stem for page in sorted(source.glob("*.md"))]
     unnamed = [page for page in pages if not re.search(rf"^{page}$", index, re.MULTILINE)]
     index = index.replace("docs/people\n", "\n".join(["docs/people", *unnamed]) + "\n")
+    # By number and a word or two; their own titles are sentences.
+    tutorials = []
+    for notebook in sorted((source / "notebooks").glob("[0-9]*.ipynb")):
+        number, _, words = notebook.stem.partition("_")
+        title = words.replace("_", " ").capitalize()
+        tutorials.append(f"{number} {title} <notebooks/{notebook.stem}>")
+    index = index.replace("notebooks/[0-9]*", "\n".join(tutorials))
     (source / "index.md").write_text(index, encoding="utf-8")
 
 
@@ -299,16 +307,34 @@ def _entries(docstring: str) -> list[tuple[str, str]]:
 
 
 def type_of(field: FieldInfo) -> str:
-    """Return a field's type as its author wrote it, without what only pydantic reads."""
-    text = inspect.formatannotation(field.annotation)
-    text = re.sub(r"\b(?:typing|collections\.abc|pathlib|datetime|llmsim_lab[\w.]*)\.", "", text)
-    text = re.sub(r"Annotated\[([^\[\],]+)(?:, [^\]]*)?\]", r"\1", text)
-    return f"`{text}`"
+    """Return a field's type, without what only pydantic reads."""
+    return f"`{type_in_words(field.annotation)}`"
+
+
+def type_in_words(annotation: Any) -> str:
+    """Return a type as one writes it: ``list[int] | null``."""
+    if isinstance(annotation, TypeAliasType):
+        return type_in_words(annotation.__value__)
+    origin = get_origin(annotation)
+    parts = get_args(annotation)
+    if origin is Annotated:
+        return type_in_words(parts[0])
+    if origin is Literal:
+        return " | ".join(map(repr, parts))
+    words = [type_in_words(part) for part in parts]
+    if origin in (Union, UnionType):
+        return " | ".join(words)
+    if annotation is NoneType:
+        return "null"
+    if annotation is Ellipsis:
+        return "..."
+    name = getattr(origin or annotation, "__name__", str(annotation))
+    return f"{name}[{', '.join(words)}]" if words else name
 
 
 def unit_of(name: str, field: FieldInfo, meaning: str) -> str:
     """Return a number's unit, as its name or its description says it."""
-    if not re.search(r"\b(int|float)\b", str(field.annotation)):
+    if not re.search(r"\b(int|float)\b", type_in_words(field.annotation)):
         return ""
     if name.endswith("_s"):
         return "seconds"

@@ -41,7 +41,7 @@ offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 test: .venv/.ready-test ## run the quick tests: all but those that start programs or take long
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS))
 
-check: test check-static check-systems check-process check-lowest check-notebooks docs check-browser ## run everything that CI checks
+check: test check-static check-process check-lowest check-notebooks docs check-browser ## run everything that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .

@@ -38,6 +38,8 @@ SETTINGS = REPO / "docs" / "site"
 PAGES_ELSEWHERE = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
+    "CITATION.cff",
     "LICENSE",
     "benchmarks/README.md",
     "data/README.md",

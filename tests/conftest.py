@@ -81,6 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_left_out and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LEFT_OUT_TIMEOUT_S))
     markers = [marker for marker in LEFT_OUT if not _asked(config, marker)]
+    if sys.platform == "win32":
+        markers.append("posix")
     left_out = [item for item in items if any(map(item.get_closest_marker, markers))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

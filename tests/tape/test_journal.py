@@ -160,6 +160,7 @@ NO_TAPES: dict[str, tuple[bytes | Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("kind", NO_TAPES)
 @pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+@pytest.mark.posix
 def test_what_is_no_tape_is_refused_and_left_as_it_is(
     tmp_path: Path, kind: str, read_only: bool
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_tape_may_have_any_name_and_reading_leaves_no_trace(tmp_path: Path, na
     assert [*before] == [name]
 
 
+@pytest.mark.posix
 def test_a_link_is_followed_and_stays_one(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     path, link = tmp_path / "there" / "x.tape", tmp_path / "link.tape"

@@ -237,6 +237,7 @@ def test_repair_leaves_out_a_run_that_a_line_with_a_right_sum_spoils(
 # --- prune and take ----------------------------------------------------------------------------
 
 
+@pytest.mark.posix
 def test_pruning_leaves_all_other_lines_byte_for_byte(small: Path) -> None:
     lines = lines_of(small)
     small.chmod(0o640)

@@ -203,6 +203,7 @@ def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_
 
 @pytest.mark.parametrize("text", [b"my notes\n", b"half a line", b"a\nb\n", "its own line"])
 @pytest.mark.parametrize("taken", ["a file", "a link", "nothing"])
+@pytest.mark.posix
 def test_text_appended_in_a_turn_stops_the_run_which_writes_nothing_behind_it_and_continues(
     path: Path, text: Any, taken: str
 ) -> None:
@@ -244,7 +245,7 @@ def bind(path: Path) -> None:
 
 
 PLACES: dict[str, Callable[[Path], object]] = {
-    "a fifo": os.mkfifo,
+    "a fifo": lambda path: os.mkfifo(path),
     "a socket": bind,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "a folder": Path.mkdir,
@@ -253,6 +254,7 @@ PLACES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("kind", PLACES)
 @pytest.mark.parametrize("in_turn", [True, False])
+@pytest.mark.posix
 def test_what_is_no_file_in_a_tapes_place_is_an_error_and_no_wait(
     tmp_path: Path, kind: str, in_turn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

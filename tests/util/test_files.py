@@ -15,6 +15,7 @@ def test_a_file_that_cannot_be_written_is_an_error_that_says_why(tmp_path: Path)
         write_file(tmp_path, b"x")
 
 
+@pytest.mark.posix
 def test_a_replaced_file_keeps_its_permissions_and_the_links_to_it(tmp_path: Path) -> None:
     page, link = tmp_path / "page.html", tmp_path / "latest.html"
     page.write_text("the older one")

@@ -85,6 +85,7 @@ def test_waiting_inside_the_work_itself_is_refused_with_the_way_out() -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.posix
 def test_an_interrupt_stops_the_work_before_it_is_raised() -> None:
     stopped = threading.Event()
 

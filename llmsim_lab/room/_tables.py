@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.text import whole_text
+from llmsim_lab._util.tables import csv_cell
 from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
 from llmsim_lab.room._views import payoff_of, told_of
 from llmsim_lab.run._turn import Answer, Turn
@@ -28,8 +28,6 @@ _OTREE_COLUMNS = (
     "session.code",
 )
 """Those that each world has."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
 
 
 def people_rows(seats: RoomSeats) -> list[Row]:
@@ -197,24 +195,12 @@ def _as_csv(rows: Iterable[Row]) -> str:
     rows = list(rows)
     columns = dict.fromkeys(name for row in rows for name in row)
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text,
-        list(columns),
-        restval="",
-        lineterminator="\n",
-    )
-    writer.writeheader()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([csv_cell(name) for name in columns])
     for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+        values = [row.get(name) for name in columns]
+        writer.writerow(["" if value is None else csv_cell(value) for value in values])
     return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Return a value as a cell; what people type is not run as a formula when it is opened."""
-    if isinstance(value, str):
-        value = whole_text(value)
-        return f"'{value}" if value.startswith(_FORMULA) else value
-    return "" if value is None else value
 
 
 def write_otree(seats: RoomSeats, path: Path) -> Path:

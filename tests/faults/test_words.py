@@ -1,0 +1,207 @@
+"""Words of strangers in all places where they are shown, read back by parsers.
+
+In a real browser: ``browser/test_browser_page``, ``test_browser_lab``, ``test_browser_room`` and
+``test_browser_assistant_chat``. Keys and passwords: ``llm/test_keys``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_kit import Attack, Case, Plan
+from poisoned_worlds import HARMLESS, POISON, Poisoned
+from verbs_kit import command
+
+from llmsim_lab.lab import Lab, PromptViewer, RunTree, StudyBoard
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.run.recorded import page
+from llmsim_lab.study import Study
+from llmsim_lab.tape import Tape
+from llmsim_lab.types import ChatRequest
+
+pytestmark = pytest.mark.process
+
+WORLD = Path(__file__).with_name("poisoned_worlds.py")
+
+
+def client(words: list[str]) -> LLMClient:
+    """Return a model that says the words, breaks off, and fails with them."""
+    count = 0
+
+    def reply(request: ChatRequest) -> Any:
+        nonlocal count
+        count += 1
+        word = words[count % len(words)]
+        if count % 11 == 0 and request.attempt == 1:
+            return f"no JSON: {word}"
+        if count % 13 == 0 and request.attempt == 1:
+            return ConnectionError(word)
+        return {"reasoning": word, "word": word, "amount": count % 7, "confidence": 0.5}
+
+    config = LLMConfig(model="m", retry_wait_s=0, max_concurrency=1)
+    return LLMClient(config, ScriptedBackend(reply))
+
+
+def record(words: list[str], folder: Path) -> None:
+    run = Poisoned(
+        words=tuple(words), name=words[0], llm_client=client(words), tape=folder / "x.tape"
+    )
+    run.run(2, progress=False)
+    run.intervene(2, {"said": words[1]}, note=words[2])
+    [prompt] = run.prompts.values()
+    fork = run.fork(
+        1, prompt=prompt.edit(f"{prompt.user} {words[5]}"), intervene={"said": words[3]}
+    )
+    fork.run(1, progress=False)
+    for one in (run, fork):
+        one.close()
+
+
+def record_both(folder: Path) -> None:
+    for name, words in (("poisoned", POISON), ("harmless", HARMLESS)):
+        (folder / name).mkdir()
+        record(words, folder / name)
+
+
+# --- what reads back ------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    """Counts elements, and the attributes that they have."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: Counter[str] = Counter()
+        self.attributes: set[tuple[str, str]] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements[tag] += 1
+        self.attributes |= {(tag, name) for name, _ in attrs}
+
+
+def same_elements(poisoned: str, harmless: str) -> None:
+    """Check that words became neither elements nor attributes, beside a page of harmless ones."""
+    bad, good = Elements(poisoned), Elements(harmless)
+    for tag in ("script", "style", "svg", "img", "iframe", "link", "meta", "title", "a", "body"):
+        assert bad.elements[tag] == good.elements[tag], tag
+    assert bad.elements.keys() <= good.elements.keys() | {"ins", "del", "mark"}
+    assert bad.attributes <= good.attributes, bad.attributes - good.attributes
+    assert not [name for _, name in bad.attributes if name.startswith("on")]
+
+
+MAY_STAY = {"\n", "\t"}
+
+
+def for_terminals(text: str) -> None:
+    """Check that a terminal would obey none of it."""
+    odd = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - MAY_STAY
+    assert not odd, sorted(map(ascii, odd))
+
+
+def for_spreadsheets(text: str) -> None:
+    for_terminals(text)
+    for row in csv.reader(io.StringIO(text)):
+        for cell in row:
+            if not re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell):
+                assert not cell.lstrip(" ").startswith(
+                    ("=", "+", "-", "@", "\t", "\r", "\uff1d")
+                ), cell
+
+
+# --- where words are shown ------------------------------------------------------------------------
+
+Shown = Callable[[Path], str]
+
+
+def written(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def report(folder: Path) -> str:
+    words = POISON if folder.name == "poisoned" else HARMLESS
+    study = Study(
+        Poisoned,
+        {"words": {words[7]: tuple(words), words[0]: (*words, words[4])}},
+        outcome=f"coins.{words[15]}@last",
+        seeds=2,
+        turns=1,
+        name=words[1],
+        llm_client=client(words),
+    )
+    study.run(progress=False)
+    board = StudyBoard(study)
+    return written(study.report(folder / "report.html")) + board.static_html()
+
+
+HTML: dict[str, Shown] = {
+    "page": lambda folder: written(page(folder / "x.tape", folder / "x.html")),
+    "Lab": lambda folder: Lab(folder / "x.tape").static_html(),
+    "PromptViewer": lambda folder: PromptViewer(folder / "x.tape").static_html(),
+    "RunTree": lambda folder: RunTree(folder / "x.tape").static_html(),
+    "study": report,
+}
+TEXT: dict[str, Shown] = {
+    "tape ls": lambda folder: command("tape", "ls", folder / "x.tape"),
+    "tape show": lambda folder: command("tape", "show", folder / "x.tape"),
+    "tape show --turn": lambda folder: command("tape", "show", folder / "x.tape", "--turn", 1),
+    "tape diff": lambda folder: command("tape", "diff", folder / "x.tape", 1, 2),
+    "tape verify": lambda folder: command("tape", "verify", folder / "x.tape"),
+    "replay": lambda folder: command(
+        *("replay", folder / "x.tape", "--run", 1, "--import", WORLD, "--out", folder / "out")
+    ),
+    "Lab": lambda folder: Lab(folder / "x.tape").static_text(),
+    "PromptViewer": lambda folder: PromptViewer(folder / "x.tape").static_text(),
+    "tree": lambda folder: str(Tape(folder / "x.tape", read_only=True).tree()),
+}
+
+
+def html_step(show: Shown, folder: Path) -> None:
+    same_elements(show(folder / "poisoned"), show(folder / "harmless"))
+
+
+def text_step(show: Shown, folder: Path) -> None:
+    text = show(folder / "poisoned")
+    for_terminals(text)
+    assert "loud" not in text or "[bold red]loud" in text, "Rich obeyed"
+
+
+def csv_step(folder: Path) -> None:
+    TEXT["replay"](folder / "poisoned")
+    for name in ("turns.csv", "decisions.csv"):
+        for_spreadsheets(written(folder / "poisoned" / "out" / name))
+
+
+def log_step(folder: Path) -> None:
+    """Play once more, and look at what handlers write."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("llmsim_lab").setLevel(logging.INFO)
+    (folder / "again").mkdir()
+    record(POISON, folder / "again")
+    logging.getLogger().removeHandler(handler)
+    assert stream.getvalue()
+    for_terminals(stream.getvalue())
+
+
+def words_shown(plan: Plan) -> Iterator[Case]:
+    html = {f"HTML of {name}": partial(html_step, show) for name, show in HTML.items()}
+    text = {f"text of {name}": partial(text_step, show) for name, show in TEXT.items()}
+    steps = {**html, **text, "CSV": csv_step, "log": log_step}
+    yield Case("words", steps, record_both, may_raise=False)
+
+
+def test_words_of_strangers_are_shown_and_never_obeyed(attack: Attack) -> None:
+    attack("words", words_shown)

@@ -168,8 +168,7 @@ class Watch:
             with suppress(FileNotFoundError):  # another thread has just closed it
                 files.append(str(number.readlink()))
         # matplotlib keeps its fonts open.
-        names = [str(one.readlink()) for one in numbers]
-        files = [name for name in names if not name.endswith(".ttf")]
+        files = [name for name in files if not name.endswith(".ttf")]
         return {
             "process": [str(child) for child in me.children(recursive=True)],
             # A loop keeps its idle threads, as the package's own does, for the next that needs one.

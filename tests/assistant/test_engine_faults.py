@@ -309,6 +309,12 @@ def test_settings_that_make_no_sense_are_refused(name: str) -> None:
         AgentEngineConfig(**{name: -1})
 
 
+def test_what_bounds_a_turn_is_as_documented() -> None:
+    settings = AgentEngineConfig()
+    bounds = (settings.max_tokens, settings.max_calls, settings.max_result_chars)
+    assert bounds == (1024, 20, 4000)
+
+
 class Full(ListLog):
     """Takes rows until the disk is full."""
 

@@ -355,6 +355,7 @@ def _kernel() -> Any:
 
 def _is_unattended() -> bool:
     """Return True where the standard error is a file or a pipe."""
+    # A program without a console, as pythonw starts it, has no standard error.
     return _kernel() is None and sys.stderr is not None and not sys.stderr.isatty()
 
 
@@ -390,11 +391,13 @@ def _in_cell() -> Show:
 
     make: Any = DisplayHandle  # which has no types
     handle = make()
+    # The first text makes the output, and each later one takes its place.
     calls = chain([handle.display], repeat(handle.update))
     return lambda text: next(calls)({"text/plain": text}, raw=True)
 
 
 def _on_terminal(text: str) -> None:
+    # A character in the last column would make some terminals begin a new line.
     width = shutil.get_terminal_size().columns - 1
     sys.stderr.write(f"\r{clip(text, width).ljust(width)}\r")
     sys.stderr.flush()

@@ -65,6 +65,7 @@ class SeatQuestion:
     def as_json(self, faults: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Return the question as pages take it, with what was wrong with an answer, by field."""
         by_field = dict(faults or {})
+        # Under an empty name stands what is wrong with the answer as a whole.
         whole = by_field.pop("", "")
         return {
             "id": self.number,
@@ -109,6 +110,7 @@ class SeatQuestion:
             AnswerError: something is wrong, by field; nothing was sent.
         """
         self._check(self.form.faults(values))
+        # A field that was left empty is left out, so that it has its class's default.
         reply = {name: value for name, value in values.items() if value is not None}
         is_put_otherwise = self.form is not self.question
         if self.run is not None and is_put_otherwise:
@@ -139,6 +141,7 @@ def put(run: AnyRun | None, question: OpenQuestion, seat: str = "") -> SeatQuest
         question: what waits for an answer.
         seat: the name of the person's seat; who is asked if not given.
     """
+    # A person says a rate where a model chooses a move.
     form = question if run is None else run._as_put(question)
     return SeatQuestion(
         run=run,

@@ -59,6 +59,7 @@ class StudyFiles:
         self.jobs = {job.key: job for job in jobs}
         self.player = player
         self.paths = {key: _kept(folder / job.file_name) for key, job in self.jobs.items()}
+        # Arm by arm, as tables list them; jobs stand unit by unit, as they are played.
         self.entries = {key: StudyRun(*key) for key in keys}
         self._contents: dict[Key, Contents] = {}
         # What an earlier session of the same study has played counts.

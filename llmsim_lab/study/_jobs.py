@@ -81,6 +81,7 @@ def jobs_of(
 ) -> Iterator[Job]:
     """Yield what is played, unit by unit: one job an arm."""
     digests = _digests_of(world, arms)
+    # Unit by unit, so that what is done when a study is stopped can be compared in pairs.
     for unit in units:
         for arm in arms:
             leader = leaders.get(arm.name)

@@ -214,6 +214,7 @@ class Prices:
 
     async def _calls_of(self, arm: Arm) -> Count:
         """Count the calls of an arm's turns: chance answers in place of models and people."""
+        # Of many arms each is played for a shorter time.
         count = Count(len(self.files.player.arms))
         with tempfile.TemporaryDirectory() as folder:
             for run in self.trials(arm, Path(folder)):

@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import platformdirs
@@ -42,8 +43,9 @@ RUNTIME = (
 )
 """Of its package; ``package.json`` names its licence."""
 PYTHON = "3.14"
+ABI = "cp314"
 PLATFORM = "pyemscripten_2026_0_wasm32"
-"""What this Pyodide is called in names of wheels."""
+"""What this Pyodide's Python is called in names of wheels."""
 PACKAGES = (
     "annotated-types",
     "filelock",
@@ -55,10 +57,10 @@ PACKAGES = (
     "typing-inspection",
 )
 """All that a world needs to be played, without what llmsim-lab requires for anything else."""
-ANY_PLATFORM = {"markupsafe": "manylinux2014_x86_64"}
-"""Packages without a wheel for browsers: their Python is taken, without what is compiled."""
-LEFT_OUT = ("llmsim_lab/_data/tapes/", "llmsim_lab/_data/scenarios/")
-"""Of our own wheel: what no world of the page reads."""
+ELSEWHERE = "manylinux2014_x86_64"
+"""For packages without a wheel for browsers: their Python is taken, without what is compiled."""
+OWN = {"llmsim_lab": "llmsim_lab", "data/people": "llmsim_lab/_data/people"}
+"""Of this checkout, and where it is in an installed package."""
 TEMPLATES = (
     "prisoners_dilemma",
     "public_goods",
@@ -83,8 +85,7 @@ def build(folder: Path) -> None:
             (runtime / name).write_bytes(content.read())
     with tempfile.TemporaryDirectory() as wheels:
         fetch_wheels(Path(wheels))
-        own_wheel(Path(wheels))
-        join_wheels(Path(wheels), folder / "site.zip")
+        join_site(Path(wheels), folder / "site.zip")
     for name in PAGE:
         shutil.copy(HERE / name, folder)
     (folder / "window.js").write_text(module(), encoding="utf-8")
@@ -121,23 +122,24 @@ def sha512_of(path: Path) -> str:
 
 
 def fetch_wheels(folder: Path) -> None:
-    """Fetch the wheels that the page needs into a folder, as uv.lock has them."""
-    for platform in (PLATFORM, *sorted(set(ANY_PLATFORM.values()))):
-        names = [name for name in PACKAGES if ANY_PLATFORM.get(name, PLATFORM) == platform]
-        wanted = folder / f"{platform}.txt"
-        wanted.write_text("".join(map(locked, names)), encoding="utf-8")
-        pip(
-            "download",
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary=:all:",
-            f"--platform={platform}",
-            f"--python-version={PYTHON}",
-            "--implementation=cp",
-            f"--abi=cp{PYTHON.replace('.', '')}",
-            f"--dest={folder}",
-            f"--requirement={wanted}",
-        )
+    """Fetch the wheels that the page needs into a folder, as uv.lock has them.
+
+    Raises:
+        RuntimeError: pip fails.
+    """
+    wanted = folder / "wanted.txt"
+    wanted.write_text("".join(map(locked, PACKAGES)), encoding="utf-8")
+    command = [
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+        *("--no-deps", "--require-hashes", "--only-binary=:all:"),
+        # In this order: where a package has wheels for both, that for browsers is taken.
+        *(f"--platform={PLATFORM}", f"--platform={ELSEWHERE}"),
+        *(f"--python-version={PYTHON}", "--implementation=cp", f"--abi={ABI}"),
+        *(f"--dest={folder}", f"--requirement={wanted}"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"pip could not fetch the page's packages:\n{done.stderr[-2000:]}")
 
 
 def locked(name: str) -> str:
@@ -148,30 +150,29 @@ def locked(name: str) -> str:
     return f"{name}=={package['version']}{''.join(hashes)}\n"
 
 
-def own_wheel(folder: Path) -> None:
-    """Build the wheel of this checkout into a folder."""
-    pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(REPO))
-
-
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
-    subprocess.run(command, check=True)
-
-
-def join_wheels(wheels: Path, path: Path) -> None:
-    """Write the contents of wheels as one file, which a page fetches at once."""
+def join_site(wheels: Path, path: Path) -> None:
+    """Write all of Python's packages as one file, which a page fetches at once."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as site:
         for wheel in sorted(wheels.glob("*.whl")):
-            is_compiled_elsewhere = any(name in wheel.name for name in ANY_PLATFORM.values())
             with zipfile.ZipFile(wheel) as content:
-                for member in content.infolist():
-                    name = member.filename
-                    if name.startswith(LEFT_OUT) or (
-                        is_compiled_elsewhere and name.endswith(".so")
-                    ):
-                        continue
-                    # With its own date, so that the same wheels make the same file.
-                    site.writestr(member, content.read(name), zipfile.ZIP_DEFLATED)
+                for name in content.namelist():
+                    if not (ELSEWHERE in wheel.name and name.endswith(".so")):
+                        add(site, name, content.read(name))
+        for source, target in OWN.items():
+            for file in sorted((REPO / source).rglob("*")):
+                if file.is_file() and file.parent.name != "__pycache__":
+                    name = f"{target}/{file.relative_to(REPO / source).as_posix()}"
+                    add(site, name, file.read_bytes())
+        # By which a tape says what it was written with.
+        own = distribution("llmsim-lab")
+        for name in ("METADATA", "entry_points.txt"):
+            text = own.read_text(name) or ""
+            add(site, f"llmsim_lab-{own.version}.dist-info/{name}", text.encode())
+
+
+def add(site: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Add a file with a fixed date, so that the same checkout makes the same page."""
+    site.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
 
 def worlds() -> list[dict[str, str]]:

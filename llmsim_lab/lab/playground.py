@@ -267,6 +267,12 @@ def fault_in(error: BaseException, folder: Path) -> dict[str, Any]:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, LabError):
         return {"line": line, "text": error_text(error)}
+    if isinstance(error, ModuleNotFoundError):  # Pyodide's words tell to install it
+        words = (
+            f"There is no module {error.name!r} in this page: it has what comes with Python, "
+            "pydantic and Jinja2, and neither models nor numpy and pandas."
+        )
+        return {"line": line, "text": words}
     # Python's own words, with the name that may be meant; notes, which come after, are for scripts.
     words = next(traceback.TracebackException.from_exception(error).format_exception_only())
     return {"line": line, "text": words.strip()}

@@ -45,6 +45,7 @@ class PublishedFigure:
         note: what to keep in mind.
     """
 
+    # Plain numbers, so that a figure can be made without a table: of a study of one's own.
     study: str
     condition: str
     source: str
@@ -82,11 +83,12 @@ def _table_of(study: str) -> pd.DataFrame:
     import pandas as pd
 
     path = data_path(_FOLDER) / f"{study}.csv"
-    known = sorted(table.stem for table in data_path(_FOLDER).glob("*.csv"))
-    if study not in known:
+    # Listed, and not looked for: a name with a slash in it would read another file.
+    studies = sorted(table.stem for table in data_path(_FOLDER).glob("*.csv"))
+    if study not in studies:
         raise ConfigError(
-            f"there is no table of people called {study!r:.60}{closest(study, known)}; there are "
-            f"{', '.join(known)}"
+            f"there is no table of people called {study!r:.60}{closest(study, studies)}; there are "
+            f"{', '.join(studies)}"
         )
     return pd.read_csv(path)
 
@@ -118,7 +120,10 @@ def published(
     table = _table_of(study)
     of_condition = table[table["condition"] == condition]
     rows = of_condition[of_condition["measure"] == measure]
-    is_of_period = rows["period"].isna() if period is None else rows["period"] == period
+    # An empty cell is NaN, which equals nothing.
+    is_of_period = rows["period"].isna()
+    if period is not None:
+        is_of_period = rows["period"] == period
     rows = rows[is_of_period]
     if rows.empty:
         conditions = ", ".join(map(repr, table["condition"].unique()))
@@ -127,9 +132,11 @@ def published(
             f"{study} has no {measure!r} in {condition!r} with the period {period}; its "
             f"conditions are {conditions}; measured in this one: {measures or 'nothing'}"
         )
+    # All rows of a figure were read at one place.
     first = rows.iloc[0]
     source = str(first["source"])
     place = str(first["place"])
+    # Raw data go first: mean, spread, distance and halves all follow from them.
     by_person = rows[rows["statistic"] == "person"]["value"]
     if len(by_person):
         values = tuple(float(value) / divide_by for value in by_person)
@@ -145,8 +152,13 @@ def published(
             note=note,
         )
     numbers = dict(zip(rows["statistic"], map(float, rows["value"]), strict=True))
-    printed_n = int(rows["n"].max()) if rows["n"].notna().any() else 0
-    people = n if n is not None else printed_n
+    printed_n = 0
+    if rows["n"].notna().any():
+        printed_n = int(rows["n"].max())
+    # What the study prints is decisions where each person made several: they are no more people.
+    people = printed_n
+    if n is not None:
+        people = n
     share = _share_of(numbers, printed_n)
     if share is not None:
         return PublishedFigure(
@@ -156,6 +168,7 @@ def published(
             place=place,
             n=people,
             mean=share,
+            # Of the independent people, not of their decisions: else the interval is too narrow.
             count=share * people,
             note=note,
         )
@@ -165,6 +178,8 @@ def published(
             f"{', '.join(numbers)}"
         )
     sd = numbers.get("sd")
+    if sd is not None:
+        sd /= divide_by
     return PublishedFigure(
         study=study,
         condition=condition,
@@ -172,7 +187,7 @@ def published(
         place=place,
         n=people,
         mean=numbers["mean"] / divide_by,
-        sd=None if sd is None else sd / divide_by,
+        sd=sd,
         note=note,
     )
 
@@ -184,6 +199,7 @@ def _share_of(numbers: dict[str, float], n: int) -> float | None:
         numbers: by statistic.
         n: how many people or decisions it is a share of.
     """
+    # A count goes before a percentage, which is rounded.
     if "count" in numbers and n:
         return numbers["count"] / n
     if "percent" in numbers:

@@ -69,10 +69,12 @@ class Population(Settings):
     def _check_rows(cls, rows: dict[str, dict[str, Value]]) -> dict[str, dict[str, Value]]:
         if not rows:
             raise ValueError("a population has at least one player")
+        # In one order, since a row in words follows it.
         columns = list(next(iter(rows.values())))
         for name, row in rows.items():
             if list(row) != columns:
                 raise ValueError(f"{name} has the columns {list(row)}, and the first one {columns}")
+        # Checked here too, since a population may come from a file and not from a table.
         for column in columns:
             if column in TAKEN or not column.isidentifier():
                 raise ValueError(
@@ -112,6 +114,7 @@ class Population(Settings):
 
         if frame.empty:
             raise ConfigError("the table has no rows, so that nobody can be drawn from it")
+        # A column of weights is no trait: as a slot it would tell a player how many it stands for.
         if isinstance(weights, str):
             if weights not in frame:
                 raise ConfigError(
@@ -124,6 +127,7 @@ class Population(Settings):
             numbers = np.ones(len(frame))
         else:
             numbers = np.asarray(weights, dtype=float)
+        # NaN fails both comparisons below, and would make every weight NaN.
         is_wrong = len(numbers) != len(frame) or not np.isfinite(numbers).all()
         if is_wrong or numbers.min() < 0 or not numbers.sum():
             raise ConfigError(
@@ -142,6 +146,7 @@ class Population(Settings):
                 "need one each"
             )
         table = _Table(
+            # Rows are drawn by their place, and the caller's index may have gaps or repeats.
             frame=frame.reset_index(drop=True),
             weights=numbers / numbers.sum(),
             n=n,
@@ -156,29 +161,29 @@ class Population(Settings):
         import numpy as np
 
         rng = np.random.default_rng(table.seed)
+        # At random, so that rows with equal margins have equal chances.
         order = rng.permutation(len(table.frame))
         # By the margins' columns, the first one outermost: of each of its values the players are
         # as many as wanted, rounded up or down.
         for column in reversed(list(wanted)):
+            # Stable sorts, the last one outermost. As texts, since a column may mix types.
             codes = table.frame[column].astype(str).to_numpy()[order]
             order = order[np.argsort(codes, kind="stable")]
         # Systematic: n equally spaced points, moved together by chance, on the rows' weights.
         points = (rng.random() + np.arange(table.n)) / table.n
         places = np.searchsorted(np.cumsum(table.weights[order]), points)
+        # Rounding may leave the last sum a little below the last point.
         chosen = order[places.clip(max=len(order) - 1)]
         # Else neighbours of the table's order would sit beside each other.
         rows = table.frame.iloc[rng.permutation(chosen)]
         players = {}
         for name, row in zip(table.names, rows.to_dict("records"), strict=True):
             players[name] = {str(column): _plain(value) for column, value in row.items()}
-        drawn = cls(
-            rows=players,
-            words=table.words,
-            wanted={
-                column: {str(value): float(share) for value, share in shares.items()}
-                for column, shares in wanted.items()
-            },
-        )
+        margins: dict[str, dict[str, float]] = {}
+        for column, shares in wanted.items():
+            margins[column] = {str(value): float(share) for value, share in shares.items()}
+        drawn = cls(rows=players, words=table.words, wanted=margins)
+        # Apart from the fields, which a tape holds: a table may be large, or a survey's own.
         drawn._table = table
         return drawn
 
@@ -212,8 +217,10 @@ class Population(Settings):
         for _ in range(_ROUNDS):
             for mask, share in masks:
                 total = weights[mask].sum()
+                # Rows of weight 0 cannot be raised to a share; the miss below says so.
                 if total > 0:
                     weights[mask] *= share / total
+            # After the last column's turn the others may be off again: all have to fit at once.
             miss = max(abs(weights[mask].sum() - share) for mask, share in masks)
             if miss < _TOLERANCE:
                 break
@@ -307,6 +314,7 @@ def _masks_of(frame: pd.DataFrame, margins: Margins) -> list[tuple[NDArray[np.bo
                 f"the shares of {column} are {sum(shares.values()):g} together; they are 0 to 1, "
                 "and 1 together"
             )
+        # People whom no share is of would keep their weight, and all others' shares be too small.
         left_out = sorted(map(str, set(frame[column].unique()) - shares.keys()))
         if left_out:
             raise ConfigError(
@@ -329,5 +337,8 @@ def _plain(value: object) -> Value:
 
     if pd.isna(value):  # type: ignore[call-overload]
         return None
-    plain = value.item() if hasattr(value, "item") else value
+    plain = value
+    if hasattr(value, "item"):  # a number of numpy's, which no tape can hold
+        plain = value.item()
+    # Dates and categories are told in words, which is all that a prompt does with them.
     return plain if isinstance(plain, str | bool | int | float) else str(plain)

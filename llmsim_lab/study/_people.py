@@ -151,23 +151,23 @@ class PeopleComparison(list[Likeness]):
 
     label: str = ""
 
-    def recital(self, one: Likeness) -> str:
+    def recital(self, likeness: Likeness) -> str:
         """Return what a measure and its altered twin say together; empty without a twin.
 
         ``recites``: like people in the original, and shown to be unlike them in the twin, which has
         the same structure and is in no paper. People were not asked the twin: that they would
         answer as in the original is an assumption.
         """
-        twins = [
-            other
-            for other in self
-            if other.twin
-            and (other.world, other.arm, other.measure) == (one.world, one.arm, one.measure)
-        ]
-        if one.twin or not twins:
+        # A twin has its original's arm: who answers, and which people it is set beside.
+        measured = (likeness.world, likeness.arm, likeness.measure)
+        twin = None
+        for candidate in self:
+            place = (candidate.world, candidate.arm, candidate.measure)
+            if candidate.twin and place == measured:
+                twin = candidate
+        if likeness.twin or twin is None:
             return ""
-        [twin] = twins
-        match one.verdict, twin.verdict:
+        match likeness.verdict, twin.verdict:
             case "like people", "unlike people":
                 return "recites"
             case "like people", "like people":
@@ -176,6 +176,7 @@ class PeopleComparison(list[Likeness]):
                 return "unlike people in both"
             case "not judged", _:
                 return "not judged"
+            # Like people in the twin alone is nothing that reciting would explain.
             case _:
                 return "undecided"
 
@@ -185,10 +186,11 @@ class PeopleComparison(list[Likeness]):
         By Holm's method: of all of them, one or more are called like people wrongly in at most one
         comparison of twenty, and one or more unlike. By itself each verdict may be wrong as often.
         """
-        verdicts = family_verdicts([one.parts for one in self])
+        # Twins count too: "recites" rests on both verdicts.
+        verdicts = family_verdicts([likeness.parts for likeness in self])
         together = PeopleComparison()
-        for one, verdict in zip(self, verdicts, strict=True):
-            together.append(replace(one, parts=replace(one.parts, verdict=verdict)))
+        for likeness, verdict in zip(self, verdicts, strict=True):
+            together.append(replace(likeness, parts=replace(likeness.parts, verdict=verdict)))
         judged = len(verdicts) - verdicts.count("not judged")
         family = f"verdicts adjusted for {counted(judged, 'measure')} (Holm)"
         together.label = "; ".join(filter(None, [self.label, family]))
@@ -199,43 +201,43 @@ class PeopleComparison(list[Likeness]):
         import pandas as pd
 
         rows = []
-        for one in self:
-            difference = one.parts.difference
-            spread = one.parts.spread
-            halves = one.parts.halves
+        for likeness in self:
+            difference = likeness.parts.difference
+            spread = likeness.parts.spread
+            halves = likeness.parts.halves
             rows.append(
                 {
-                    "world": one.world,
-                    "arm": one.arm,
-                    "twin": one.twin,
-                    "measure": one.measure,
-                    "groups": one.groups,
-                    "decisions": one.decisions,
-                    "mass": one.mass,
-                    "model": one.mean,
-                    "people": one.people.mean,
-                    "n_people": one.people.n,
+                    "world": likeness.world,
+                    "arm": likeness.arm,
+                    "twin": likeness.twin,
+                    "measure": likeness.measure,
+                    "groups": likeness.groups,
+                    "decisions": likeness.decisions,
+                    "mass": likeness.mass,
+                    "model": likeness.mean,
+                    "people": likeness.people.mean,
+                    "n_people": likeness.people.n,
                     "difference": difference.value,
                     "low": difference.interval.low if difference.interval else None,
                     "high": difference.interval.high if difference.interval else None,
                     "spread_ratio": spread.value,
-                    "distance": one.parts.distance.value,
+                    "distance": likeness.parts.distance.value,
                     "distance_of_halves": halves.median if halves else None,
-                    "answers": one.answers,
-                    "verdict": one.verdict,
-                    "recital": self.recital(one),
-                    "source": one.people.source,
-                    "place": one.people.place,
-                    "note": "; ".join(one.parts.notes),
+                    "answers": likeness.answers,
+                    "verdict": likeness.verdict,
+                    "recital": self.recital(likeness),
+                    "source": likeness.people.source,
+                    "place": likeness.people.place,
+                    "note": "; ".join(likeness.parts.notes),
                 }
             )
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
         lines = [self.label] if self.label else []
-        for one in self:
-            lines.append(str(one))
-            recital = self.recital(one)
+        for likeness in self:
+            lines.append(str(likeness))
+            recital = self.recital(likeness)
             if recital:
                 lines.append(f"  original and altered twin: {recital}")
         return "\n".join(lines) or "nothing to compare"
@@ -245,22 +247,22 @@ class PeopleComparison(list[Likeness]):
     def _repr_html_(self) -> str:
         header = ("measure", "model", "people", "difference", "spread", "distance", "verdict")
         rows = []
-        for one in self:
-            name = f"{one.world} · {one.arm} · {one.measure}"
-            if one.twin:
+        for likeness in self:
+            name = f"{likeness.world} · {likeness.arm} · {likeness.measure}"
+            if likeness.twin:
                 name = f"{name} (altered twin)"
-            verdict: str = one.verdict
-            recital = self.recital(one)
+            verdict: str = likeness.verdict
+            recital = self.recital(likeness)
             if recital:
                 verdict = f"{verdict}; with its twin: {recital}"
-            distance = one.parts.distance.value
+            distance = likeness.parts.distance.value
             rows.append(
                 (
                     name,
-                    f"{one.mean:.3f}",
-                    f"{one.people.mean:.3f}",
-                    _worded(one.parts.difference, "+.3f"),
-                    _worded(one.parts.spread, ".2f"),
+                    f"{likeness.mean:.3f}",
+                    f"{likeness.people.mean:.3f}",
+                    _worded(likeness.parts.difference, "+.3f"),
+                    _worded(likeness.parts.spread, ".2f"),
                     "" if distance is None else f"{distance:.3f}",
                     verdict,
                 )
@@ -312,6 +314,7 @@ def compare_with_people(
             f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
         )
     margins = Margins(mean=margin, spread=spread_margin, level=level)
+    # Runs are read one after another and let go: of a tape of thousands the values alone are kept.
     compared = PeopleComparison()
     arms: dict[ArmKey, _Arm] = {}
     worlds: set[str] = set()
@@ -324,9 +327,11 @@ def compare_with_people(
             arm = arms.setdefault(key, _Arm())
             for measure, figure in run.people().items():
                 values = _values_of(run, measure)
+                # A run that is too short for a measure of a late turn says nothing of it.
                 if len(values):
                     arm.figures[measure] = figure
                     arm.groups.setdefault(measure, []).append(values)
+    # Said, since runs that fail may be those that would have been unlike people.
     if isinstance(played, Study):
         missing = sum(entry.status != "done" for entry in played.progress())
         if missing:
@@ -360,6 +365,7 @@ def _likeness(
         people=figure,
         groups=len(groups),
         decisions=len(decisions),
+        # Each run counts once: it is the unit, however many players it has.
         mean=float(np.mean([group.mean() for group in groups])),
         sd=float(decisions.std(ddof=1)) if len(decisions) > 1 else 0.0,
         answers=effective_number(decisions),
@@ -383,9 +389,11 @@ def _likenesses_of_law(
             values: tuple[float, ...] = history  # type: ignore[assignment]  # as _decided has it
             for value in values:
                 shares[value] = shares.get(value, 0.0) + probability / len(values)
-        if not shares:
+        if not shares:  # in no history is there such a decision
             continue
         weights = np.array(list(shares.values()))
+        # A law that was pruned lacks some of 1; where a measure is missing in some histories, as
+        # what follows a refusal, the rest is what it is known of.
         model = Weighted(np.array(list(shares)), weights / weights.sum())
         likenesses.append(
             Likeness(
@@ -398,7 +406,7 @@ def _likenesses_of_law(
                 decisions=0,
                 mean=model.mean,
                 sd=model.sd,
-                answers=float(1 / (model.weights**2).sum()),
+                answers=float(1 / (model.weights**2).sum()),  # as in effective_number
                 parts=compare_law(model, figure, margins),
                 margins=margins,
                 mass=law.mass,
@@ -418,6 +426,7 @@ def effective_number(values: Iterable[object]) -> float:
     It is the number of equally frequent values of which two random ones agree as often. Source:
     Hill (1973), "Diversity and evenness: a unifying notation and its consequences", Ecology 54.
     """
+    # As texts, since answers may be of several types, which numpy cannot sort.
     _, counts = np.unique([str(value) for value in values], return_counts=True)
     shares = counts / counts.sum()
     return float(1 / (shares**2).sum())
@@ -435,6 +444,7 @@ def _runs_of(
     elif isinstance(played, Tape):
         yield _of_tape(played)
     elif isinstance(played, str | Path):
+        # Open as long as its runs are read, which the caller does inside this context.
         with Tape(played, read_only=True) as tape:
             yield _of_tape(tape)
     else:
@@ -446,6 +456,7 @@ def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
         if entry.status != "done":
             continue
         run = study.simulation(entry.arm, entry.unit)
+        # Without the twin's level, so that a twin and its original have one arm.
         levels = {name: label for name, label in study.arms[entry.arm].items() if name != TWIN}
         arm = " · ".join(f"{name}={label}" for name, label in levels.items())
         key = ArmKey(type(run).__name__, arm or _answerers(run), _is_twin(run))
@@ -455,6 +466,7 @@ def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
 def _of_tape(tape: Tape) -> Iterator[tuple[ArmKey, Run | Exact]]:
     for info in tape.runs():
         run: Run | Exact = load(tape, info.id)
+        # A law's tape has its questions alone: the histories are worked out again.
         if isinstance(run, Law):
             run = Exact.of_recording(run)
         yield _key_of(run), run
@@ -473,11 +485,13 @@ def _key_of(played: Run | Exact) -> ArmKey:
 
 
 def _is_twin(run: Run) -> bool:
+    # A world of one's own need not have a twin.
     return bool(getattr(run.config, TWIN, False))
 
 
 def _answerers(run: Run) -> str:
     """Return who answers in a run: its models by name, else its rules."""
+    # In the order in which they were asked, each once.
     models = dict.fromkeys(call.request.model for call in run.calls)
     return ", ".join(models) or _UNRECORDED_MODEL
 
@@ -486,7 +500,7 @@ def _values_of(run: Run, measure: str) -> Numbers:
     """Return the values of a measure in a run's decisions; none where no turn has it."""
     column, _, turn = measure.partition("@")
     decisions = run.decisions()
-    if decisions.empty:
+    if decisions.empty:  # which has no columns to look for
         return np.array([])
     if turn:
         decisions = decisions[decisions["turn"] == int(turn)]
@@ -495,4 +509,5 @@ def _values_of(run: Run, measure: str) -> Numbers:
             f"people() of {type(run).__name__} names {measure!r}, and its decisions have no column "
             f"{column!r}; they have {', '.join(map(str, decisions.columns))}"
         )
+    # A note stands on one row of its player's; others of the turn have none.
     return np.asarray(decisions[column].dropna(), dtype=float)

@@ -66,8 +66,10 @@ def people(
         "groups_of_many": groups_of_many,
         "rationale": "before" if reasons else False,
     }
+    # Before anything is asked, since an hour later it is too late to choose more.
     if groups_of_many < LEAST_GROUPS or (written and groups < LEAST_GROUPS):
         say(f"With fewer than {LEAST_GROUPS} groups a condition has no interval and no verdict.")
+    # Rules and chance take seconds, and no tokens.
     if model not in _WORDS:
         seconds = 0.0
         for name, planned in plan_designs(only or None, **settings).items():
@@ -80,18 +82,22 @@ def people(
             say("as people do:")
             say(enough_groups(margin).to_string(index=False))
         return
+    # Not before: a plan leaves no folder behind.
     out = open_folder(out)
     who: dict[str, Any] = {"players": {"*": model}}
     client = None
     if model not in _WORDS:
+        # Not from Ollama, where a misspelt name may be gigabytes.
         client = connect(model, host=host, download=not model.startswith("ollama"), quiet=True)
         say(client.chosen)
         who = {"llm_client": client}
     runs = out / "runs"
     designs = people_designs(only or None, folder=runs, **settings, **who)
+    # The cheapest first, so that a card that is stopped has most of its measures.
     for name, played in designs.items():
         say(f"Playing {name}.")
         play_design(played)
+        # A law that fails raises; of a study the other runs are played, and count.
         if isinstance(played, Study) and played.counts["failed"]:
             failed = counted(played.counts["failed"], "run")
             say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
@@ -104,5 +110,6 @@ def people(
     page = card.page(out / "people.html")
     measures = write_file(out / "people.csv", csv_text(card.compared.to_frame()).encode())
     say(f"Written: {page}, {measures}")
+    # Last, so that what was recalled is on the page in any case.
     if not card.compared:
         raise ConfigError("nothing was played")

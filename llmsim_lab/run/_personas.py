@@ -26,6 +26,7 @@ ENDING = "\n\n{{ persona_words }}"
 def population_of(config: WorldConfig) -> Population | None:
     """Return a run's population; None without one, and of a world that has its own."""
     population = config.population
+    # The social world's own population is a list of users, or their number.
     return population if isinstance(population, Population) else None
 
 
@@ -33,17 +34,20 @@ def persona_slots(config: WorldConfig) -> dict[str, object]:
     """Return what fills the slots of a persona: functions of the player's name."""
     population = population_of(config)
     if population is None:
+        # Empty and not missing, so that a prompt with {% if persona %} works without a population.
         return {"persona": {}, "persona_words": ""}
     slots: dict[str, object] = {
         "persona": population.row,
         "persona_words": partial(_in_words, population),
     }
+    # After the two above, whose names no column may have.
     for column in population.columns:
         slots[column] = _column_of(population, column)
     return slots
 
 
 def _column_of(population: Population, column: str) -> Callable[[str], object]:
+    # A function of its own, as the loop's column would be the last one in all of them.
     return lambda name: population.row(name)[column]
 
 
@@ -67,6 +71,7 @@ def ending_of(config: WorldConfig, slots: tuple[str, ...]) -> str:
     population = population_of(config)
     if population is None:
         return ""
+    # A prompt that tells some of the row by itself would tell it twice.
     used = {"persona", "persona_words", *population.columns}
     return "" if used.intersection(slots) else ENDING
 
@@ -105,10 +110,12 @@ def with_personas(frame: pd.DataFrame, config: WorldConfig) -> pd.DataFrame:
         return frame
     import pandas as pd
 
+    # Decisions of an engine, or of anybody else without a row, have blanks.
     rows: list[Mapping[str, object]] = [
         population.rows.get(player, {}) for player in frame["player"]
     ]
     for column in population.columns:
+        # A reply's own field of that name stays what was answered.
         name = f"persona_{column}" if column in frame else column
         frame[name] = pd.Series([row.get(column) for row in rows], index=frame.index)
     return frame

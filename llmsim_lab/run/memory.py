@@ -59,6 +59,7 @@ class Memory(State):
     ) -> Memory:
         """Return a memory with one entry more, after those of its turn."""
         entry = MemoryEntry(turn=turn, text=text, weight=weight)
+        # A summary is added late and is of an earlier turn; sorted() keeps the order within one.
         in_order = sorted([*self.entries, entry], key=lambda known: known.turn)
         return self.replace(entries=tuple(in_order))
 
@@ -68,6 +69,7 @@ class Memory(State):
         A text is counted once, and the count stays with its entry. Where the model's backend has no
         tokenizer to ask (``ask.count_tokens``), ``within`` goes on estimating.
         """
+        # Counted once: what a tape has of it is one line for each text, and not for each turn.
         new = [entry.text for entry in self.entries if entry.tokens is None]
         counts = await ask.count_tokens(new) if new else None
         if counts is None:
@@ -114,6 +116,7 @@ class Memory(State):
             ConfigError: a number is not above 0.
         """
         _check_count("within", tokens)
+        # The newest first, which is taken even where an older one would fit better.
         ranked = list(range(len(self.entries)))[::-1]
         if half_life is not None:
             ranked = self._by_salience(half_life)
@@ -137,7 +140,9 @@ class Memory(State):
         """Return the entries' places, the most salient first."""
         if half_life <= 0:
             raise ConfigError(f"half_life={half_life:g} must be above 0: turns until half is left")
+        # From the newest entry and not from now, so that a memory is the same in any turn.
         newest = max((entry.turn for entry in self.entries), default=0)
+        # With its place, so that of two equal ones the newer, which stands later, goes first.
         salience = []
         for place, entry in enumerate(self.entries):
             age = newest - entry.turn

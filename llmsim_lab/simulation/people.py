@@ -83,8 +83,10 @@ class PublishedDesign:
             ConfigError: another module has the template's name.
         """
         folder = data_path("templates")
+        # At the end: a user's own module of that name goes first, and the check below says so.
         if str(folder) not in sys.path:
             sys.path.append(str(folder))
+        # By its plain name, as a user's program imports it: tapes know the class as that.
         module = importlib.import_module(self.template)
         if Path(str(module.__file__)).parent != folder:
             raise ConfigError(
@@ -195,6 +197,7 @@ def people_designs(
     for name in names:
         design = DESIGNS[name]
         tapes = None if folder is None else Path(folder) / name
+        # Of rounds that depend on one another, and of a hundred guesses, there are too many ways.
         if design.has_rounds or written:
             wanted = groups_of_many if design.has_rounds else groups
             played[name] = Study(
@@ -221,8 +224,10 @@ def _laws_of(
     laws = []
     for condition in design.conditions():
         for twin in (False, True):
+            # Of a player that is no model the law is exact too, and needs no question.
             run = world(decide="sample", twin=twin, **condition, **who)
             tape = None
+            # One tape each: a law that was stopped is looked for by its own.
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 tape = folder / f"{_file_name(condition, twin=twin)}.tape"
@@ -232,6 +237,7 @@ def _laws_of(
 
 def _file_name(condition: Mapping[str, object], *, twin: bool) -> str:
     words = [*map(str, condition.values()), "twin" if twin else "original"]
+    # Levels may have signs that no file's name has.
     return re.sub(r"[^\w.]+", "-", "-".join(words))
 
 
@@ -328,6 +334,7 @@ def plan_designs(
     plans = {}
     for name in known_names("designs", list(DESIGNS) if designs is None else designs, DESIGNS):
         asked: list[Attempt] = []
+        # A client of its own: a plan is made where no model is connected yet.
         client = LLMClient(LLMConfig(), ScriptedBackend(partial(_by_chance, asked=asked)))
         [played] = people_designs([name], llm_client=client, **settings).values()
         if isinstance(played, Study):
@@ -340,12 +347,14 @@ def plan_designs(
 
 def _by_chance(request: ChatRequest, asked: list[Attempt]) -> ChatReply:
     """Answer by chance, and note what was asked."""
+    # Seeded by how many came before, so that the same card has the same plan.
     reply = chance_reply(request, Random(len(asked)))
     asked.append(Attempt(request=request, reply=reply, seconds=0.0))
     return reply
 
 
 def _plan_of(asked: Sequence[Attempt]) -> CardPlan:
+    # A server keeps the prompt before, and the embedded model has one slot.
     read = prompts_read(asked)
     written = 0
     for attempt in asked:
@@ -367,6 +376,7 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
 
     rows = []
     for name, design in DESIGNS.items():
+        # How alike the players of a group are is not known beforehand, and decides there.
         if design.has_rounds:
             continue
         world = design.load()
@@ -416,6 +426,7 @@ class Recall(Run[Recalled]):
             "write unknown.\n\n{{ told }}",
             told=self.config.descriptions.__getitem__,
         )
+        # By authors alone: "a dictator game" is a guess that the description itself suggests.
         named = {}
         for name, reply in replies.items():
             words = f"{reply.study} {reply.result}".casefold()
@@ -459,6 +470,7 @@ def told_in(design: PublishedDesign) -> str:
         told.append(str(question.prompt))
         return run.rule(question)  # type: ignore[attr-defined]
 
+    # The first condition's: what is recalled of a study does not hang on its stake.
     run = design.load()(players={"*": listen}, **design.conditions()[0])
     run.run(1)
     return told[0]
@@ -509,6 +521,7 @@ class PeopleCard:
             if part.label:
                 labels.append(f"{name}: {part.label}")
         compared.label = "; ".join(labels)
+        # What it wrote stays beside the verdict, for a reader who doubts it.
         recalled = {}
         if recall is not None:
             for answer in recall.turns[-1].answers:
@@ -540,6 +553,7 @@ class PeopleCard:
     def headline(self) -> str:
         """How many measures came out how, in one sentence."""
         originals = [one for one in self.compared if not one.twin]
+        # Twins are no measures of their own: they say what an original's likeness is worth.
         judged = [one for one in originals if one.verdict != "not judged"]
         verdicts = [one.verdict for one in judged]
         recited = [one for one in judged if self.compared.recital(one) == "recites"]
@@ -567,6 +581,7 @@ class PeopleCard:
         Raises:
             ConfigError: the file cannot be written, or is a tape.
         """
+        # Each once: a study has several measures, and original and twin the same people.
         sources = {
             (one.people.study, one.people.condition, one.people.source, one.people.place)
             for one in self.compared

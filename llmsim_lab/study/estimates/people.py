@@ -158,6 +158,7 @@ def compare_numbers(
         margins: what counts as near.
     """
     decisions = np.concatenate(groups)
+    # Players of a run may see one another, so that a run is one unit, by its mean.
     means = np.array([group.mean() for group in groups])
     of_shares = figure.count is not None and is_share(decisions)
     notes: tuple[str, ...] = ()
@@ -172,12 +173,14 @@ def compare_numbers(
         difference = _closeness(value, t, margins.mean, margins.level)
         if figure.count is not None and is_share(means):
             difference = _judged_by_score(difference, means, figure, margins)
+        # Of shares the 0 and the 1 more in their interval stand for what equal runs do not show.
         if means.std() <= ROUNDING and not of_shares:
             notes = (ALL_SAME,)
         elif not of_shares and is_skewed(means):
             notes = (SKEWED,)
     if figure.note:
         notes = (*notes, figure.note)
+    # A share's spread follows from the share.
     spread = Closeness(None, None, "not judged")
     if figure.sd is not None and not of_shares:
         spread = _spread(groups, figure, margins)
@@ -215,6 +218,7 @@ def compare_law(
     value = model.mean - figure.mean
     difference = Closeness(value, None, "not judged")
     notes: tuple[str, ...] = (EXACT,)
+    # A mean alone does not tell how much other people's would vary, however well ours is known.
     if figure.is_mean_only:
         notes = (MEAN_ONLY,)
     elif figure.count is not None:
@@ -349,6 +353,7 @@ def _spread_of_law(
     ratio = model.sd / figure.sd if figure.sd else math.inf
     if not figure.values or not figure.sd:
         return Closeness(ratio, None, "not judged")
+    # One answer whatever happens: no logarithm, and no chance in it either.
     if model.sd <= ROUNDING:
         return Closeness(0.0, None, "far", p_far=0.0)
     people = _pseudo_values([np.array([value]) for value in figure.values])
@@ -370,6 +375,7 @@ def _difference(groups: list[Numbers], figure: PublishedFigure) -> Student:
     if figure.count is not None:
         return _difference_of_shares(means, figure.count, figure.n)
     sd = figure.sd or 0.0
+    # Two more runs of as many players as there are in one, whose mean varies the less.
     count = len(means)
     players = float(np.mean([len(group) for group in groups]))
     squares = (count - 1) * float(means.var(ddof=1)) + 2 * sd**2 / players
@@ -387,6 +393,7 @@ def _difference_of_shares(means: Numbers, count: float, n: int) -> Student:
     """
     share = (count + 1) / (n + 2)
     people = Spread(share * (1 - share) / (n + 2), math.inf)
+    # One decision a run: its mean is the decision, and the count is binomial.
     if is_share(means):
         runs = len(means) + 2
         centre = (float(means.sum()) + 1) / runs
@@ -414,6 +421,7 @@ def _closeness(
 ) -> Closeness:
     """Return a difference with its interval; near if it is shown to be inside the margin."""
     interval = t.interval(level)
+    # The test has the level .05 whatever that of the interval, as ALPHA has it everywhere.
     p_near = t.p_beyond(margin)
     near: Near = "undecided"
     if p_near < ALPHA:
@@ -439,6 +447,7 @@ def _spread(groups: list[Numbers], figure: PublishedFigure, margins: Margins) ->
     The interval is that of the jackknifed log variance: Miller (1968), "Jackknifing variances",
     Annals of Mathematical Statistics 39; differs: of the model a whole run is left out at a time.
     """
+    # All decisions together: how much groups differ is part of how much players do.
     decisions = np.concatenate(groups)
     sd = float(decisions.std(ddof=1)) if len(decisions) > 1 else 0.0
     ratio = sd / figure.sd if figure.sd else math.inf
@@ -468,6 +477,7 @@ def _pseudo_values(groups: list[Numbers]) -> Numbers | None:
     sizes = np.array([len(group) for group in groups])
     sums = np.array([group.sum() for group in groups])
     squares = np.array([(group**2).sum() for group in groups])
+    # From sums, since leaving one of n groups out n times would read all decisions n times.
     left = sizes.sum() - sizes
     total = sums.sum() - sums
     variances = (squares.sum() - squares - total**2 / left) / (left - 1)
@@ -511,6 +521,7 @@ def _verdict(parts: PeopleParts) -> Verdict:
     """Return what follows from all that is judged: likeness has to be shown, not assumed."""
     if parts.difference.near == "not judged":
         return "not judged"
+    # Any one of the three is enough to be unlike people; likeness takes all that are judged.
     judged = [parts.difference.near, parts.spread.near, parts.distance.near]
     if "far" in judged:
         return "unlike people"
@@ -526,6 +537,7 @@ def family_verdicts(family: Sequence[PeopleParts]) -> list[Verdict]:
     than one card of twenty; of each by itself it would be one measure of twenty.
     """
     judged = [place for place, parts in enumerate(family) if parts.verdict != "not judged"]
+    # Two families: a card may claim likeness and unlikeness, and errs in each by itself.
     likes = holm([family[place].p_like for place in judged])
     unlikes = holm([family[place].p_unlike for place in judged])
     verdicts: list[Verdict] = ["not judged"] * len(family)
@@ -561,6 +573,7 @@ def groups_for(figure: PublishedFigure, margin: float, *, power: float = 0.8) ->
         variance = (figure.sd or 0.0) ** 2
     # Two one-sided tests of no difference at all are both to be passed.
     reach = float(norm.ppf(1 - ALPHA) + norm.ppf((1 + power) / 2))
+    # What of the margin people's own uncertainty leaves for the model's.
     left = (margin / reach) ** 2 - variance / figure.n
     if left <= 0:
         return None

@@ -24,7 +24,7 @@ class Dilemma(State):
     cooperating: float | None = None  # share of the two
     moves: dict[str, str] = {}
     earned: dict[str, int] = {}  # in this turn
-    past: list[tuple[str, str]] = []  # Ann's and Bob's moves, oldest first
+    past: dict[str, str] = {"Ann": "", "Bob": ""}  # all moves, oldest first: "CCD"
 
 
 class Move(Reply):
@@ -39,15 +39,21 @@ class PrisonersDilemma(Run[Dilemma]):
     remembers: int = Field(50, ge=0)  # turns of which players are told
 
     async def turn(self, state: Dilemma, ask: Ask) -> Dilemma:
-        seen = state.past[-self.remembers :] if self.remembers else []
-        past = {"Ann": [[ann, bob] for ann, bob in seen], "Bob": [[bob, ann] for ann, bob in seen]}
+        first = max(0, len(state.past["Ann"]) - self.remembers)
+        seen = {name: list(moves[first:]) for name, moves in state.past.items()}
+        past = {
+            "Ann": list(zip(seen["Ann"], seen["Bob"], strict=True)),
+            "Bob": list(zip(seen["Bob"], seen["Ann"], strict=True)),
+        }
         replies = await ask.each(
             ("Ann", "Bob"),
             Move,
-            """{% for own, other in past %}You {{ own }}, the other {{ other }}.
-            {% endfor %}You are {{ name }}. C or D?""",
+            """{% if past %}Ann's moves so far: {{ moves["Ann"] }}. Bob's: {{ moves["Bob"] }}.
+            {% endif %}You are {{ name }}.{% if past %} In the last turn you chose
+            {{ past[-1][0] }} and the other {{ past[-1][1] }}.{% endif %} C or D?""",
             system=RULES,
             for_people="C (cooperate) or D (defect)?",
+            moves={name: " ".join(moves) for name, moves in seen.items()},
             past=lambda name: past[name],
         )
         ann, bob = replies["Ann"].move, replies["Bob"].move
@@ -56,7 +62,7 @@ class PrisonersDilemma(Run[Dilemma]):
             cooperating=(ann, bob).count("C") / 2,
             moves={"Ann": ann, "Bob": bob},
             earned=earned,
-            past=[*state.past, (ann, bob)],
+            past={"Ann": state.past["Ann"] + ann, "Bob": state.past["Bob"] + bob},
         )
 
     def points(self, own: str, other: str) -> int:

@@ -19,6 +19,7 @@ from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
 from llmsim_lab.lessons.grading import HAND_IN
+from llmsim_lab.run._registry import file_of
 
 _MATCH = ProcessLimits()
 
@@ -56,13 +57,15 @@ def play_tournament(
     command again plays only what is missing or was changed.
     """
     kind = world_from(world)
+    file = file_of(kind)
+    assert file is not None
     open_folder(out)
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
     with ProcessPoolExecutor(
         parallel or os.cpu_count(),
         mp_context=get_context("spawn"),
         initializer=import_file,
-        initargs=(Path(world.partition(".py")[0] + ".py"),),
+        initargs=(file,),
     ) as executor:
         standings = tournament(
             players,

@@ -24,10 +24,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-STARTS_PROGRAMS = {
+TOUCHES_PROCESSES = {
     "os.exec",
     "os.fork",
     "os.forkpty",
+    "os.kill",
+    "os.killpg",
     "os.posix_spawn",
     "os.spawn",
     "os.startfile",
@@ -101,8 +103,8 @@ def set_limits(cpu_s: int, memory_mb: int, own_folder: Path, *, starts_threads: 
             raise PermissionError(f"a hand-in writes to its own folder only, not to {target}")
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in STARTS_PROGRAMS:
-            raise PermissionError("a hand-in starts no other process")
+        if event in TOUCHES_PROCESSES:
+            raise PermissionError("a hand-in starts and ends no process")
         if event in USES_NETWORK:
             raise PermissionError("a hand-in has no network")
         if event in CHANGES_FILES or (event == "open" and arguments[2] & WRITES):

@@ -122,16 +122,16 @@ class Grades(list[HandIn]):
     __repr__ = __str__
 
     def write(self, folder: str | Path) -> Path:
-        """Write ``grades.csv``, a page each, and ``index.html``, whose path is returned."""
+        """Write ``grades.csv``, ``index.html``, whose path is returned, and ``pages``, one each."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pages").mkdir(parents=True, exist_ok=True)
         write_file(folder / "grades.csv", csv_text(self.to_frame()).encode())
         parts = [styled("Hand-ins", tag="h1"), table_of(self.to_frame(), "all hand-ins")]
         for hand_in in self:
             view = join(_parts_of(hand_in), between="\n")
             reading = reading_of(hand_in.name, hand_in.tapes)
             write_page(
-                folder / f"{hand_in.name}.html",
+                folder / "pages" / f"{hand_in.name}.html",
                 reading,
                 title=hand_in.name,
                 print_view=view,
@@ -218,7 +218,12 @@ def _judged(
     own = folder / name
     for path in sorted([*own.rglob("*.tape"), *own.rglob("*.tape.gz")]):
         hand_in.tape_count += 1
-        _verify(hand_in, path, str(path.relative_to(own)))
+        place = str(path.relative_to(own))
+        # What a link or a fifo leads to is not theirs, or has no end.
+        if path.is_symlink() or not path.is_file():
+            hand_in.faults.append(f"{place} is not a file")
+        else:
+            _verify(hand_in, path, place)
     hand_in.faults += design_faults(hand_in.runs, expected)
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "hand-in"
@@ -226,13 +231,15 @@ def _judged(
             shutil.copytree(own, copy, symlinks=True)
             for file in (expected.key, expected.world):
                 if file is not None:
+                    # A link of this name would have it written to where that leads.
+                    (copy / file.name).unlink(missing_ok=True)
                     shutil.copy(file, copy)
         except (OSError, shutil.Error) as error:
             hand_in.faults.append(f"its folder cannot be read: {error!s:.200}")
             return hand_in
         _replay(hand_in, copy, limits)
         for notebook in sorted(copy.rglob("*.ipynb")):
-            if ".ipynb_checkpoints" not in notebook.parts:
+            if ".ipynb_checkpoints" not in notebook.parts and not notebook.is_symlink():
                 _run(hand_in, notebook, str(notebook.relative_to(copy)), limits)
     if expected.key is not None:
         _grade_answers(hand_in, AnswerKey.read(expected.key))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
+from pydantic_core import to_json
 
 from llmsim_lab._util.jsontext import is_too_deep
 from llmsim_lab._util.text import printable
@@ -157,7 +158,8 @@ class LimitedProcess:
         self._asked_at = time.monotonic()
         line = b""
         with suppress(BrokenPipeError):  # it has ended, and the reply says so
-            stdin.write(json.dumps(request).encode() + b"\n")
+            # By pydantic, which writes states too.
+            stdin.write(to_json(request, fallback=str, inf_nan_mode="constants") + b"\n")
             stdin.flush()
             line = stdout.readline(_LONGEST_REPLY)
         self._waited_s += time.monotonic() - self._asked_at

@@ -33,8 +33,8 @@ def _cell(value: object) -> object:
 
 
 def link_to(page: str) -> Markup:
-    """Return a paragraph with a link to a page beside this one, by its name."""
-    return Markup('<p><a href="{}">{}</a></p>').format(f"{quote(page)}.html", page)
+    """Return a paragraph with a link to a page in the folder ``pages``, by its name."""
+    return Markup('<p><a href="pages/{}.html">{}</a></p>').format(quote(page), page)
 
 
 def reading_of(title: str, tapes: Mapping[str, Path]) -> Reading | None:

@@ -159,7 +159,7 @@ class _Player:
             # A generator does not travel; a number from which to make one does.
             "rng": question.rng.getrandbits(64),
         }
-        self.answered = self._ask("answer", question=to_jsonable_python(told, fallback=str))
+        self.answered = self._ask("answer", question=told)
         return self.answered
 
     def _ask(self, task: str, **arguments: object) -> Any:
@@ -486,11 +486,14 @@ class _Kept:
         self._file = Path(folder) / "results.jsonl" if folder is not None else None
         self._scores: dict[str, list[tuple[float, float]]] = {}
         if self._file is not None and self._file.exists():
-            for line in self._file.read_text(encoding="utf-8").splitlines():
-                # The last one is half a line where a process was killed.
-                if line.endswith("}"):
-                    row = json.loads(line)
-                    self._scores[row["key"]] = row["scores"]
+            lines = self._file.read_text(encoding="utf-8").split("\n")
+            # Half a line is the last one, where a process was killed.
+            whole = lines[:-1]
+            for line in whole:
+                row = json.loads(line)
+                self._scores[row["key"]] = row["scores"]
+            if lines[-1]:
+                self._file.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
 
     def scores_of(self, pair: _Pair) -> list[tuple[float, float]] | None:
         """Return scores by seed; None if they are not known."""
@@ -616,13 +619,13 @@ class Standings:
             yield table(("out", "fault", "against", "seed", "turn"), rows)
 
     def page(self, folder: str | Path) -> Path:
-        """Write the tables as ``index.html``, and a page a player with its matches of one seed.
+        """Write the tables as ``index.html``, and in ``pages`` each player's matches of one seed.
 
         Returns:
             The path of ``index.html``.
         """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pages").mkdir(parents=True, exist_ok=True)
         parts = [styled("Tournament", tag="h1"), *self._tables()]
         if self.rows:
             against = self.against().reset_index()
@@ -630,7 +633,7 @@ class Standings:
             parts.append(styled("Behind the first", tag="h2"))
             parts += [styled(line, tag="p") for line in str(self.effects()).splitlines()]
             for player in self.to_frame()["player"]:
-                self._page_of(player, folder / f"{player}.html")
+                self._page_of(player, folder / "pages" / f"{player}.html")
                 parts.append(link_to(player))
         view = join(parts, between="\n")
         return write_page(folder / "index.html", None, title="Tournament", print_view=view)

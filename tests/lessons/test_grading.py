@@ -82,12 +82,26 @@ def test_ten_hand_ins_are_judged_and_three_broken_ones_are_named(
     ann = table.loc["ann", columns].to_list()
     assert ann == ["6 of 6", "6 of 6", "scripted (small)", "2", "1 of 1"]
     index = grades.write(tmp_path / "out").read_text()
-    assert "mixed.html" in index
-    assert len(list((tmp_path / "out").glob("*.html"))) == 11
-    assert "was changed" in (tmp_path / "out" / "edited.html").read_text()
+    assert 'href="pages/mixed.html"' in index
+    pages = tmp_path / "out" / "pages"
+    assert len(list(pages.iterdir())) == 10
+    assert "was changed" in (pages / "edited.html").read_text()
     assert len(pd.read_csv(tmp_path / "out" / "grades.csv")) == 10
 
 
 def test_a_folder_without_hand_ins_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no hand-ins: a folder each, "):
         grade(tmp_path)
+
+
+@pytest.mark.process
+def test_a_link_in_a_hand_in_leads_nowhere(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("precious")
+    folder = tmp_path / "in" / "ann"
+    folder.mkdir(parents=True)
+    for name, target in (("contract_net.py", mine), ("x.tape", "/dev/zero"), ("y.ipynb", mine)):
+        (folder / name).symlink_to(target)
+    [ann] = grade(tmp_path / "in", world=WORLD)
+    assert ann.faults == ["x.tape is not a file"]
+    assert mine.read_text() == "precious"

@@ -34,6 +34,7 @@ BROKEN = {
     "exits": "import sys\n    sys.exit()",
     "ends": "import os\n    os._exit(3)",
     "fills_memory": "kept = []\n    while True: kept.append('x' * 10**6)",
+    "kills": "import os\n    os.kill(os.getppid(), 9)",
     "calls_home": "import socket\n    socket.create_connection(('127.0.0.1', 9))",
     "writes": "open('../../spoiled', 'w')",
     "answers_much": "return 'C' * 10**6",
@@ -45,10 +46,11 @@ SAID = {
     "answers_wrong": "it answered 'E': turn 1, Move: the rule of Ann answered move: Input should",
     "answers_nothing": "it answered None: turn 1, Move: the rule of Ann returned None",
     "prints": "line 2: RuntimeError: it printed more than 1,000,000 characters",
-    "forks": "line 3: PermissionError: a hand-in starts no other process",
+    "forks": "line 3: PermissionError: a hand-in starts and ends no process",
     "exits": "line 3: it called exit()",
     "ends": "its process ended: exit status 3",
     "fills_memory": "it used more than 200 MB of memory",
+    "kills": "line 3: PermissionError: a hand-in starts and ends no process",
     "calls_home": "line 3: PermissionError: a hand-in has no network",
     "writes": "line 2: PermissionError: a hand-in writes to its own folder only, not to ",
     "answers_much": "it answered more than 64 kB",
@@ -105,13 +107,14 @@ def test_the_same_players_have_the_same_scores_and_only_what_changed_is_played_a
     ]
     seats = dict.fromkeys(["Ann", "Bob"], "rule")  # who played were functions, on no tape
     run = load(tmp_path / "out" / "matches" / "defects and returns.tape", players=seats)
-    assert (run.state.past[0], run.payoff("Ann")) == (("D", "C"), 5 + 7)
+    assert (run.state.past["Bob"][:2], run.payoff("Ann")) == ("CD", 5 + 7)
     frame = first.to_frame().set_index("player")
     # Whoever draws varies over seeds; who meets only such players too.
     assert (frame["low"] < frame["score"]).all()
     assert first.against().loc["returns", "returns"] == 3
     index = first.page(tmp_path / "out").read_text()
-    assert "returns.html" in index
+    assert 'href="pages/returns.html"' in index
+    assert (tmp_path / "out" / "pages" / "returns.html").stat().st_size > 100_000
     assert "without self-play" not in index
 
 

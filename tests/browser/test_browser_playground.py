@@ -185,7 +185,7 @@ def test_a_reload_loses_nothing_and_code_from_a_link_waits_for_a_click(page: Pag
 
 
 def test_a_tape_from_elsewhere_is_opened_and_played_on_with_its_world(page: Page) -> None:
-    tape = data_path("templates/prisoners_dilemma.tape")
+    tape = data_path("templates/contract_net.tape")
     page.get_by_label("Open a tape or a world …").set_input_files(tape)
     expect(page.locator(".when")).to_contain_text(f"Turn {Tape(tape).run().turns}")
     expect(page.get_by_label("Code of the world")).to_have_value(

@@ -245,7 +245,7 @@ _TOPICS = ("a boat", "a picnic", "a lighthouse", "a school", "rain", "a train", 
 
 
 async def _repeats(client: LLMClient) -> _Result:
-    """Ask the same questions twice, with the same seeds; a server has read other things between."""
+    """Ask questions twice with the same seed: read whole, and then from what a server kept."""
     equal = await _equal_replies(client)
     note = ""
     if equal < len(_TOPICS) and not client.config.repeatable:
@@ -258,22 +258,16 @@ async def _repeats(client: LLMClient) -> _Result:
 
 async def _equal_replies(client: LLMClient) -> int:
     """Return how many of the questions get the same words again."""
-    prompts = []
-    words = "You write short and lively texts for a newspaper that is read by children."
+    chance = random.SystemRandom()  # a seed's words may be in the cache
+    options = {"num_predict": 40, "seed": _SEED, "temperature": _TEMPERATURE}
+    equal = 0
     for topic in _TOPICS:
-        # Each begins with those before it: so what is kept of a prompt depends on the order.
-        words += f" Yesterday you wrote about {topic}."
-        prompts.append(f"{words}\n\nWrite two sentences about {topic} now.")
-
-    async def reply_to(prompt: str) -> str:
-        options = {"num_predict": 40, "seed": _SEED, "temperature": _TEMPERATURE}
-        reply, _ = await client.converse([Message("user", prompt)], options=options)
-        return reply.text
-
-    upwards = [await reply_to(prompt) for prompt in prompts]
-    downwards = [await reply_to(prompt) for prompt in reversed(prompts)]
-    pairs = zip(upwards, reversed(downwards), strict=True)
-    return sum(first == second for first, second in pairs)
+        words = " ".join(chance.choice(_WORDS) for _ in range(_FEWEST_WORDS))
+        prompt = [Message("user", f"{words}\n\nWrite two sentences about {topic}.")]
+        first, _ = await client.converse(prompt, options=options)
+        second, _ = await client.converse(prompt, options=options)
+        equal += first.text == second.text
+    return equal
 
 
 # --- what else it can do -------------------------------------------------------------------------

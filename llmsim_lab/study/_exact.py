@@ -34,8 +34,8 @@ from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._answers import options_of
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._registry import find_class
-from llmsim_lab.run._turn import Turn
-from llmsim_lab.run.recorded import load, resume, unrecorded_fork
+from llmsim_lab.run._turn import Answer, Turn
+from llmsim_lab.run.recorded import load, unrecorded_fork
 from llmsim_lab.types import CallSite
 
 if TYPE_CHECKING:
@@ -193,6 +193,7 @@ class _Tree:
 
     Args:
         run: from whose latest turn they begin.
+        client: the model of players that are the run's.
         least: the probability below which a history is not followed.
         most_questions: how many may be asked.
         keeps_past: whether histories that came to the same state stay apart.
@@ -201,11 +202,13 @@ class _Tree:
     def __init__(
         self,
         run: Run,
+        client: LLMClient | None,
         *,
         least: float,
         most_questions: int,
         keeps_past: bool,
     ) -> None:
+        self.client = client
         self.levels = [[_Node(1.0, tuple(run.turns))]]
         self.lost = [0.0]
         self.known: dict[str, list[float]] = {}
@@ -215,7 +218,7 @@ class _Tree:
         self.is_uniform = False
         """Whether all options count alike, and no model is asked."""
         self.path = _Path({}, least)
-        self.walker = unrecorded_fork(run, run.turn_number, run.llm_client)
+        self.walker = unrecorded_fork(run, run.turn_number, client)
         self._least = least
         self._most_questions = most_questions
         self._asking: dict[str, asyncio.Task[Choice[Hashable]]] = {}
@@ -227,7 +230,7 @@ class _Tree:
         """Put what branches in the places of models and chance; rules stay."""
         seated: dict[str, object] = {}
         for name, player in {"*": "model", **run.players}.items():
-            client = run.llm_client if player == "model" else player
+            client = self.client if player == "model" else player
             if player == "random":
                 seated[name] = self._by_chance
             elif player == "rule":
@@ -504,9 +507,10 @@ class Exact:
             )
         return columns[0]
 
-    def _new_tree(self, least: float) -> _Tree:
+    def _new_tree(self, client: LLMClient | None, least: float) -> _Tree:
         return _Tree(
             self.run_of,
+            client,
             least=least,
             most_questions=self.most_questions,
             # After the last turn nothing more is asked, so that merging saves nothing; what became
@@ -520,7 +524,7 @@ class Exact:
         Raises:
             ConfigError: more than ``most_questions`` would be asked.
         """
-        tree = self._new_tree(least=0.0)
+        tree = self._new_tree(self.run_of.llm_client, least=0.0)
         tree.is_uniform = True
         run_sync(tree.grow(self.turns))
         calls = sum(len(shares) - 1 for shares in tree.known.values())
@@ -528,8 +532,9 @@ class Exact:
 
     async def arun(self) -> Exact:
         """Ask what has to be asked; returns the law."""
-        tree = self._new_tree(self.prune)
         law = self._law()
+        # Without one, that of the tape's settings, which asks nothing.
+        tree = self._new_tree(self.run_of.llm_client or law.llm_client, self.prune)
         tree.known.update(law.state.probabilities)
         law._tree = tree
         try:
@@ -561,7 +566,7 @@ class Exact:
         world = find_class(law.world)
         run = world(world.config_type.model_validate(law.of), llm_client=law.llm_client)
         exact_law = cls(run, turns=run.config.turns)
-        tree = exact_law._new_tree(exact_law.prune)
+        tree = exact_law._new_tree(law.llm_client, exact_law.prune)
         tree.known.update(law.state.probabilities)
         run_sync(tree.grow(exact_law.turns))
         exact_law._tree = tree
@@ -573,12 +578,14 @@ class Exact:
         of = self.run_of.config.model_dump(mode="json")
         of["turns"] = self.turns
         if self._tape is not None and _has_runs(self._tape):
-            law = resume(self._tape, llm_client=self.run_of.llm_client)
+            law = load(self._tape)
             if not isinstance(law, Law) or (law.world, plain(law.of)) != (world.kind, plain(of)):
                 raise ConfigError(
                     f"the tape {self._tape} has another run, {law!r:.120}; give this law a tape of "
                     "its own"
                 )
+            if law.turn_number < self.turns:
+                law = Law.resume(self._tape, llm_client=self.run_of.llm_client)
             return law
         return Law(
             name=f"exact law of {self.run_of.name}",
@@ -742,8 +749,11 @@ class Exact:
     async def aloglik(self, game: Run | Tape | str | Path) -> float:
         """Return the log-likelihood of a game: how likely this model plays it.
 
+        What was filled in for a person who did not answer does not count.
+
         Args:
-            game: a run whose players may be people, or a tape, of which the latest run counts.
+            game: a run whose players may be people, as those of a room, or a tape, of which the
+                latest run counts.
 
         Raises:
             ConfigError: the game has another start, other parameters or shocks.
@@ -788,16 +798,16 @@ class _Reader:
     def __init__(self, tree: _Tree, run: Run) -> None:
         self.log_likelihood = 0.0
         self._tree = tree
-        self._answers: dict[tuple[str, str], list[Mapping[str, object]]] = {}
-        self._walker = unrecorded_fork(run, run.turn_number, run.llm_client)
+        self._answers: dict[tuple[str, str], list[Answer]] = {}
+        self._walker = unrecorded_fork(run, run.turn_number, tree.client)
         seated: dict[str, object] = {}
         for name, player in {"*": "model", **run.players}.items():
             if player == "rule":
                 seated[name] = player
             elif player == "random":
-                seated[name] = self._as_recorded
+                seated[name] = self._fields
             else:
-                seated[name] = self._judged_by(run.llm_client if player == "model" else player)
+                seated[name] = self._judged_by(tree.client if player == "model" else player)
         self._walker.players = seated
 
     async def read(self, before: Turn, after: Turn) -> None:
@@ -808,7 +818,7 @@ class _Reader:
         """
         self._answers = defaultdict(list)
         for answer in after.answers:
-            self._answers[answer.player, answer.component].append(answer.fields)
+            self._answers[answer.player, answer.component].append(answer)
         self._walker.turns = [*self._walker.turns[:-1], before]
         turn = await self._walker.step()
         if turn.state != after.state:
@@ -828,17 +838,22 @@ class _Reader:
                 options.texts,
                 question.site,
             )
-            fields = self._as_recorded(question)
+            recorded = self._next(question)
             # As JSON: an enum's member is its value on a tape.
             by_value = {plain(value): value for value in options.texts}
-            share = choice.probabilities[by_value[fields[options.name]]]
-            self.log_likelihood += math.log(share) if share else -math.inf
-            return fields
+            share = choice.probabilities[by_value[recorded.fields[options.name]]]
+            # What chance or a rule filled in for a person says nothing of the person.
+            if recorded.status != "fallback":
+                self.log_likelihood += math.log(share) if share else -math.inf
+            return recorded.fields
 
         return answer
 
-    def _as_recorded(self, question: Question) -> Mapping[str, Any]:
+    def _next(self, question: Question) -> Answer:
         return self._answers[question.player, question.site.component].pop(0)
+
+    def _fields(self, question: Question) -> Mapping[str, Any]:
+        return self._next(question).fields
 
 
 def exact(

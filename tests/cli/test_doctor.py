@@ -129,12 +129,12 @@ def test_whether_a_model_repeats_itself_is_counted_with_and_without_its_prompt_c
     before = ""
 
     def cached(request: ChatRequest) -> str:
-        """Answer three topics by what was read before, unless nothing is kept."""
+        """Answer three topics otherwise where the prompt is kept from the time before."""
         nonlocal before
-        kept = before if request.options.get("cache_prompt", True) else ""
+        is_kept = request.prompt == before and request.options.get("cache_prompt", True)
         before = request.prompt
-        is_sensitive = any(topic in request.prompt[-25:] for topic in ("boat", "picnic", "bread"))
-        return f"{request.prompt[-25:]} {kept if is_sensitive else ''}"
+        is_sensitive = request.prompt.endswith(("a boat.", "a picnic.", "bread."))
+        return "Well." if is_kept and is_sensitive else f"Of {request.prompt}"
 
     ability = found_of(cached)[SAME]
     assert (ability.result, ability.note) == ("no, 5 of 8", "8 of 8 with repeatable=True")

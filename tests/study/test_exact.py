@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import itertools
 import math
 import time
@@ -25,6 +27,7 @@ from llmsim_lab import (
 )
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.run._people import people_of
 from llmsim_lab.study import Exact, exact
 from llmsim_lab.types import ChatReply, ChatRequest
 
@@ -263,6 +266,31 @@ def test_the_likelihood_of_a_recorded_game_is_the_product_of_its_answers(
     elsewhere.run(1, progress=False)
     with pytest.raises(ConfigError, match=r"the game starts from .*CC.*, the law from"):
         law.loglik(elsewhere)
+
+
+def test_a_law_on_a_tape_needs_no_model(client: LLMClient, tmp_path: Path) -> None:
+    tape = tmp_path / "law.tape"
+    exact(Dilemma(llm_client=client), turns=2, tape=tape)
+    packed = tmp_path / "law.tape.gz"
+    packed.write_bytes(gzip.compress(tape.read_bytes()))
+    law = exact(Dilemma(), turns=2, tape=packed, outcome="past")
+    assert law.distribution().to_dict() == pytest.approx(by_hand(2, "opponent"))
+    game = Dilemma(players="random")
+    game.run(2, progress=False)
+    expected = by_hand(2, "opponent")[game.state.past]
+    assert law.loglik(game) == pytest.approx(math.log(expected))
+
+
+async def test_the_likelihood_of_a_class_leaves_out_what_was_filled_in(client: LLMClient) -> None:
+    law = await Exact(Dilemma(llm_client=client), turns=1).arun()
+    game = Dilemma(players=dict.fromkeys(("Ann", "Bob"), "person, else rule"))
+    ann, bob = people_of(game)
+    task = asyncio.create_task(game.step())
+    ann.answer(await ann.asked(), {"move": "D"})
+    bob.give_up(await bob.asked(), "Bob has left")
+    await task
+    assert game.state.past == "DC"
+    assert await law.aloglik(game) == pytest.approx(math.log(0.6))  # Ann's D alone
 
 
 class FreeText(Dilemma):

@@ -169,12 +169,14 @@ def _is_answered_alike(
             )
 
     audit = run_sync(asked())
-    say(f"{len(audit.asked)} of {counted(audit.eligible, 'call')}, drawn with --seed {audit.seed}")
+    say(
+        f"{len(audit.answers)} of {counted(audit.eligible, 'call')}, drawn with --seed {audit.seed}"
+    )
     for reason, count in audit.left_out.items():
         say(f"left out: {counted(count, 'call')} {reason}")
     for note in audit.notes:
         say(note, style="red")
-    for answer in audit.asked:
+    for answer in audit.answers:
         if answer.verdict != "equal":
             say(answer, style="" if answer.verdict == "within reach" else "red")
     say(audit, style="bold" if audit.ok else "red")

@@ -4,10 +4,10 @@ The sums of a tape can be computed again after an edit, so that they prove nothi
 answers to a prompt, with its settings and its seed, can be asked of the same weights by anybody. A
 seed is not on a tape, since it follows from the run's own, the turn, and who asks.
 
-Replies that were recorded with a prompt cache, or on another processor, rest on probabilities with
-other last digits, and may differ from a word on at which the draw fell near a border. So of the
-embedded model a reply that differs is judged at its first difference: if a nudge of the two tokens'
-logits, as small as such a difference, makes the model write the recorded one, it is within reach.
+Where a server computes the same numbers again, the words are the same: so it is with an embedded
+model that was recorded with ``repeatable=True``. A prompt cache or another processor changes the
+numbers a little, and then most replies differ from some word on. Of the embedded models such a
+reply is judged at that word: could the sampler have drawn it there?
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ from llmsim_lab.tape import RecordedCall, RunInfo, Tape
 from llmsim_lab.tape.recorder import BY_PLAIN_CODE
 from llmsim_lab.types import HUMAN, ChatReply, ChatRequest
 
-REACH = 0.2
-"""By how much the logits of two tokens may be moved towards each other in all."""
-CHOICE_REACH = 0.03
+CHOICE_REACH = 0.1
 """By how much the probability of an answer may differ where a choice is measured."""
+_NOISE = 0.4
+"""By how much the logarithms of two tokens' probabilities may differ with a prompt cache: twice
+what was seen of the likely tokens of ``smollm2-135m``."""
+_MIN_P = 0.05
+"""llama.cpp's sampler draws no token that is less likely than this share of the likeliest."""
 _LIKELY = 100
 """How many tokens are looked at for the recorded one."""
 _SHOWN = 30
@@ -73,7 +76,7 @@ class Audit:
     Attributes:
         model: which one was asked.
         seed: from which the calls were drawn.
-        asked: the calls.
+        answers: the calls, with what became of each.
         eligible: how many could have been drawn.
         left_out: how many could not, by the reason.
         notes: what is known before anything is asked, such as other weights.
@@ -81,54 +84,56 @@ class Audit:
 
     model: str
     seed: int
-    asked: Sequence[AskedAgain]
+    answers: Sequence[AskedAgain]
     eligible: int
     left_out: Mapping[str, int]
     notes: Sequence[str]
 
     def count(self, *verdicts: Verdict) -> int:
         """Return how many calls were judged so."""
-        return sum(asked.verdict in verdicts for asked in self.asked)
+        return sum(answer.verdict in verdicts for answer in self.answers)
 
     @property
     def ok(self) -> bool:
         """Whether each reply is the model's, as far as this can show."""
-        return self.count("equal", "within reach") == len(self.asked)
+        return self.count("equal", "within reach") == len(self.answers)
 
     def __str__(self) -> str:
         """The verdict, as a sentence."""
-        number = len(self.asked)
-        right = self.count("equal", "within reach")
-        if self.ok:
+        number = len(self.answers)
+        equal = self.count("equal")
+        wrong = [answer for answer in self.answers if answer.verdict == "not this model's"]
+        if equal == number:
             # Of a share p nothing is found with probability (1 - p)^n.
             most = 1 - 0.05 ** (1 / number)
-            words = (
-                f"{right} of {number}: at most {100 * most:.0f} % of the replies are not "
+            return (
+                f"{number} of {number}: at most {100 * most:.0f} % of the replies are not "
                 f"{self.model}'s, 95 %"
             )
-            near = self.count("within reach")
-            if near:
-                words += f" ({near} of them differ from where the last digits decide)"
-            return words
-        wrong = self.count("not this model's")
-        if not wrong:
-            return (
-                f"{right} of {number} replies are equal; {number - right} are not, and this server "
-                "cannot show whether another model wrote them, or its own last digits differ: "
-                "'llmsim-lab doctor' says how often it repeats itself"
-            )
-        from scipy.stats import binomtest  # here, since it takes long to import
+        if wrong:
+            from scipy.stats import binomtest  # here, since it takes long to import
 
-        interval = binomtest(wrong, number).proportion_ci(0.95, method="exact")
-        numbers = [
-            str(asked.call.id) for asked in self.asked if asked.verdict == "not this model's"
-        ]
-        cause = "they were edited, or another model wrote them"
-        if 2 * wrong >= number:
-            cause = "another model, other weights or another quantisation wrote them"
+            interval = binomtest(len(wrong), number).proportion_ci(0.95, method="exact")
+            numbers = ", ".join(str(answer.call.id) for answer in wrong)
+            cause = "they were edited, or another model wrote them"
+            if 2 * len(wrong) >= number:
+                cause = "another model, other weights or another quantisation wrote them"
+            share = f"{100 * interval.low:.0f} to {100 * interval.high:.0f} %"
+            return (
+                f"{len(wrong)} of {number} replies are not {self.model}'s (of all {share}, with "
+                f"95 %): call {numbers}; {cause}"
+            )
+        near = self.count("within reach")
+        if near:
+            return (
+                f"{equal} of {number} replies are equal, and {near} differ from a word on that "
+                f"{self.model} could have drawn too: nothing speaks against the tape, and what "
+                "follows those words was not judged; one recorded with repeatable=True can be"
+            )
         return (
-            f"{right} of {number}: {100 * interval.low:.0f} to {100 * interval.high:.0f} % of the "
-            f"replies are not {self.model}'s, 95 %: call {', '.join(numbers)}; {cause}"
+            f"{equal} of {number} replies are equal; {number - equal} are not, and this server "
+            "cannot show whether another model wrote them, or it does not repeat itself: "
+            "'llmsim-lab doctor' says how often it does"
         )
 
 
@@ -163,15 +168,15 @@ async def ask_again(
     numbers = sorted(pool.seeds)
     drawn = sorted(random.Random(seed).sample(numbers, min(number, len(numbers))))
     info = await client.model_info()
-    asked = []
+    answers = []
     for place, call_number in enumerate(drawn, 1):
         progress(f"call {call_number}, {place} of {len(drawn)}")
         call = tape.call(call_number)
-        asked.append(await _asked_again(client, call, pool.seeds[call_number]))
+        answers.append(await _asked_again(client, call, pool.seeds[call_number]))
     return Audit(
         model=client.config.model,
         seed=seed,
-        asked=asked,
+        answers=_with_exact_ones(answers),
         eligible=len(numbers),
         left_out=pool.left_out,
         notes=_other_weights(pool.digests, info.digest, info.name),
@@ -365,23 +370,17 @@ def _judged_choice(call: RecordedCall, recorded: ChatReply, reply: ChatReply) ->
     """Judge the probabilities of an answer's first token."""
     then = {token: math.exp(logarithm) for token, logarithm in recorded.top_logprobs}
     now = {token: math.exp(logarithm) for token, logarithm in reply.top_logprobs}
-    # What a list lacks is less likely than the last that it has, and the lists' lengths differ.
-    common = then.keys() & now.keys()
-    if not common:
-        return AskedAgain(call, "not this model's", "no answer is likely in both")
-    furthest = max(common, key=lambda token: abs(then[token] - now[token]))
-    likeliest = max(then, key=then.__getitem__)
-    if likeliest not in now:
-        furthest = likeliest
-    distance = abs(then[furthest] - now.get(furthest, 0.0))
-    if distance > CHOICE_REACH:
-        return AskedAgain(
-            call,
-            "not this model's",
-            f"probability of {furthest!r} recorded as {then[furthest]:.3f}, and now "
-            f"{now.get(furthest, 0.0):.3f}",
-        )
-    return AskedAgain(call, "equal" if distance == 0 else "within reach")
+    if then == now:
+        return AskedAgain(call, "equal")
+    # What the other list lacks is at most as likely as the last that it has, and mostly less.
+    furthest = max(then, key=lambda token: abs(then[token] - now.get(token, 0.0)))
+    detail = (
+        f"probability of {furthest!r} recorded as {then[furthest]:.3f}, and now "
+        f"{now.get(furthest, 0.0):.3f}"
+    )
+    if abs(then[furthest] - now.get(furthest, 0.0)) > CHOICE_REACH:
+        return AskedAgain(call, "not this model's", detail)
+    return AskedAgain(call, "within reach", detail)
 
 
 async def _judged_tokens(
@@ -391,44 +390,82 @@ async def _judged_tokens(
     recorded: ChatReply,
 ) -> AskedAgain:
     """Judge a reply that differs, at its first token that does."""
-    request = replace(request, top_logprobs=_LIKELY)
     wanted = recorded.text.encode()
-    traced = await backend.traced(request, {})
-    shared, place = _shared_tokens(traced, wanted)
-    detail = _difference(recorded.text, b"".join(t.token.content for t in traced).decode())
-    if place == len(traced):
-        return AskedAgain(call, "not this model's", detail)
-    written = traced[place].token
-    candidate = _token_for(wanted[shared:], traced[place].likely)
-    if candidate is None:
-        return AskedAgain(call, "not this model's", f"{detail}: not among its likely tokens")
-    nudges = {candidate.id: REACH / 2, written.id: -REACH / 2}
-    nudged = await backend.traced(request, nudges)
-    text = b"".join(token.token.content for token in nudged)
-    end = shared + len(candidate.content)
-    reached = text[:end] == wanted[:end] and (candidate.content or text == wanted)
+    traced = await backend.traced(replace(request, top_logprobs=_LIKELY))
+    text = b"".join(token.content for token, _ in traced)
+    detail = _difference(recorded.text, text.decode(errors="replace"))
+    pair = _first_difference(traced, wanted)
+    if pair is None:
+        return AskedAgain(call, "not this model's", f"{detail}, which is none of its likely words")
+    candidate, written = pair
     detail += f" (probability {candidate.probability:.2g}, and {written.probability:.2g})"
-    return AskedAgain(call, "within reach" if reached else "not this model's", detail)
+    # Less likely ones the sampler leaves out; at temperature 0 it takes the likeliest.
+    temperature = request.options.get("temperature", 1.0)
+    least = request.options.get("min_p", _MIN_P) ** temperature * math.exp(-_NOISE)
+    is_possible = candidate.probability >= least * written.probability
+    return AskedAgain(call, "within reach" if is_possible else "not this model's", detail)
 
 
-def _shared_tokens(traced: Sequence[TracedToken], wanted: bytes) -> tuple[int, int]:
-    """Return how many bytes a reply shares with a text from its start, and how many tokens."""
-    shared = 0
-    for place, (token, _) in enumerate(traced):
-        # A token without bytes ends the reply.
-        if not token.content or not wanted.startswith(token.content, shared):
-            return shared, place
-        shared += len(token.content)
-    return shared, len(traced)
+def _with_exact_ones(answers: Sequence[AskedAgain]) -> list[AskedAgain]:
+    """Return answers, of which none is within reach where the numbers are the same as recorded.
 
-
-def _token_for(rest: bytes, likely: Sequence[Token]) -> Token | None:
-    """Return the likeliest token that a text goes on with, or that ends it; None if there is none.
-
-    A text can be written in several ways, of which a model mostly takes the likeliest.
+    Recorded without a prompt cache, a reply differs only where another processor computes. Then
+    most differ; where most are equal, the numbers are the same, and a reply that differs is not the
+    model's.
     """
-    if rest:
-        fitting = [token for token in likely if token.content and rest.startswith(token.content)]
-    else:
-        fitting = [token for token in likely if not token.content]
-    return max(fitting, key=lambda token: token.probability, default=None)
+    repeatable = [answer for answer in answers if _is_repeatable(answer)]
+    equal = [answer for answer in repeatable if answer.verdict == "equal"]
+    if 2 * len(equal) < len(repeatable):
+        return list(answers)
+    judged = []
+    for answer in answers:
+        if answer.verdict == "within reach" and _is_repeatable(answer):
+            answer = answer._replace(verdict="not this model's")
+        judged.append(answer)
+    return judged
+
+
+def _is_repeatable(answer: AskedAgain) -> bool:
+    """Return True if a call was recorded without a prompt cache."""
+    return answer.call.attempt.request.options.get("cache_prompt") is False
+
+
+def _first_difference(
+    traced: Sequence[TracedToken],
+    wanted: bytes,
+) -> tuple[Token, Token] | None:
+    """Return the token that a text has where a reply differs first, and the one that was written.
+
+    None if the text has no likely token there.
+    """
+    starts = [0]
+    for token, _ in traced:
+        # A token without bytes ends the reply.
+        if not token.content or not wanted.startswith(token.content, starts[-1]):
+            break
+        starts.append(starts[-1] + len(token.content))
+    differs_at = starts[-1]
+    # The token before it too: " in" and " 1" may begin with a token of a blank in one of them.
+    for place in range(len(starts) - 1, max(-1, len(starts) - 3), -1):
+        if place == len(traced):  # the text goes on where the reply has ended
+            continue
+        written, likely = traced[place]
+        fitting = [
+            token for token in likely if _goes_on(wanted, token.content, starts[place], differs_at)
+        ]
+        if fitting:
+            # A text can be written in several ways, of which a model mostly takes the likeliest.
+            return max(fitting, key=lambda token: token.probability), written
+    return None
+
+
+def _goes_on(
+    wanted: bytes,
+    content: bytes,
+    start: int,
+    differs_at: int,
+) -> bool:
+    """Return True if a token at a place of a text leads past where a reply differs from it."""
+    if start == len(wanted):  # the text ends there, as a token without bytes says
+        return not content
+    return wanted.startswith(content, start) and start + len(content) > differs_at

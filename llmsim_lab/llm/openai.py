@@ -13,7 +13,7 @@ import logging
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -78,12 +78,10 @@ class Token(NamedTuple):
     """A token that a model wrote, or might have written in its place.
 
     Attributes:
-        id: its number in the model's vocabulary.
         content: its bytes; none at the end of a reply.
         probability: before temperature, schema and other settings of the sampler.
     """
 
-    id: int
     content: bytes
     probability: float
 
@@ -220,19 +218,16 @@ class OpenAIBackend(ChatBackend):
                 )
             return reply
 
-    async def traced(self, request: ChatRequest, nudges: Mapping[int, float]) -> list[TracedToken]:
-        """Return the tokens of a reply, of a llama.cpp server, which names tokens by their numbers.
+    async def traced(self, request: ChatRequest) -> list[TracedToken]:
+        """Return the tokens of a reply, of a llama.cpp server, which tells each token's bytes.
 
         Args:
             request: what is asked; its ``top_logprobs`` says how many likely tokens are wanted.
-            nudges: what is added to the logits of tokens, by their numbers.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
         body = self.body_of(await self._resolve(request.model), request)
-        if nudges:
-            body["logit_bias"] = [[number, bias] for number, bias in nudges.items()]
         tokens: list[TracedToken] = []
 
         def add(written: Written, line: bytes) -> None:
@@ -569,7 +564,6 @@ def _traced_in(line: bytes) -> list[TracedToken]:
 def _token_in(entry: JSONObject) -> Token:
     """Return a token as llama.cpp's servers write it."""
     return Token(
-        id=member(entry, "id", int),
         content=bytes(member(entry, "bytes", list)),
         probability=math.exp(member(entry, "logprob", float)),
     )

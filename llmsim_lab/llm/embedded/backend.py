@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -134,12 +134,12 @@ class EmbeddedBackend(ChatBackend):
         seconds = time.perf_counter() - began
         return replace(reply, seconds=seconds, load_seconds=load_seconds)
 
-    async def traced(self, request: ChatRequest, nudges: Mapping[int, float]) -> list[TracedToken]:
+    async def traced(self, request: ChatRequest) -> list[TracedToken]:
         """Return the tokens of a reply with what else was likely; see ``OpenAIBackend.traced``."""
         self._server.users.add(self)
         async with self._server.turn():
             child, _ = await self._running(request.options.get("num_ctx"))
-            return await child.backend.traced(request, nudges)
+            return await child.backend.traced(request)
 
     async def count_tokens(self, text: str) -> int:
         """Return how many tokens a text has for the model, without those of a chat's form.

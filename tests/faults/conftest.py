@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from faults_kit import HEAD, SIZES, Attack, Plan, attack_of, row_of
+from faults_kit import HEAD, SIZES, Attack, Nursery, Plan, attack_of, row_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +47,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(row_of(tally))
 
 
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    program = Nursery()
+    yield program
+    program.close()
+
+
 @pytest.fixture
-def attack(request: pytest.FixtureRequest, record_property: pytest.RecordProperty) -> Attack:
+def attack(
+    nursery: Nursery, request: pytest.FixtureRequest, record_property: pytest.RecordProperty
+) -> Attack:
     """Runs a class of cases; fails with those that did not survive."""
-    return attack_of(plan_of(request.config), record_property)
+    return attack_of(nursery, plan_of(request.config), record_property)
+
+
+@pytest.hookimpl(tryfirst=True)  # before the other tests' limit is put on these
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if plan_of(config).size != "brief":
+        for item in items:
+            if item.path.parent == Path(__file__).parent:
+                item.add_marker(pytest.mark.timeout(2 * 3600))

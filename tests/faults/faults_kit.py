@@ -1,9 +1,9 @@
 """Hostile input: each case in a process of its own, which may use so much of the machine.
 
-A test hands a function to the fixture ``attack``. A program of its own imports that function's
-module, calls it, and forks for each ``Case`` that it yields. The case's steps end in a ``LabError``
-or cleanly, in time, within memory, with the event loop free, and leave no process, thread or open
-file behind. One more test is ten lines::
+A test hands a function to the fixture ``attack``. Another program forks, imports that function's
+module, calls it, and forks again for each ``Case`` that it yields. The case's steps end in a
+``LabError`` or cleanly, in time, within memory, with the event loop free, and leave no process,
+thread or open file behind. One more test is ten lines::
 
     def cases(plan: Plan) -> Iterator[Case]:
         for name, text in plan.chosen(TEXTS, 20):
@@ -43,10 +43,10 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Attack", "Case", "Plan", "Tally", "serving"]
+__all__ = ["Attack", "Case", "Nursery", "Plan", "Tally", "serving"]
 
 CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 60.0
-SIZES = {"brief": 1, "full": 8, "long": 80}
+SIZES = {"brief": 1, "full": 12, "long": 120}
 TESTS = Path(__file__).resolve().parents[1]
 _KITS = [*TESTS.glob("*/*_kit.py"), TESTS / "prompts" / "test_bombs.py"]
 for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in _KITS})]:
@@ -96,7 +96,7 @@ class Plan:
         return random.Random(self.seed)
 
     def times(self, brief: int) -> int:
-        """Return how often to try: so often in CI, 8 times in three minutes, 80 times in long."""
+        """Return how often to try: so often in CI, 12 times in three minutes, 120 in long."""
         return brief * SIZES[self.size]
 
     def chosen(self, table: Mapping[str, Any], brief: int) -> list[tuple[str, Any]]:
@@ -384,11 +384,6 @@ def _watched(case: Case) -> Iterator[dict[str, Any]]:
 
 def main(module: str, function: str, seed: str = "0", size: str = "brief", only: str = "") -> None:
     """Print a line of JSON for each step of each case."""
-    # What is imported when it is first needed would be on the account of a case. Of this one
-    # jsonschema, where it finds it, compiles grammars for seconds.
-    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-    for name in ("jsonschema", "matplotlib.pyplot", "pandas", "scipy.stats", "typer._adapters"):
-        importlib.import_module(name)
     cases = getattr(importlib.import_module(module), function)
     gc.collect()
     gc.freeze()
@@ -398,26 +393,79 @@ def main(module: str, function: str, seed: str = "0", size: str = "brief", only:
                 print(json.dumps({"case": case.name, **report}), flush=True)  # noqa: T201
 
 
+def _import_much() -> None:
+    """Import what else would be on the account of the first case that needs it."""
+    # Of this one jsonschema, where it finds it, compiles grammars for seconds.
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+    for name in ("jsonschema", "matplotlib.pyplot", "pandas", "scipy.stats", "typer._adapters"):
+        importlib.import_module(name)
+    importlib.import_module("verbs_kit")
+
+
+def serve() -> None:
+    """Fork for each class of cases that a line of standard input names."""
+    _import_much()
+    gc.collect()
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                main(*json.loads(line))
+                status = 0
+            except BaseException:  # noqa: BLE001 - it is printed, and told by the status
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        print(json.dumps({"ended": os.waitstatus_to_exitcode(status)}), flush=True)  # noqa: T201
+
+
 # --- in the test ----------------------------------------------------------------------------------
 
 
-def tally_of(of: str, cases: Callable[[Plan], Iterator[Case]], plan: Plan) -> Tally:
-    """Run all cases of a class, in a program of its own."""
-    module = sys.modules[cases.__module__]
-    folders = [str(Path(str(module.__file__)).parent), str(Path(__file__).parent), *sys.path]
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(folders), PYTHONHASHSEED="0")
-    command = [sys.executable, "-W", "error", str(Path(__file__)), cases.__module__]
-    command += [cases.__qualname__, str(plan.seed), plan.size]
-    tally, begun = Tally(of), time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as program:
-        assert program.stdout is not None
-        for line in program.stdout:
+class Nursery:
+    """A program that has imported much, once for all classes, and forks for each."""
+
+    def __init__(self) -> None:
+        folders = [str(Path(__file__).parent), *sys.path]
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(folders), PYTHONHASHSEED="0")
+        self._program = subprocess.Popen(
+            [sys.executable, "-W", "error", str(Path(__file__))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+            start_new_session=True,
+        )
+
+    def tally(self, of: str, cases: Callable[[Plan], Iterator[Case]], plan: Plan) -> Tally:
+        """Run all cases of a class."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        tally, begun = Tally(of), time.monotonic()
+        wanted = [cases.__module__, cases.__qualname__, str(plan.seed), plan.size]
+        self._program.stdin.write(f"{json.dumps(wanted)}\n")
+        self._program.stdin.flush()
+        ended = "too early"
+        for line in self._program.stdout:
             report = json.loads(line)
+            if "ended" in report:
+                ended = report["ended"]
+                break
             tally.count(report["case"], report)
-    tally.seconds = round(time.monotonic() - begun, 1)
-    if program.returncode:
-        tally.faults.append(f"the cases' own program ended with {program.returncode}")
-    return tally
+        tally.seconds = round(time.monotonic() - begun, 1)
+        if ended:
+            tally.faults.append(f"the cases' own program ended with {ended}")
+        return tally
+
+    def close(self) -> None:
+        """End the program, and what it left."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._program.pid, signal.SIGKILL)
+        self._program.communicate()
 
 
 def row_of(tally: dict[str, Any]) -> str:
@@ -436,11 +484,11 @@ HEAD = (
 )
 
 
-def attack_of(plan: Plan, record: Callable[[str, object], None]) -> Attack:
+def attack_of(nursery: Nursery, plan: Plan, record: Callable[[str, object], None]) -> Attack:
     """Return what a test calls; each tally goes into the table at the end."""
 
     def attack(of: str, cases: Callable[[Plan], Iterator[Case]]) -> Tally:
-        tally = tally_of(of, cases, plan)
+        tally = nursery.tally(of, cases, plan)
         record("faults", asdict(tally))
         assert tally.tried, "no case was tried"
         listed = "\n".join(tally.faults[:20])
@@ -454,4 +502,9 @@ def attack_of(plan: Plan, record: Callable[[str, object], None]) -> Attack:
 
 if __name__ == "__main__":
     # Under its own name, so that its classes are those that the cases import.
-    importlib.import_module("faults_kit").main(*sys.argv[1:])
+    kit = importlib.import_module("faults_kit")
+    if len(sys.argv) > 1:
+        kit._import_much()
+        kit.main(*sys.argv[1:])
+    else:
+        kit.serve()

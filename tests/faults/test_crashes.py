@@ -235,7 +235,7 @@ def interrupt(part: float, folder: Path) -> None:
 
 
 def interrupts(plan: Plan) -> Iterator[Case]:
-    for _ in range(plan.times(4)):
+    for _ in range(plan.times(2)):
         part = plan.source.random() if plan.size == "brief" else random.random()
         yield Case(
             f"at {part:.6f}", {"interrupt": partial(interrupt, part)}, cpu_s=20, may_raise=False

@@ -132,7 +132,7 @@ def write(lines: Callable[[], Lines], folder: Path) -> None:
 
 
 def large_tapes(plan: Plan) -> Iterator[Case]:
-    for name, (lines, ends) in plan.chosen(TAPES, 4):
+    for name, (lines, ends) in plan.chosen(TAPES, 2):
         steps = steps_of(LARGE, dict.fromkeys(LARGE, "done") | ends)
         yield Case(name, steps, partial(write, lines))
 

@@ -168,7 +168,7 @@ def write_lines(lines: list[bytes], folder: Path) -> None:
 
 
 def odd_tapes(plan: Plan) -> Iterator[Case]:
-    for name, lines in plan.chosen(hand_made(), 12):
+    for name, lines in plan.chosen(hand_made(), 6):
         yield Case(name, steps_of(VERBS), partial(write_lines, lines))
     for edit in EDITS:
         yield Case(edit.__name__, steps_of(VERBS), partial(write_edited, edit))
@@ -185,7 +185,7 @@ def test_a_run_that_its_class_cannot_read_is_shown_as_recorded_and_says_why(path
     lab = Lab(path)
     [note] = lab.reading.runs[1]["notes"]
     assert note.startswith("Run 1 is shown as it was recorded, since its class, economic, cannot ")
-    assert "turn 0: Economy.columns() failed: ConfigError: this state of the econ" in note
+    assert note.endswith("the start that Simulation(...).state has")
 
 
 # --- changed by chance ----------------------------------------------------------------------------
@@ -275,7 +275,7 @@ TEXT = re.compile(rb'\{"text":"(\w+)","value":(.*),"sum":"[0-9a-f]*"\}\n\Z', re.
 
 
 def changed_tapes(plan: Plan) -> Iterator[Case]:
-    for number in range(plan.times(6)):
+    for number in range(plan.times(3)):
         seed = f"{plan.seed} {number}"
         yield Case(f"change {seed}", steps_of(VERBS), partial(write_changed, seed))
 

@@ -146,7 +146,7 @@ def quietly(*arguments: str) -> Callable[[Path], None]:
 
 def configurations(plan: Plan) -> Iterator[Case]:
     steps = {"lint": quietly("lint", "x.yaml"), "run": quietly("run", "x.yaml", *RUN)}
-    for name, content in plan.chosen(YAML, 20):
+    for name, content in plan.chosen(YAML, 10):
         yield Case(name, steps, partial(write_yaml, content))
 
 
@@ -186,7 +186,7 @@ def changed_configurations(plan: Plan) -> Iterator[Case]:
         "run": quietly("run", "x.yaml", *RUN),
         "study": quietly("study", "x.yaml", "status"),
     }
-    for number in range(plan.times(15)):
+    for number in range(plan.times(5)):
         seed = f"{plan.seed} {number}"
         yield Case(f"change {seed}", steps, partial(changed_text, seed))
 
@@ -219,7 +219,7 @@ STUDIES = {
 
 def studies(plan: Plan) -> Iterator[Case]:
     actions = {action: quietly("study", "x.yaml", action) for action in ("status", "report")}
-    for name, content in plan.chosen(STUDIES, 9):
+    for name, content in plan.chosen(STUDIES, 4):
         steps = (
             actions
             if "beside" in name or "elsewhere" in name
@@ -268,7 +268,7 @@ def programs(plan: Plan) -> Iterator[Case]:
         write_yaml("kind: evil.py:X\n", folder)
         shutil.copy(TESTS.parent / "data/tapes/first_run.tape", folder / "x.tape")
 
-    for name, arguments in plan.chosen(COMMANDS, 2):
+    for name, arguments in plan.chosen(COMMANDS, 1):
         yield Case(name, {"in a program": partial(in_a_program, arguments)}, write)
     yield Case("what is named", {"lint": named_code_runs}, write)
 
@@ -284,9 +284,9 @@ def prompts(plan: Plan) -> Iterator[Case]:
     from test_bombs import BOMBS, bomb_values, filled
 
     values = bomb_values()
-    for name, text in plan.chosen(BOMBS, 30):
+    for name, text in plan.chosen(BOMBS, 12):
         yield Case(name[:60], {"render": lambda _, text=text: filled(text, values)})
-    for name, text in plan.chosen(ESCAPES, 20):
+    for name, text in plan.chosen(ESCAPES, 8):
         yield Case(name, {"render": partial(kept_in, text)})
 
 
@@ -434,7 +434,7 @@ def check_weights(what: str, folder: Path) -> None:
 
 
 def files_of_weights(plan: Plan) -> Iterator[Case]:
-    for what, _ in plan.chosen(PLACES, 12):
+    for what, _ in plan.chosen(PLACES, 6):
         yield Case(what, {"get": partial(take_weights, what)}, wall_s=20)
         yield Case(what, {"check": partial(check_weights, what)}, wall_s=20)
 

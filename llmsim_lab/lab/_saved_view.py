@@ -9,6 +9,7 @@ style hides both.
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -89,6 +90,7 @@ class SavedView:
         self._revision: object = None
         self._picture: DisplayHandle | None = None
         self._text: DisplayHandle | None = None
+        self._lock = threading.Lock()
         self.rests_until = 0.0
 
     def display(self) -> None:
@@ -113,6 +115,11 @@ class SavedView:
 
     def update(self) -> None:
         """Write picture and text into the notebook anew, unless they are as they were."""
+        # One thread after the other: a picture that takes long must not replace a newer one.
+        with self._lock:
+            self._update()
+
+    def _update(self) -> None:
         if self._picture is None or self._text is None or self._window.comm is None:
             return
         if self._revision == self._window.revision:

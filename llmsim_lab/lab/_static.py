@@ -27,6 +27,8 @@ _MOST_FACTS = 12
 _WORTH_SAYING = {*STATUS_COLOURS} - {"ok"}
 """Of statuses: what a reader may miss who takes an answer for the player's own."""
 _MOST_DECISIONS = 10
+_NOT = re.compile(r"^(is |has )?")
+_REASON = "opacity:.75;margin-top:2px"
 _MOST_RUNS = 40
 _MOST_RUNS_IN_TEXT = 8
 
@@ -160,16 +162,33 @@ def _change(before: object, now: object) -> str:
 
 
 def _decisions(turn: Turn) -> Iterator[_Decided]:
-    """Yield the first decisions of a turn."""
+    """Yield the first decisions of a turn; what others made of a player's stands below its own."""
+    players: set[str] = set()
     for answer, became in with_outcomes(turn)[:_MOST_DECISIONS]:
+        name = answer.player
+        if not name or name in players:
+            name = answer.component
+        players.add(answer.player)
         fields = answer.fields or became
-        words = printable(", ".join(f"{name} {_value(value)}" for name, value in fields.items()))
+        words = ", ".join(_field_words(field, value) for field, value in fields.items())
         yield _Decided(
-            player=answer.player or answer.component,
+            player=name,
             status=answer.status if answer.calls else "no model",
-            words=clip(words, 120),
+            words=clip(printable(words), 120),
             reasoning=answer.reasoning,
         )
+
+
+def _field_words(name: str, value: object) -> str:
+    """Return a field in words, as the window has it: ``is not valid``, ``new rate 13.5``."""
+    if name == "action":
+        return _value(value)
+    label = name.replace("_", " ")
+    if value is True:
+        return label
+    if value is False:
+        return _NOT.sub(r"\1not ", label, count=1)
+    return f"{label} {_value(value)}"
 
 
 def turn_text(run: ShownRun, turn: Turn) -> str:
@@ -235,21 +254,20 @@ def _player_table(turn: Turn, by_label: Mapping[str, Mapping[str, str]]) -> Mark
 
 
 def _decision_table(decisions: Sequence[_Decided]) -> Markup:
-    """Return decisions as a table; a status and a reason only where there is one to tell."""
+    """Return decisions as a table; a status only where there is one to tell."""
     has_status = any(decided.status in _WORTH_SAYING for decided in decisions)
-    has_reason = any(decided.reasoning for decided in decisions)
     heads = ["who", "answer"]
     if has_status:
         heads.insert(1, "status")
-    if has_reason:
-        heads.append("why")
     rows = []
     for decided in decisions:
-        cells: list[object] = [decided.player, decided.words]
+        answer = [styled(decided.words)]
+        if decided.reasoning:
+            # Below the answer, since a telephone has no room for a column of sentences.
+            answer.append(styled(clip(decided.reasoning, 300), _REASON, dir="auto"))
+        cells: list[object] = [decided.player, join(answer)]
         if has_status:
             cells.insert(1, badge(decided.status) if decided.status in _WORTH_SAYING else "")
-        if has_reason:
-            cells.append(styled(clip(decided.reasoning, 300), tag="span", dir="auto"))
         rows.append(cells)
     return table(heads, rows, caption="Decisions")
 

@@ -116,7 +116,8 @@ function PlayerTables({ store, run, n, dicts }) {
       : shown.map((key) => [key, clip(key, 60), ...table.map((dict) => cell(dict, key))]);
     const label = table.map((dict) => dict.label).join(", ");
     return h(Box, { key: index, kind: "by-player", label },
-      h(Table, { kind: isAcross ? "players across" : "players", heads: ["", ...heads], rows }), more);
+      h(Table, { kind: isAcross ? "players across" : "players", heads: ["", ...heads], rows }),
+      more);
   });
 }
 

@@ -74,7 +74,16 @@ PAGE = ("index.html", "page.css", "page.js", "store.js", "worker.js")
 
 
 def build(folder: Path) -> None:
-    """Make the playground in a folder, which is made anew."""
+    """Make the playground in a folder, which is made anew.
+
+    Raises:
+        FileExistsError: the folder has something else in it.
+    """
+    # Else a slip of the hand would delete somebody's folder.
+    if folder.exists() and any(folder.iterdir()) and not (folder / "worlds.json").exists():
+        raise FileExistsError(
+            f"{folder} is not a playground and has files in it; name a new folder"
+        )
     shutil.rmtree(folder, ignore_errors=True)
     runtime = folder / "pyodide"
     runtime.mkdir(parents=True)
@@ -108,9 +117,9 @@ def runtime_package() -> Path:
             )
         cache.mkdir(parents=True, exist_ok=True)
         command = [npm, "pack", "--silent", f"pyodide@{PYODIDE}", "--pack-destination", str(cache)]
-        done = subprocess.run(command, cwd=cache, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"npm could not fetch pyodide {PYODIDE}:\n{done.stderr[-2000:]}")
+        result = subprocess.run(command, cwd=cache, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise RuntimeError(f"npm could not fetch pyodide {PYODIDE}:\n{result.stderr[-2000:]}")
     digest = sha512_of(package)
     if digest != PYODIDE_SHA512:
         raise RuntimeError(f"{package} has sha512 {digest}, not {PYODIDE_SHA512}; delete it")
@@ -137,9 +146,9 @@ def fetch_wheels(folder: Path) -> None:
         *(f"--python-version={PYTHON}", "--implementation=cp", f"--abi={ABI}"),
         *(f"--dest={folder}", f"--requirement={wanted}"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"pip could not fetch the page's packages:\n{done.stderr[-2000:]}")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"pip could not fetch the page's packages:\n{result.stderr[-2000:]}")
 
 
 def locked(name: str) -> str:
@@ -164,10 +173,10 @@ def join_site(wheels: Path, path: Path) -> None:
                     name = f"{target}/{file.relative_to(REPO / source).as_posix()}"
                     add(site, name, file.read_bytes())
         # By which a tape says what it was written with.
-        own = distribution("llmsim-lab")
+        installed = distribution("llmsim-lab")
         for name in ("METADATA", "entry_points.txt"):
-            text = own.read_text(name) or ""
-            add(site, f"llmsim_lab-{own.version}.dist-info/{name}", text.encode())
+            text = installed.read_text(name) or ""
+            add(site, f"llmsim_lab-{installed.version}.dist-info/{name}", text.encode())
 
 
 def add(site: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -32,7 +32,7 @@ function startPython() {
   worker.onerror = ({ message }) => HANDLERS.broken(message ?? "a file of this page is missing");
   isReady = false;
   asked = 0;
-  startUp("Loading Python, about 14 MB; from the second time on it is there at once …");
+  startUp("Python is starting: up to 17 MB the first time, then some seconds of work …");
 }
 
 /** Show how far the start is; nothing once it is over. */
@@ -165,7 +165,9 @@ function showWorld(world) {
   $("others").value = world.players?.["*"] ?? "random";
   const labels = (world.seats ?? []).map((seat) => {
     const label = document.createElement("label"), box = document.createElement("input");
-    Object.assign(box, { type: "checkbox", value: seat, checked: world.players?.[seat] === "person" });
+    box.type = "checkbox";
+    box.value = seat;
+    box.checked = world.players?.[seat] === "person";
     box.onchange = () => hint("Start a run to play so.");
     label.append(box, ` You play ${seat}`);
     return label;
@@ -443,7 +445,8 @@ async function start() {
   startPython();
   choose(world);
   listWorlds();
-  if (isLink && !kept.has(world.place)) hint("A link brought this code. Nothing of it has run: read it first.");
+  const isNew = isLink && !kept.has(world.place);
+  if (isNew) hint("A link brought this code. Nothing of it has run: read it first.");
   else if (isShipped()) play(false); // the worker keeps it until Python is there
 }
 

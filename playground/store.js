@@ -30,8 +30,9 @@ const through = async (bytes, stream) => new Uint8Array(
 
 /** Return what stands behind the "#" of a link to a world's code. */
 export async function linkTo(name, code) {
-  const packed = await through(new TextEncoder().encode(code), new CompressionStream("deflate-raw"));
-  const text = btoa(String.fromCharCode(...packed));
+  const bytes = new TextEncoder().encode(code);
+  const packed = await through(bytes, new CompressionStream("deflate-raw"));
+  const text = btoa(Array.from(packed, (byte) => String.fromCharCode(byte)).join(""));
   return `name=${name}&code=${text.replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "")}`;
 }
 

@@ -28,4 +28,4 @@ def test_the_modules_can_be_joined_into_one(tmp_path: Path) -> None:
 
 def test_the_modules_are_as_eslint_wants_them() -> None:
     config = "tests/front/eslint.config.mjs"
-    _run("npx", "--yes", ESLINT, "-c", config, "llmsim_lab/run/front", "tests/front")
+    _run("npx", "--yes", ESLINT, "-c", config, "llmsim_lab/run/front", "tests/front", "playground")

@@ -123,6 +123,15 @@ def test_a_world_is_played_forked_and_changed_by_chance_and_a_person(
     assert "<title>pot.tape</title>" in Path(mailed.value.path()).read_text(encoding="utf-8")
 
 
+def test_a_second_tab_keeps_a_copy_of_its_own(page: Page) -> None:
+    second = page.context.new_page()
+    second.goto(f"{page.url}#world=pot")
+    expect(second.locator("#says")).to_have_text(
+        "pot is open in another tab; here it is kept as pot-2."
+    )
+    second.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 400])
 def test_the_page_is_accessible_and_fits(page: Page, scheme: Any, width: int) -> None:
@@ -176,12 +185,6 @@ def test_a_reload_loses_nothing_and_code_from_a_link_waits_for_a_click(page: Pag
     assert other.get_by_label("Code of the world").input_value() == code
     assert other.locator("#window > *").count() == 0
     other.context.close()
-    second = page.context.new_page()
-    second.goto(link.partition("#")[0] + "#world=pot")
-    expect(second.locator("#says")).to_have_text(
-        "pot is open in another tab; here it is kept as pot-2."
-    )
-    second.close()
 
 
 def test_a_tape_from_elsewhere_is_opened_and_played_on_with_its_world(page: Page) -> None:

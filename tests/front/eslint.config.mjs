@@ -1,4 +1,4 @@
-// npx --yes eslint@9 -c tests/front/eslint.config.mjs llmsim_lab/run/front tests/front
+// npx --yes eslint@9 -c tests/front/eslint.config.mjs llmsim_lab/run/front tests/front playground
 
 import { realpathSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -10,7 +10,9 @@ const browser = ["document", "window", "location", "history", "addEventListener"
   "clearTimeout", "performance", "navigator", "CSSStyleSheet", "MutationObserver",
   "ResizeObserver", "DecompressionStream", "TextDecoder", "URLSearchParams", "atob",
   "console", "KeyboardEvent", "innerWidth", "innerHeight", "CSS", "process", "Event", "URL",
-  "AbortSignal", "EventSource", "WORDS", "clearInterval", "fetch", "sessionStorage", "setInterval"];
+  "AbortSignal", "EventSource", "WORDS", "clearInterval", "fetch", "sessionStorage", "setInterval",
+  "Worker", "Blob", "Response", "TextEncoder", "CompressionStream", "btoa", "indexedDB", "confirm",
+  "Option", "postMessage"]; // the last two lines for the playground
 
 export default [
   js.configs.recommended,

@@ -183,3 +183,10 @@ async def test_each_world_of_the_page_is_played(desk: Desk, world: dict[str, str
     )
     assert live["fault"] == ""
     assert desk.tape().run().turns == 2
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not a playground"):
+        build.build(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"

@@ -95,8 +95,8 @@ class Audit:
 
     @property
     def ok(self) -> bool:
-        """Whether each reply is the model's, as far as this can show."""
-        return self.count("equal", "within reach") == len(self.answers)
+        """Whether each reply is shown to be the model's."""
+        return self.count("equal") == len(self.answers) and not self.notes
 
     def __str__(self) -> str:
         """The verdict, as a sentence."""
@@ -127,8 +127,9 @@ class Audit:
         if near:
             return (
                 f"{equal} of {number} replies are equal, and {near} differ from a word on that "
-                f"{self.model} could have drawn too: nothing speaks against the tape, and what "
-                "follows those words was not judged; one recorded with repeatable=True can be"
+                f"{self.model} could have drawn too: recorded with a prompt cache or elsewhere, "
+                "its own replies do, and so may another model's; a tape recorded with "
+                "repeatable=True can be verified"
             )
         return (
             f"{equal} of {number} replies are equal; {number - equal} are not, and this server "

@@ -210,7 +210,7 @@ def test_a_reply_that_differs_by_a_likely_word_is_within_reach(tmp_path: Path) -
     assert near > 10
     assert str(shown).startswith(
         f"{40 - near} of 40 replies are equal, and {near} differ from a word on that small could "
-        "have drawn too: nothing speaks against the tape"
+        "have drawn too: recorded with a prompt cache or elsewhere, its own replies do"
     )
 
 
@@ -244,7 +244,9 @@ def test_of_a_repeatable_recording_a_likely_word_is_named_too_if_the_rest_is_equ
 def test_other_weights_than_those_that_the_tape_names_are_named(tmp_path: Path) -> None:
     path = letters(tmp_path)
     changed_manifest(path, 1, model={"name": "small", "backend": "embedded", "digest": "e" * 64})
-    assert audit(path, small(A=0.5, B=0.3, C=0.2), number=2).notes == [
+    shown = audit(path, small(A=0.5, B=0.3, C=0.2), number=2)
+    assert shown.notes == [
         "the tape names the weights eeeeeeeeeeee; those of small here are dddddddddddd: other "
         "weights, or another quantisation"
     ]
+    assert not shown.ok

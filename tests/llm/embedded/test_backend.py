@@ -93,6 +93,20 @@ async def test_it_answers_and_counts_tokens(embedded: EmbeddedBackend) -> None:
     assert (await embedded.chat(request())).load_seconds == 0
 
 
+async def test_without_the_prompt_cache_words_repeat_and_their_tokens_can_be_looked_at(
+    embedded: EmbeddedBackend,
+) -> None:
+    options = {"num_predict": 12, "seed": 3, "temperature": 1, "cache_prompt": False}
+    asked = request("Tell a story.", options=options, top_logprobs=5)
+    reply = await embedded.chat(asked)
+    await embedded.chat(request("Tell a story. A long one."))
+    traced = await embedded.traced(asked)
+    assert b"".join(token.content for token, _ in traced).decode() == reply.text
+    assert all(len(likely) == 5 for _, likely in traced)
+    first, likely = traced[0]
+    assert likely[0].probability >= first.probability > 0
+
+
 async def test_twenty_replies_keep_to_the_rates_of_the_schema(embedded: EmbeddedBackend) -> None:
     for seed in range(20):
         options = {"num_predict": 80, "seed": seed, "temperature": 2}

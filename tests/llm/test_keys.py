@@ -185,6 +185,7 @@ def test_a_reply_that_repeats_the_key_has_it_neither_in_the_run_nor_on_the_tape(
     world = asyncio.run(played())
     assert world.calls[0].reply.text.startswith('{"reasoning": "*** ***"')
     assert not secret_in((tmp_path / "x.tape").read_text())
+    assert not secret_in(world.page(tmp_path / "x.html").read_text())
 
 
 @pytest.mark.parametrize("value", [f"{KEY}\nX-Other: yes", f"{KEY} …"])

@@ -54,8 +54,9 @@ def ruled(kind: Any, turns: int = 8, players: dict[str, Any] | None = None, **mo
 
 def test_these_are_all_recorded_templates() -> None:
     # Those that match published designs are in tests/people.
-    recorded = sorted(path.stem for path in TEMPLATES.glob("*.tape"))
-    assert recorded == list(READ_WITH_NAMES_FIRST)
+    published = {"contributing", "disjunction", "framing", "guessing", "investing", "splitting"}
+    recorded = {path.stem for path in TEMPLATES.glob("*.tape")}
+    assert recorded == {*READ_WITH_NAMES_FIRST, *published}
 
 
 @each

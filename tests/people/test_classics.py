@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
 import pytest
 from people_kit import CLASSICS, classic
 
-from llmsim_lab import LLMClient, LLMConfig, Question, ScriptedBackend
+from llmsim_lab import LLMClient, LLMConfig, Question, ScriptedBackend, data_path
 from llmsim_lab.tape.prompts_read import prompts_read
 
 each = pytest.mark.parametrize("name", CLASSICS)
@@ -103,3 +104,15 @@ def test_guesses_are_told_after_each_period() -> None:
     assert "Before:" not in texts[0]
     assert texts[-1].count("Before: 33.33, 33.33, 33.33") == 1
     assert "won by\nPlayer 1 and Player 2 and Player 3" in texts[-1]
+
+
+@each
+def test_a_recorded_run_was_played_with_the_templates_very_code_and_replays(name: str) -> None:
+    run = classic(name).replay(data_path("templates") / f"{name}.tape")
+    [info] = run.tape.runs()
+    assert info.manifest["model"]["name"].startswith("qwen2.5-coder-1.5b")
+    code = (data_path("templates") / f"{name}.py").read_bytes()
+    assert info.manifest["code"]["file"] == hashlib.sha256(code).hexdigest()
+    assert run.turn_number == info.turns == run.config.turns
+    columns = {measure.partition("@")[0] for measure in run.people()}
+    assert columns <= set(run.decisions())

@@ -19,6 +19,9 @@ RULES = """Ann and Bob play a game of many turns. In each turn both choose C (co
 {{ run.both_defect }} each. If one chooses D and the other C, D earns {{ run.defects_alone }} and
 C earns {{ run.cooperates_alone }}. You want to earn as many points as you can in all turns."""
 
+PEOPLE = """{% if past %} In the last turn you chose {{ past[-1][0] }} and the other
+{{ past[-1][1] }}.{% endif %} C (cooperate) or D (defect)?"""
+
 
 class Dilemma(State):
     cooperating: float | None = None  # share of the two
@@ -52,7 +55,7 @@ class PrisonersDilemma(Run[Dilemma]):
             {% endif %}You are {{ name }}.{% if past %} In the last turn you chose
             {{ past[-1][0] }} and the other {{ past[-1][1] }}.{% endif %} C or D?""",
             system=RULES,
-            for_people="C (cooperate) or D (defect)?",
+            for_people=RULES + PEOPLE,
             moves={name: " ".join(moves) for name, moves in seen.items()},
             past=lambda name: past[name],
         )

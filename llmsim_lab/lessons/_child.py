@@ -182,7 +182,9 @@ class Player:
         """Return what the function answers."""
         rng = random.Random(question.pop("rng"))
         reply = self._function(AskedPlayer(**question, run=self._run, rng=rng))
-        return asyncio.run(_awaited(reply)) if inspect.isawaitable(reply) else reply
+        if inspect.isawaitable(reply):
+            return asyncio.run(_awaited(reply))
+        return reply
 
 
 async def _awaited(reply: Any) -> Any:
@@ -208,10 +210,10 @@ def answers_given(*, recording: bool) -> list[tuple[str, Any]]:
     """
     from llmsim_lab.lessons import answers
 
-    given = list(answers.given)
-    answers.given.clear()
+    last_answers = list(answers.recorded)
+    answers.recorded.clear()
     answers.is_recording = recording
-    return given
+    return last_answers
 
 
 def replay_tape(tape: str, files: list[str]) -> int:
@@ -252,9 +254,10 @@ def _fault(error: BaseException, file: str) -> str:
     words = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, SystemExit):
         words = "it called exit()"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-             if frame.filename == file]  # fmt: skip
-    return f"line {lines[-1]}: {words}" if lines else words
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename == file:
+            return f"line {frame.lineno}: {words}"
+    return words
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ Verdict = Literal["right", "nearly", "wrong"]
 Kind = Literal["number", "words", "set"]
 Number = int | float
 
-given: list[tuple[str, Any]] = []
+recorded: list[tuple[str, Any]] = []
 """What ``grade_answer`` was given in this process: who grades a notebook reads it."""
 is_recording = False
 """Whether there is no key yet, because it is made of these very answers."""
@@ -158,42 +158,47 @@ class AnswerKey(Settings):
         name = str(question)
         if name not in self.questions:
             raise ConfigError(f"there is no question {name}; there are {listed([*self.questions])}")
-        asked = self.questions[name]
+        key_question = self.questions[name]
         try:
-            _form(asked.kind, answer)
+            _form(key_question.kind, answer)
         except TypeError as error:
             return Graded(question=name, verdict="wrong", text=str(error))
-        for known in asked.right:
-            said = self._said(name, asked.kind, known, answer)
-            if said is not None:
-                return Graded(question=name, verdict="right", text=said)
-        for known in asked.nearly:
-            said = self._said(name, asked.kind, known, answer)
-            if said is not None:
-                return Graded(question=name, verdict="nearly", text=said)
-        if asked.kind == "set":
+        entries: list[tuple[Verdict, KnownAnswer]] = []
+        entries += [("right", entry) for entry in key_question.right]
+        entries += [("nearly", entry) for entry in key_question.nearly]
+        for verdict, entry in entries:
+            text = self._text_if_equal(name, key_question.kind, entry, answer)
+            if text is not None:
+                return Graded(question=name, verdict=verdict, text=text)
+        if key_question.kind == "set":
             items = list(plain_numbers(answer))
-            found = [self._is_member(name, asked, item) for item in items].count(True)
-            if items and 2 * found >= len(items):
-                text = f"{found} of your {len(items)} belong to it; something is wrong or missing"
+            right_items = [item for item in items if self._is_member(name, key_question, item)]
+            if items and 2 * len(right_items) >= len(items):
+                text = (
+                    f"{len(right_items)} of your {len(items)} belong to it; something is wrong or "
+                    "missing"
+                )
                 return Graded(question=name, verdict="nearly", text=text)
-        return Graded(question=name, verdict="wrong", text=asked.hint)
+        return Graded(question=name, verdict="wrong", text=key_question.hint)
 
-    def _is_member(self, name: str, asked: KeyQuestion, item: object) -> bool:
-        return any(self._said(name, "words", member, item) is not None for member in asked.members)
+    def _is_member(self, name: str, key_question: KeyQuestion, item: object) -> bool:
+        for member in key_question.members:
+            if self._text_if_equal(name, "words", member, item) is not None:
+                return True
+        return False
 
-    def _said(
+    def _text_if_equal(
         self,
         name: str,
         kind: Kind,
-        known: KnownAnswer,
+        entry: KnownAnswer,
         answer: object,
     ) -> str | None:
         """Return what is said of a known answer; None if the answer is another one."""
-        secret = _secret(f"{self.salt} {name}", kind, answer, known.width, known.offset)
-        if _check(secret) != known.check:
+        secret = _secret(f"{self.salt} {name}", kind, answer, entry.width, entry.offset)
+        if _check(secret) != entry.check:
             return None
-        return _padded(bytes.fromhex(known.text), secret).decode()
+        return _padded(bytes.fromhex(entry.text), secret).decode()
 
 
 def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
@@ -211,15 +216,17 @@ def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
 def _in_key(salt: str, question: LessonQuestion) -> KeyQuestion:
     kind = _kind_of(question)
 
-    def known(
+    def entry_of(
         answer: object,
         text: str,
         tolerance: float = question.tolerance,
         kind: Kind = kind,
     ) -> KnownAnswer:
         width = 2 * tolerance * (1 + _ROUNDING)
-        # Of where it begins only what the grid needs: the rest would be the answer.
-        offset = (float(answer) - width / 2) % width if width else 0.0  # type: ignore[arg-type]
+        offset = 0.0
+        if width:
+            # Of where it begins only what the grid needs: the rest would be the answer.
+            offset = (float(answer) - width / 2) % width  # type: ignore[arg-type]
         secret = _secret(f"{salt} {question.name}", kind, answer, width, offset)
         return KnownAnswer(
             width=width,
@@ -229,26 +236,26 @@ def _in_key(salt: str, question: LessonQuestion) -> KeyQuestion:
         )
 
     answer = question.answer
-    nearly = [known(other, why) for other, why in question.nearly.items()]
+    nearly = [entry_of(value, reason) for value, reason in question.nearly.items()]
     members: list[KnownAnswer] = []
     if kind == "number" and answer:
         tolerance = question.tolerance
         percent = "is it a share or a percentage?"
         nearly += [
-            known(-answer, "check the sign"),
-            known(100 * answer, percent, 100 * tolerance),
-            known(answer / 100, percent, tolerance / 100),
+            entry_of(-answer, "check the sign"),
+            entry_of(100 * answer, percent, 100 * tolerance),
+            entry_of(answer / 100, percent, tolerance / 100),
         ]
     if kind == "number" and question.tolerance:
         close = "close; check how you rounded"
-        nearly.append(known(answer, close, _CLOSE * question.tolerance))
+        nearly.append(entry_of(answer, close, _CLOSE * question.tolerance))
     if kind == "set":
-        members = [known(item, "", 0, "words") for item in answer]
+        members = [entry_of(item, "", 0, "words") for item in answer]
     return KeyQuestion(
         kind=kind,
         points=question.points,
         hint=question.hint,
-        right=[known(answer, question.why)],
+        right=[entry_of(answer, question.why)],
         nearly=nearly,
         members=members,
     )
@@ -328,7 +335,7 @@ def _check(secret: bytes) -> str:
 def _padded(text: bytes, secret: bytes) -> bytes:
     """Return a text with a pad, or without it again."""
     pad = hashlib.shake_256(b"text" + secret).digest(len(text))
-    return bytes(one ^ other for one, other in zip(text, pad, strict=True))
+    return bytes(byte ^ pad_byte for byte, pad_byte in zip(text, pad, strict=True))
 
 
 def grade_answer(
@@ -348,7 +355,7 @@ def grade_answer(
         ConfigError: there is no key, or no such question.
     """
     answer = plain_numbers(plain_number(answer))
-    given.append((str(question), answer))
+    recorded.append((str(question), answer))
     if is_recording:
         return Graded(
             question=str(question), verdict="right", text="It is what the key is made of."

@@ -10,20 +10,20 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import dumps, flat, plain
-from llmsim_lab._util.tables import csv_text, frame_of
-from llmsim_lab._util.text import counted, listed, number
+from llmsim_lab._util.tables import columns_of, csv_text, frame_of
+from llmsim_lab._util.text import counted, few, listed, number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lessons.answers import AnswerKey, Graded
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
@@ -88,21 +88,21 @@ class HandIn:
     def row(self) -> dict[str, Any]:
         """Return its line of the table."""
         arms = arms_of(self.runs)
-        of_arms = [len(runs) for runs in arms.values()]
-        ended = [name for name, result in self.notebooks.items() if not result.fault]
+        sizes = sorted({len(runs) for runs in arms.values()})
+        whole_notebooks = [result for result in self.notebooks.values() if not result.fault]
+        models = {_model_of(run).words for run in self.runs}
         return {
             "hand-in": self.name,
             "points": self.points,
             "sound": not self.faults,
             "tapes": f"{len(self.tapes)} of {self.tape_count}",
             "replayed": f"{self.replayed} of {len(self.runs)}",
-            "models": ", ".join(sorted({_model_of(run)[0] for run in self.runs})),
+            "models": ", ".join(sorted(models)),
             "arms": len(arms),
-            "runs an arm": "" if not arms else f"{min(of_arms)} to {max(of_arms)}"
-            if min(of_arms) != max(of_arms) else str(of_arms[0]),
-            "notebooks": f"{len(ended)} of {len(self.notebooks)}",
+            "runs an arm": " or ".join(map(str, sizes)),
+            "notebooks": f"{len(whole_notebooks)} of {len(self.notebooks)}",
             "faults": "; ".join(self.faults),
-        }  # fmt: skip
+        }
 
 
 class Grades(list[HandIn]):
@@ -115,8 +115,8 @@ class Grades(list[HandIn]):
     def __str__(self) -> str:
         lines = []
         for hand_in in self:
-            found = "; ".join(hand_in.faults) or "sound"
-            lines.append(f"{hand_in.name}: {number(hand_in.points)} points, {found}")
+            verdict = "; ".join(hand_in.faults) or "sound"
+            lines.append(f"{hand_in.name}: {number(hand_in.points)} points, {verdict}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -146,13 +146,12 @@ def _parts_of(hand_in: HandIn) -> Iterator[Markup]:
     yield table((), [(name, str(value)) for name, value in hand_in.row().items()])
     if hand_in.faults:
         yield table(("what is wrong",), [[fault] for fault in hand_in.faults])
-    rows = [(one.question, one.verdict, one.text) for one in hand_in.graded]
-    if rows:
-        yield table(("question", "answer", ""), rows)
-    arms = [
-        (arm or "all", listed([str(run.manifest["seed"]) for run in runs]), _model_of(runs[0])[0])
-        for arm, runs in arms_of(hand_in.runs).items()
-    ]
+    answers = [(graded.question, graded.verdict, graded.text) for graded in hand_in.graded]
+    if answers:
+        yield table(("question", "answer", ""), answers)
+    arms = []
+    for arm, runs in arms_of(hand_in.runs).items():
+        arms.append((arm or "all", listed(_seeds_of(runs)), _model_of(runs[0]).words))
     if arms:
         yield table(("arm", "seeds", "model"), arms)
 
@@ -215,10 +214,10 @@ def _judged(
     limits: ProcessLimits,
 ) -> HandIn:
     hand_in = HandIn(name=name)
-    own = folder / name
-    for path in sorted([*own.rglob("*.tape"), *own.rglob("*.tape.gz")]):
+    source = folder / name
+    for path in sorted([*source.rglob("*.tape"), *source.rglob("*.tape.gz")]):
         hand_in.tape_count += 1
-        place = str(path.relative_to(own))
+        place = str(path.relative_to(source))
         # What a link or a fifo leads to is not theirs, or has no end.
         if path.is_symlink() or not path.is_file():
             hand_in.faults.append(f"{place} is not a file")
@@ -228,7 +227,7 @@ def _judged(
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "hand-in"
         try:
-            shutil.copytree(own, copy, symlinks=True)
+            shutil.copytree(source, copy, symlinks=True)
             for file in (expected.key, expected.world):
                 if file is not None:
                     # A link of this name would have it written to where that leads.
@@ -251,8 +250,8 @@ def _verify(hand_in: HandIn, path: Path, place: str) -> None:
     try:
         findings = verify(path)
         if findings:
-            more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
-            hand_in.faults.append(f"{place} was changed: {findings[0]}{more}")
+            shown = few([str(finding) for finding in findings], 1)
+            hand_in.faults.append(f"{place} was changed: {' '.join(shown)}")
             return
         with Tape(path, read_only=True) as tape:
             hand_in.runs += tape.runs()
@@ -266,12 +265,18 @@ def _replay(hand_in: HandIn, copy: Path, limits: ProcessLimits) -> None:
     """Play what the sound tapes have again, in the copy."""
     if not hand_in.tapes:
         return
-    stems = {run.manifest["kind"].partition(":")[0] for run in hand_in.runs}
-    files = [str(path) for path in sorted(copy.rglob("*.py")) if path.stem in stems]
+    kinds = {run.manifest["kind"].partition(":")[0] for run in hand_in.runs}
+    worlds: dict[str, str] = {}
+    # Of two files with one name the upper one counts, where the teacher's was put.
+    for path in sorted(copy.rglob("*.py"), key=lambda path: len(path.parts), reverse=True):
+        if path.stem in kinds:
+            worlds[path.stem] = str(path)
     with LimitedProcess(copy, limits) as process:
         for place in hand_in.tapes:
             try:
-                hand_in.replayed += process.ask("replay", tape=str(copy / place), files=files)
+                hand_in.replayed += process.ask(
+                    "replay", tape=str(copy / place), files=list(worlds.values())
+                )
             except HandInFault as fault:
                 hand_in.faults.append(f"{place} cannot be replayed: {fault}")
                 if not process.alive:
@@ -292,84 +297,108 @@ def _grade_answers(hand_in: HandIn, key: AnswerKey) -> None:
     for result in hand_in.notebooks.values():
         answers |= result.answers
     worth = {"right": 1.0, "nearly": 0.5, "wrong": 0.0}
-    for question, asked in key.questions.items():
+    for question, key_question in key.questions.items():
         if question not in answers:
             hand_in.graded.append(Graded(question=question, verdict="wrong", text="no answer"))
             continue
         graded = key.grade(question, answers[question])
-        hand_in.points += asked.points * worth[graded.verdict]
+        hand_in.points += key_question.points * worth[graded.verdict]
         hand_in.graded.append(graded)
 
 
 # --- what runs must have in common ----------------------------------------------------------------
 
 
-def _model_of(run: RunInfo) -> tuple[str, str]:
-    """Return a run's model in words, and all of it that must be the same in all arms."""
+class _Model(NamedTuple):
+    """A run's model in words, and all of it that must be the same in all arms."""
+
+    words: str
+    identity: str
+
+
+def _model_of(run: RunInfo) -> _Model:
     settings = dict(run.manifest["llm"] or {})
     settings.pop("seed", None)
-    name = run.model or "none"
-    called = str(settings.get("model", name))
+    words = run.model or "none"
+    asked_for = str(settings.get("model", words))
     # A script, and a server's model under another name, are asked for by theirs.
-    words = name if called in (name, "auto") else f"{name} ({called})"
-    return words, dumps(plain([run.manifest["model"], settings]))
+    if asked_for not in (words, "auto"):
+        words = f"{words} ({asked_for})"
+    return _Model(words, dumps(plain([run.manifest["model"], settings])))
+
+
+def _seeds_of(runs: Iterable[RunInfo]) -> list[str]:
+    seeds = sorted(run.manifest["seed"] for run in runs)
+    return [str(seed) for seed in seeds]
 
 
 def arms_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:
     """Return the runs of each condition, by the values in which conditions differ."""
-    values: list[Mapping[str, str]] = []
+    values_by_run: list[dict[str, str]] = []
     for run in runs:
-        config = run.manifest["config"]
-        own = {name: value for name, value in config.items() if name not in _NOT_OF_AN_ARM}
+        config = dict(run.manifest["config"])
+        for name in _NOT_OF_AN_ARM:
+            config.pop(name, None)
         prompts = sorted(entry["digest"][:8] for entry in run.manifest["prompts"].values())
-        values.append({**flat(own), "prompts": listed(prompts)})
-    names = [*dict.fromkeys(name for row in values for name in row)]
-    differing = [name for name in names if len({row.get(name) for row in values}) > 1]
+        values_by_run.append({**flat(config), "prompts": listed(prompts)})
+    values_by_name: dict[str, set[str | None]] = {}
+    for name in columns_of(values_by_run):
+        values_by_name[name] = {values.get(name) for values in values_by_run}
+    differing = [name for name, values in values_by_name.items() if len(values) > 1]
     arms: dict[str, list[RunInfo]] = {}
-    for run, row in zip(runs, values, strict=True):
-        values_of_run = [f"{name}={row.get(name, 'none')}" for name in differing]
-        label = ", ".join(values_of_run).replace('"', "")
+    for run, values in zip(runs, values_by_run, strict=True):
+        parts = [f"{name}={values.get(name, 'none')}" for name in differing]
+        label = ", ".join(parts).replace('"', "")
         arms.setdefault(label, []).append(run)
     return arms
 
 
 def design_faults(runs: Sequence[RunInfo], expected: Expected) -> list[str]:
     """Return why the runs of the conditions cannot be compared."""
+    if not runs:
+        return []
     arms = arms_of(runs)
     faults: list[str] = []
-    if expected.arms is not None and runs and len(arms) != expected.arms:
+    if expected.arms not in (None, len(arms)):
         faults.append(f"it has {counted(len(arms), 'arm')}, not {expected.arms}")
-    models = {arm: {_model_of(run) for run in of_arm} for arm, of_arm in arms.items()}
+    models: dict[str, str] = {}
+    identities = set()
+    seeds: dict[str, str] = {}
+    for arm, runs_of_arm in arms.items():
+        models_of_arm = {_model_of(run) for run in runs_of_arm}
+        models[arm] = listed(sorted(model.words for model in models_of_arm))
+        identities.add(frozenset(model.identity for model in models_of_arm))
+        seeds[arm] = listed(_seeds_of(runs_of_arm))
+        count = len(set(_seeds_of(runs_of_arm)))
+        if expected.seeds is not None and count < expected.seeds:
+            faults.append(f"{arm or 'it'} has {counted(count, 'seed')}, not {expected.seeds}")
     # Where each arm was played by the same models, the model is a factor, and no fault.
-    if len({frozenset(found) for found in models.values()}) > 1:
-        words = [f"{arm}: {_names(found)}" for arm, found in models.items()]
-        faults.append(f"not the same model in all arms ({'; '.join(words)})")
-    seeds = {arm: sorted(run.manifest["seed"] for run in of_arm) for arm, of_arm in arms.items()}
-    if len({tuple(found) for found in seeds.values()}) > 1:
-        words = [f"{arm}: {listed([*map(str, found)])}" for arm, found in seeds.items()]
-        faults.append(f"not the same seeds in all arms ({'; '.join(words)})")
-    for arm, found in seeds.items():
-        if expected.seeds is not None and len(set(found)) < expected.seeds:
-            faults.append(f"{arm or 'it'} has {counted(len(set(found)), 'seed')}, "
-                          f"not {expected.seeds}")  # fmt: skip
+    if len(identities) > 1:
+        faults.append(f"not the same model in all arms ({_by_arm(models)})")
+    if len(set(seeds.values())) > 1:
+        faults.append(f"not the same seeds in all arms ({_by_arm(seeds)})")
+    return [*faults, *_code_faults(runs, expected), *_unfinished(runs)]
+
+
+def _by_arm(words: Mapping[str, str]) -> str:
+    # Two arms may have models of one name, with other weights or settings.
+    is_hidden = len(set(words.values())) == 1
+    note = ", with other weights or settings" if is_hidden else ""
+    return "; ".join(f"{arm}: {text}" for arm, text in words.items()) + note
+
+
+def _code_faults(runs: Sequence[RunInfo], expected: Expected) -> Iterator[str]:
     codes = {dumps(plain(run.manifest["code"])) for run in runs}
     if len(codes) > 1:
-        faults.append(f"its runs are of {len(codes)} versions of the code")
-    if expected.world is not None and codes:
+        yield f"its runs are of {len(codes)} versions of the code"
+    if expected.world is not None:
         digest = hashlib.sha256(expected.world.read_bytes()).hexdigest()
         if any(run.manifest["code"].get("file") != digest for run in runs):
-            faults.append(f"its runs are not of the code in {expected.world.name}")
+            yield f"its runs are not of the code in {expected.world.name}"
+
+
+def _unfinished(runs: Sequence[RunInfo]) -> Iterator[str]:
     for run in runs:
-        planned = run.manifest["config"]["turns"]
         if run.verb == "run" and run.outcome != "done":
-            faults.append(
-                f"seed {run.manifest['seed']} ended at turn {run.turns} of {planned}: "
-                f"{run.outcome or 'it was cut off'}"
-            )
-    return faults
-
-
-def _names(models: set[tuple[str, str]]) -> str:
-    names = sorted(name for name, _ in models)
-    # Of one name, but with other weights or settings.
-    return f"{listed(names)} with other settings" if len(set(names)) < len(names) else listed(names)
+            reason = run.outcome or "it was cut off"
+            yield f"seed {run.manifest['seed']} ended at turn {run.turns}: {reason}"

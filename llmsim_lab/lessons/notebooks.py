@@ -73,7 +73,7 @@ def run_notebook(
         recording: whether its answers become a key.
     """
     answers: dict[str, Any] = {}
-    done = 0
+    finished = 0
     try:
         cells = cells_of(notebook)
         process.ask("answers", recording=recording)
@@ -86,9 +86,9 @@ def run_notebook(
             _run_cell(process, cell)
             answers |= dict(process.ask("answers", recording=recording))
         except HandInFault as error:
-            return NotebookResult(cells=done, fault=f"cell {number}: {error}", answers=answers)
-        done += 1
-    return NotebookResult(cells=done, fault="", answers=answers)
+            return NotebookResult(cells=finished, fault=f"cell {number}: {error}", answers=answers)
+        finished += 1
+    return NotebookResult(cells=finished, fault="", answers=answers)
 
 
 def _run_cell(process: LimitedProcess, cell: Cell) -> None:
@@ -126,8 +126,9 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         with LimitedProcess(copy, _TEACHER) as process:
             result = run_notebook(process, copy / source.name, recording=True)
     if result.fault:
-        raise ConfigError(f"{source} does not run, so that nothing is known to be right: "
-                          f"{result.fault}")  # fmt: skip
+        raise ConfigError(
+            f"{source} does not run, so that nothing is known to be right: {result.fault}"
+        )
     for name, answer in result.answers.items():
         question = questions.get(name) or LessonQuestion(name=name)
         if question.answer is None:
@@ -139,10 +140,10 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         target = Path(folder) / version
         ignored = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb", "*.key")
         shutil.copytree(source.parent, target, ignore=ignored, dirs_exist_ok=True)
-        own_cells = [cell for cell in cells if not _is_mark(cell)]
+        version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
-            own_cells = list(_without_solutions(cells))
-        content = json.loads(source.read_text(encoding="utf-8")) | {"cells": own_cells}
+            version_cells = list(_without_solutions(cells))
+        content = json.loads(source.read_text(encoding="utf-8")) | {"cells": version_cells}
         notebook = json.dumps(content, indent=1, ensure_ascii=False)
         (target / source.name).write_text(notebook + "\n", encoding="utf-8")
         (target / f"{source.stem}.key").write_text(key.model_dump_json(), encoding="utf-8")
@@ -211,7 +212,8 @@ def without_solutions(code: str) -> str:
             continue
         elif text.endswith("# SOLUTION"):
             assigned = _ASSIGNED.match(line)
-            lines.append(f"{assigned['target']} ..." if assigned else f"{indent}...")
+            kept = f"{assigned['target']} " if assigned else indent
+            lines.append(f"{kept}...")
         else:
             lines.append(line)
     if inside:

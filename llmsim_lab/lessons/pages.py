@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def table_of(frame: pd.DataFrame, caption: str) -> Markup:
     """Return a frame as a table."""
-    rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+    rows = [list(map(_cell, row)) for row in frame.itertuples(index=False)]
     return table(list(frame.columns), rows, caption=caption)
 
 

@@ -33,14 +33,13 @@ from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.run import Question, Run
 from llmsim_lab.run._page import write_page
-from llmsim_lab.study.estimates.estimate import Interval
-from llmsim_lab.study.estimates.numeric import Numbers
-from llmsim_lab.study.estimates.student import Stratum, has_no_spread, spread_of, student
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from llmsim_lab.study.estimates import Effects
+    from llmsim_lab.study.estimates.estimate import Interval
+    from llmsim_lab.study.estimates.numeric import Numbers
 
 WORDS = ("random", "rule")
 """Who can play beside hand-ins."""
@@ -149,7 +148,7 @@ class _Player:
         self._ask("begin", seed=seed, run=run)
 
     def __call__(self, question: Question) -> Any:
-        told = {
+        question_parts = {
             "player": question.player,
             "turn": question.turn,
             "tag": question.tag,
@@ -159,7 +158,7 @@ class _Player:
             # A generator does not travel; a number from which to make one does.
             "rng": question.rng.getrandbits(64),
         }
-        self.answered = self._ask("answer", question=told)
+        self.answered = self._ask("answer", question=question_parts)
         return self.answered
 
     def _ask(self, task: str, **arguments: object) -> Any:
@@ -252,12 +251,12 @@ async def _match(
         **game.parameters,
     )
     own_fields = game.world.config_type.model_fields.keys() - Run.config_type.model_fields.keys()
-    told = to_jsonable_python({name: getattr(run.config, name) for name in own_fields})
+    parameters = {name: getattr(run.config, name) for name in own_fields}
     for place, player in enumerate(players):
         if isinstance(player, _Player):
             try:
                 # Its place, so that a file that plays itself does not draw the same twice.
-                player.begin(2 * seed + place, told)
+                player.begin(2 * seed + place, parameters)
             except HandInFault as fault:
                 raise _Out(place, 0, str(fault)) from fault
     place_of = dict(zip(game.seats, seating, strict=True))
@@ -427,16 +426,17 @@ def _seats_of(world: type[Run], parameters: Mapping[str, Any]) -> tuple[tuple[st
         )
     trial: Any = world(players={"*": "random"}, **parameters)
     trial.run(_TRIAL_TURNS, progress=False)
-    asked: dict[str, set[object]] = {}
+    kinds_by_player: dict[str, set[object]] = {}
     for turn in trial.turns:
         for answer in turn.answers:
-            asked.setdefault(answer.player, set()).add((answer.component, *sorted(answer.fields)))
-    if len(asked) != 2:
+            kind = (answer.component, *sorted(answer.fields))
+            kinds_by_player.setdefault(answer.player, set()).add(kind)
+    if len(kinds_by_player) != 2:
         raise ConfigError(
-            f"{world.__name__} asks {listed(list(asked)) or 'nobody'}; a round robin is of pairs, "
-            "and takes a world that asks two players"
+            f"{world.__name__} asks {listed(list(kinds_by_player)) or 'nobody'}; a round robin is "
+            "of pairs, and takes a world that asks two players"
         )
-    (first, of_first), (second, of_second) = asked.items()
+    (first, of_first), (second, of_second) = kinds_by_player.items()
     return (first, second), of_first != of_second
 
 
@@ -465,8 +465,8 @@ def _rows(pair: _Pair, scores: Sequence[Sequence[float]]) -> Iterator[dict[str, 
     first, second = pair.names
     for seed, (of_first, of_second) in zip(pair.game.seeds, scores, strict=True):
         if first == second:
-            yield {"player": first, "against": first, "seed": seed,
-                   "score": (of_first + of_second) / 2}  # fmt: skip
+            mean = (of_first + of_second) / 2
+            yield {"player": first, "against": first, "seed": seed, "score": mean}
             continue
         yield {"player": first, "against": second, "seed": seed, "score": of_first}
         yield {"player": second, "against": first, "seed": seed, "score": of_second}
@@ -595,8 +595,10 @@ class Standings:
     def label(self) -> str:
         """What was played, and what a number means."""
         game = self.game
-        players = counted(len({pair.names[0] for pair in self.pairs}
-                              | {pair.names[1] for pair in self.pairs}), "player")  # fmt: skip
+        names: set[str] = set()
+        for pair in self.pairs:
+            names.update(pair.names)
+        players = counted(len(names), "player")
         ways = ", each match in both seats" if game.both_ways else ""
         return (
             f"{game.world.__name__}, round robin of {players}, {counted(game.rounds, 'round')}, "
@@ -614,7 +616,8 @@ class Standings:
             yield table_of(self.to_frame(), self.label)
         if self.forfeits:
             rows = [
-                (one.player, one.fault, one.against, one.seed, one.turn) for one in self.forfeits
+                (forfeit.player, forfeit.fault, forfeit.against, forfeit.seed, forfeit.turn)
+                for forfeit in self.forfeits
             ]
             yield table(("out", "fault", "against", "seed", "turn"), rows)
 
@@ -653,6 +656,9 @@ class Standings:
 
 def _interval(values: Numbers) -> Interval | None:
     """Return Student's interval of a mean over seeds; None where all give the same."""
+    # Here, since the command line starts where numpy is not installed yet.
+    from llmsim_lab.study.estimates.student import Stratum, has_no_spread, spread_of, student
+
     strata = [Stratum(1.0, values)]
     spread = spread_of([strata])
     if len(values) < 2 or has_no_spread(spread, strata):

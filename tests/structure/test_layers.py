@@ -160,3 +160,38 @@ def test_an_import_upwards_and_a_circle_are_named(tmp_path: Path, code: str, mes
         code = f"def f():\n    from llmsim_lab.{other} import g\n"
         (root / f"{one}.py").write_text(code)
     assert set(circle(imports_of(root))) == {"llmsim_lab.one", "llmsim_lab.two"}
+
+
+# `make` starts the command line where these are not installed yet, to fetch a model.
+NOT_YET_THERE = {"numpy", "pandas", "matplotlib", "scipy"}
+
+
+def _run_at_import(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements that importing a module runs, also those in blocks."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        is_for_types = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.dump(statement.test)
+        if is_for_types or isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        found.append(statement)
+        for block in ("body", "orelse", "handlers", "finalbody"):
+            found += _run_at_import(getattr(statement, block, []))
+    return found
+
+
+def test_the_command_line_starts_without_what_is_not_installed_yet() -> None:
+    paths = {module_name(path, PACKAGE): path for path in PACKAGE.rglob("*.py")}
+    left, reached, faults = ["llmsim_lab.cli._app"], set[str](), []
+    while left:
+        source = left.pop()
+        if source in reached or source not in paths:
+            continue
+        reached.add(source)
+        left.append(source.rpartition(".")[0])  # its package is imported first
+        for statement in _run_at_import(ast.parse(paths[source].read_text("utf-8")).body):
+            for name in _named_by(statement):
+                if name.partition(".")[0] in NOT_YET_THERE:
+                    faults.append(f"{source}, line {statement.lineno}, imports {name}")
+                left += [name, name.rpartition(".")[0]]
+    assert len(reached) > 100
+    assert faults == []

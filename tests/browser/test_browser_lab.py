@@ -101,7 +101,7 @@ def test_a_changed_value_makes_a_fork_and_a_changed_parameter_a_restart(notebook
     notebook.button("Parameters, from the beginning").click()
     output.get_by_label(re.compile("^Seed")).first.fill("8")
     notebook.button("Start again with 1 change").click()
-    expect(output.get_by_role("group", name="Runs")).to_contain_text("seed 8")
+    expect(output.get_by_role("group", name="Runs")).to_contain_text("seed = 8")
     at_turn(notebook, "Start")
     assert notebook.axe_faults() == []
     assert notebook.faults() == []

@@ -57,7 +57,7 @@ def test_a_quarter_is_one_click_and_the_ending_stays_when_the_kernel_is_gone(
     notebook.run_cell(2)
     kept = notebook.outputs(WIDGET).locator(".llmsim-static").filter(visible=True)
     expect(kept).to_contain_text("Holding the rate would have cost")
-    expect(kept.get_by_role("img").first).to_be_visible()
+    expect(notebook.outputs(WIDGET).locator(".jp-RenderedImage img")).to_be_visible()
 
 
 def test_the_keyboard_alone_moves_the_rate_sends_it_and_says_why(notebook: Notebook) -> None:

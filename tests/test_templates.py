@@ -30,13 +30,13 @@ READ_WITH_NAMES_FIRST = {
     "contract_net": 3227,
     "double_auction": 1885,
     "opinion_dynamics": 2990,
+    "prisoners_dilemma": 2072,
     "public_goods": 3774,
     "ultimatum": 1373,
 }
 """Characters that a server with one slot read anew, while each prompt began with a name."""
 
 each = pytest.mark.parametrize("name", WORLDS)
-each_recorded = pytest.mark.parametrize("name", READ_WITH_NAMES_FIRST)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_a_template_predicts_is_a_dashed_line_beside_its_run(name: str, wor
     assert line.get_ydata()[0] in run.prediction().values()  # type: ignore[index]
 
 
-@each_recorded
+@each
 def test_a_templates_tape_was_recorded_with_its_very_code_and_replays(
     name: str, world: Any
 ) -> None:
@@ -82,7 +82,7 @@ def test_a_templates_tape_was_recorded_with_its_very_code_and_replays(
     assert {call.status for call in run.calls} <= {"ok", "repaired"}
 
 
-@each_recorded
+@each
 def test_of_a_templates_prompts_a_server_reads_the_shared_text_once(name: str, world: Any) -> None:
     run = world(name).replay(TEMPLATES / f"{name}.tape")
     read = prompts_read([attempt for call in run.calls for attempt in call.history])

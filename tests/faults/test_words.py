@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 import re
 import unicodedata
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 from faults_kit import Attack, Case, Plan
 from poisoned_worlds import HARMLESS, POISON, Poisoned
+from room_kit import PEOPLE, Pots, open_room
 from verbs_kit import command
 
 from llmsim_lab.lab import Lab, PromptViewer, RunTree, StudyBoard
@@ -196,11 +198,27 @@ def log_step(folder: Path) -> None:
     for_terminals(stream.getvalue())
 
 
+async def room_step(_: Path) -> None:
+    """Join under each word, and take the teacher's table."""
+    async with open_room(Pots(players=PEOPLE, turns=1)) as here:
+        secret = here.room.link.partition("#")[2]
+        for word in POISON:
+            guest = here.visitor()
+            content = json.dumps({"name": word, "secret": secret})
+            headers = {"content-type": "application/json", "origin": guest.base.rstrip("/")}
+            await guest.client.post(guest.base + "join", content=content, headers=headers)
+        teacher = await here.teacher()
+        table = (await teacher.client.get(teacher.base + "people")).text
+    assert "HYPERLINK" in table
+    for_spreadsheets(table)
+
+
 def words_shown(plan: Plan) -> Iterator[Case]:
     html = {f"HTML of {name}": partial(html_step, show) for name, show in HTML.items()}
     text = {f"text of {name}": partial(text_step, show) for name, show in TEXT.items()}
     steps = {**html, **text, "CSV": csv_step, "log": log_step}
     yield Case("words", steps, record_both, may_raise=False)
+    yield Case("a room", {"CSV of a room": room_step}, may_raise=False)
 
 
 def test_words_of_strangers_are_shown_and_never_obeyed(attack: Attack) -> None:

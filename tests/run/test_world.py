@@ -819,3 +819,10 @@ def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:
     run = played(asking(lambda ask: ask("Ann", Gift, "Give."))(llm_client=cast("Any", client)), 1)
     assert client.asked == len(run.turns[1].calls) == 1
     assert run.decisions().amount.tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["turn", "tokens"])
+def test_a_state_cannot_have_a_field_of_the_name_of_a_column_of_every_run(name: str) -> None:
+    body = {"__annotations__": {name: int}, name: 0, "__module__": __name__}
+    with pytest.raises(ConfigError, match=f"Taken.{name}: the name '{name}' is taken"):
+        new_class("Taken", (State,), exec_body=lambda names: names.update(body))

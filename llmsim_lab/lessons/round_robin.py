@@ -612,8 +612,9 @@ class Standings:
         return str(join(self._tables()))
 
     def _tables(self) -> Iterator[Markup]:
+        yield styled(f"{self.label}.", tag="p")
         if self.rows:
-            yield table_of(self.to_frame(), self.label)
+            yield table_of(self.to_frame(), "Standings")
         if self.forfeits:
             rows = [
                 (forfeit.player, forfeit.fault, forfeit.against, forfeit.seed, forfeit.turn)

@@ -3,7 +3,7 @@
 import widget from "./window.js";
 import { linkTo, openStore, readLink } from "./store.js";
 
-const PING_MS = 1000, STUCK_MS = 5000, SAVE_MS = 400, MOST_PRINTED = 20_000;
+const PING_MS = 1000, STUCK_MS = 5000, SAVE_MS = 100, MOST_PRINTED = 20_000;
 const PANELS = ["head", "transport", "overview", "turn", "calls", "compare"];
 const $ = (id) => document.getElementById(id);
 
@@ -13,7 +13,6 @@ let open = null;
 let shipped = [];
 let kept = new Map();
 let store = null;
-let unsaved = false;
 let worker = null;
 let view = null; // what takes messages of the window
 let leaveView = () => {};
@@ -250,6 +249,7 @@ function print(text) {
 // --- what is kept ------------------------------------------------------------------------------
 
 let saving = 0;
+const unkept = new Map(); // worlds that are to be kept, by their places
 
 function keepTape(path, bytes) {
   const place = path.split("/").at(-2);
@@ -265,25 +265,33 @@ function keepTape(path, bytes) {
 /** Keep the world soon: its code, its tape, who plays. One as it is shipped, unplayed, is not. */
 function save() {
   if (isShipped() && !open.tape && !kept.has(open.place)) return;
-  unsaved = true;
   const { place, name, code, tape, players } = open;
+  unkept.set(place, { place, name, code, tape, players, at: Date.now() });
+  document.documentElement.dataset.kept = "not yet";
+  saving ||= setTimeout(keep, SAVE_MS); // and not later each time: a reload may come
+}
+
+async function keep() {
   clearTimeout(saving);
-  saving = setTimeout(async () => {
-    const world = { place, name, code, tape, players, at: Date.now() };
+  saving = 0;
+  for (const [place, world] of [...unkept]) {
     try {
       await store.put(world);
-      unsaved = false;
     } catch {
       say("This browser keeps nothing: save the code and the tape before you leave.");
+      return;
     }
+    if (unkept.get(place) === world) unkept.delete(place);
     const isNew = !kept.has(place);
     kept.set(place, world);
     if (isNew) listWorlds();
-  }, SAVE_MS);
+  }
+  if (!unkept.size) document.documentElement.dataset.kept = "yes";
 }
 
+addEventListener("pagehide", keep);
 addEventListener("beforeunload", (event) => {
-  if (unsaved) event.preventDefault();
+  if (unkept.size) event.preventDefault();
 });
 
 const isTaken = (place) => kept.has(place) || shipped.some(({ name }) => name === place);
@@ -370,10 +378,9 @@ $("page").onclick = () => send({ do: "page" });
 $("replay").onclick = () => send({ do: "replay" });
 $("forget").onclick = async () => {
   if (!confirm(`Delete ${open.place}, its code and its tape, from this browser?`)) return;
-  clearTimeout(saving);
+  unkept.delete(open.place);
   await store?.forget(open.place);
   kept.delete(open.place);
-  unsaved = false;
   history.replaceState(null, "", location.pathname + location.search);
   const { name, code } = shipped.find((world) => world.name === open.name) ?? shipped[0];
   choose({ place: name, name, code });

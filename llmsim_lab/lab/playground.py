@@ -180,11 +180,11 @@ class PlaygroundWindow(LiveWindow):
         turns = 0
         for info in runs:
             try:
-                again = await Run.areplay(self._path, info.id)
+                replayed = await Run.areplay(self._path, info.id)
             except LabError as error:
                 self._tell_page({"says": f"The replay of run {info.id} failed: {error}"})
                 return
-            turns += again.turn_number
+            turns += replayed.turn_number
         self._tell_page(
             {
                 "says": f"Played again from the tape, nobody asked: {counted(len(runs), 'run')} "

@@ -159,6 +159,7 @@ def test_a_fault_is_shown_at_its_line_and_an_endless_loop_is_stopped(page: Page)
     code.fill(good.replace("factor: float = 1.6", "while True: pass"))
     press(page, "Start a run")
     press(page, "Stop Python")
+    page.get_by_label("You play Ann").uncheck()
     code.fill(good.replace("1.6", "2.0") + SPIED)
     expect(page.get_by_role("button", name="Start a run")).to_be_enabled(timeout=START_MS)
     press(page, "Start a run")
@@ -173,6 +174,7 @@ def test_a_reload_loses_nothing_and_code_from_a_link_waits_for_a_click(page: Pag
     link = page.url
     assert "#name=pot&code=" in link
     code = page.get_by_label("Code of the world").input_value()
+    expect(page.locator("html")).to_have_attribute("data-kept", "yes")
     page.reload()
     press(page, "Show the runs")
     expect(page.locator(".when")).to_have_text("Turn 1", timeout=START_MS)

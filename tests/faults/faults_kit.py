@@ -230,7 +230,8 @@ class Watch:
         except BaseException as error:  # noqa: BLE001 - each is a fault, and is told
             frames = traceback.extract_tb(error.__traceback__)[-6:]
             places = [f"{Path(one.filename).name}:{one.lineno}" for one in frames]
-            fault = f"{type(error).__name__}: {str(error)[:600]} ({' '.join(places)})"
+            notes = "\n".join(getattr(error, "__notes__", []))[-2_000:]
+            fault = f"{type(error).__name__}: {str(error)[:600]} ({' '.join(places)}) {notes}"
         cpu_s, memory_mb = time.process_time() - begun, _peak_mb()
         if cpu_s > case.cpu_s:
             fault += f"; took {cpu_s:.1f} seconds of the processor, {case.cpu_s} allowed"

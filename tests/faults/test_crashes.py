@@ -235,8 +235,9 @@ def interrupt(part: float, folder: Path) -> None:
 
 
 def interrupts(plan: Plan) -> Iterator[Case]:
+    source = plan.source
     for _ in range(plan.times(2)):
-        part = plan.source.random() if plan.size == "brief" else random.random()
+        part = source.random()
         yield Case(
             f"at {part:.6f}", {"interrupt": partial(interrupt, part)}, cpu_s=20, may_raise=False
         )

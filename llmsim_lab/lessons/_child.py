@@ -20,6 +20,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -194,12 +195,20 @@ async def _awaited(reply: Any) -> Any:
 # --- a hand-in's notebooks and tapes --------------------------------------------------------------
 
 
-def run_cell(source: str) -> None:
-    """Run a cell of a notebook, as IPython does."""
+@cache
+def _shell() -> Any:
     from IPython.core.interactiveshell import InteractiveShell
 
-    shell: Any = InteractiveShell.instance()
-    shell.run_cell(source).raise_error()
+    class Shell(InteractiveShell):
+        def enable_gui(self, gui: object = None) -> None:
+            """Do nothing, so that %matplotlib inline works as in a notebook."""
+
+    return Shell.instance()
+
+
+def run_cell(source: str) -> None:
+    """Run a cell of a notebook, as IPython does."""
+    _shell().run_cell(source).raise_error()
 
 
 def answers_given(*, recording: bool) -> list[tuple[str, Any]]:

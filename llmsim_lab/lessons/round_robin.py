@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -26,7 +25,7 @@ from pydantic_core import to_jsonable_python
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import closest, counted, duration, listed
+from llmsim_lab._util.text import closest, counted, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
@@ -355,9 +354,7 @@ def tournament(
     # Hand-ins that fail at once would cost their time in every match.
     trial = replace(game, seeds=game.seeds[:1])
     tried = [_Pair(game=trial, entries=(entry, chance)) for entry in entries if entry.file]
-    began = time.monotonic()
     trials = list(_played(tried, executor))
-    seconds = time.monotonic() - began
     forfeits = [result.forfeit for result in trials if result.forfeit is not None]
     out = {forfeit.player for forfeit in forfeits}
     left = [entry for entry in entries if entry.name not in out]
@@ -368,9 +365,6 @@ def tournament(
         if pair.tape is not None:
             pair.tape.unlink(missing_ok=True)  # of a match that was not finished
     words = f"{counted(len(left), 'player')}, {len(out)} out; {len(to_play)} pairs to play"
-    if tried and to_play:
-        # A trial begins a process, as a pair does, but plays one seed.
-        words += f", at most {duration(seconds / len(tried) * seeds * len(to_play))}"
     say(words)
     for pair, result in zip(to_play, _played(to_play, executor), strict=True):
         if result.forfeit is None:

@@ -56,7 +56,7 @@ def hand_in(folder: Path, played: Path, answer: str, *, more: str = "") -> Path:
     shutil.copy(WORLD, folder)
     write_notebook(
         folder / "bids.ipynb",
-        cell("from llmsim_lab.lessons import grade_answer"),
+        cell("%matplotlib inline\nfrom llmsim_lab.lessons import grade_answer"),
         cell(f"{more}\ngrade_answer(1, {answer})"),
     )
     return folder

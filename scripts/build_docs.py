@@ -205,7 +205,9 @@ UNITS = {
     "percent": r"\bpercent\b|percentage points",
     "basis points": r"basis points",
     "quarters": r"\bquarters\b",
-    "0 to 1": r"\b0 to 1\b",
+    "turns": r"\bturns\b",
+    "requests": r"\brequests\b",
+    "0 to 1": r"\b0 to 1\b|\b(chance|share) (of|that)\b",
 }
 """How a docstring names the unit of a number; the first that fits is the one."""
 
@@ -340,6 +342,8 @@ def unit_of(name: str, field: FieldInfo, meaning: str) -> str:
         return ""
     if name.endswith("_s"):
         return "seconds"
+    if name in UNITS:
+        return name
     for unit, words in UNITS.items():
         if re.search(words, meaning):
             return unit

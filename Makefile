@@ -43,10 +43,11 @@ test: .venv/.ready-test ## run the quick tests: all but those that start program
 
 check: test check-static check-process check-lowest check-notebooks docs check-browser ## run everything that CI checks
 
-check-static: .venv/.ready-all ## check format, lint and types
+check-static: .venv/.ready-all ## check format, lint and types, those of Windows too
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+	$(BIN)/python -m mypy --platform win32 --cache-dir .mypy_cache/win32
 
 # What only Windows or macOS has, and what they lack, by the types of Python's library.
 check-systems: .venv/.ready-all ## check types as on Windows and macOS

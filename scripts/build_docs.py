@@ -8,11 +8,8 @@ link within the site is followed, and nothing may come from another machine.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
-import io
-import os
 import pkgutil
 import re
 import shutil
@@ -378,26 +375,24 @@ def commands_page() -> str:
 
 def helps() -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the help of the program and of each of its commands, with the words that lead there."""
-    from llmsim_lab.cli import main as program
+    import typer.main
 
-    def help_of(*path: str) -> str:
-        printed = io.StringIO()
-        sys.argv = ["llmsim-lab", *path, "--help"]
-        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-            program()
-        return printed.getvalue()
+    from llmsim_lab.cli._app import app
 
-    def walk(*path: str) -> Iterator[tuple[tuple[str, ...], str]]:
-        text = help_of(*path)
-        yield path, text
-        listed = text.partition("Commands:")[2]
-        for name in re.findall(r"^  ([a-z][\w-]*)", listed, re.MULTILINE):
-            yield from walk(*path, name)
+    def walk(command: Any, parent: Any, *path: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        name = path[-1] if path else "llmsim-lab"
+        context = command.make_context(
+            name,
+            [],
+            parent=parent,
+            resilient_parsing=True,
+            terminal_width=96,
+        )
+        yield path, context.get_help()
+        for word, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, context, *path, word)
 
-    os.environ["COLUMNS"] = "96"
-    os.environ["TERM"] = "dumb"
-    os.environ["NO_COLOR"] = "1"
-    yield from walk()
+    yield from walk(typer.main.get_command(app), None)
 
 
 # --- the finished site ----------------------------------------------------------------------------

@@ -144,8 +144,8 @@ class LimitedProcess:
         with suppress(psutil.Error):
             for child in self._watched.children(recursive=True):
                 child.kill()
-        with suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
+        if sys.platform != "win32":
+            with suppress(ProcessLookupError, PermissionError):
                 # Also those that lost their parent.
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()

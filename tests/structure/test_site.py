@@ -1,11 +1,9 @@
-"""What builds the documentation site, and the notes of a release. The site itself: ``make docs``."""
+"""What builds the documentation site, and the notes of a release. ``make docs`` builds it."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal
@@ -77,17 +75,6 @@ def test_every_variable_of_the_environment_is_on_the_page(build_docs: ModuleType
     assert used == set(re.findall(r"\bLLMSIM_[A-Z]+\b", build_docs.settings_page()))
 
 
-@pytest.fixture
-def narrow_terminal() -> Iterator[None]:
-    """Forget what the page of commands sets for the length of its lines."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("COLUMNS", "TERM", "NO_COLOR"):
-            patch.setenv(name, os.environ.get(name, ""))
-        patch.setattr("sys.argv", [])
-        yield
-
-
-@pytest.mark.usefixtures("narrow_terminal")
 def test_every_command_is_on_the_page_with_its_options(build_docs: ModuleType) -> None:
     page = build_docs.commands_page()
     headings = set(re.findall(r"^## `llmsim-lab (.*)`$", page, re.MULTILINE))

@@ -117,6 +117,28 @@ def published(
     Raises:
         ConfigError: the table has no such figure.
     """
+    return _figure_of(
+        study,
+        condition=condition,
+        measure=measure,
+        period=period,
+        divide_by=divide_by,
+        n=n,
+        note=note,
+    )
+
+
+@lru_cache(maxsize=512)  # each run of a study asks for its dozen figures again
+def _figure_of(
+    study: str,
+    *,
+    condition: str,
+    measure: str,
+    period: int | None,
+    divide_by: float,
+    n: int | None,
+    note: str,
+) -> PublishedFigure:
     table = _table_of(study)
     of_condition = table[table["condition"] == condition]
     rows = of_condition[of_condition["measure"] == measure]

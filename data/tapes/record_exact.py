@@ -17,10 +17,10 @@ from types import ModuleType
 from llmsim_lab import connect
 from llmsim_lab.study import exact
 
-REPO = Path(__file__).parents[2]
-NOTEBOOK = REPO / "notebooks" / "04_prompts_under_the_microscope.ipynb"
+HERE = Path(__file__).parent
+NOTEBOOK = HERE.parents[1] / "notebooks" / "04_prompts_under_the_microscope.ipynb"
 CELL = "exact-world"
-TAPES = Path(__file__).parent / "exact_dilemma"
+TAPES = HERE / "exact_dilemma"
 OTHERS = ("opponent", "partner")
 
 

@@ -44,7 +44,7 @@ def key() -> str:
 def graded(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "lesson.key").write_text(key)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(answers, "given", [])
+    monkeypatch.setattr(answers, "recorded", [])
     return lambda question, answer: str(grade_answer(question, answer))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import closest, listed
 from llmsim_lab.errors import ConfigError
@@ -74,6 +75,8 @@ class Population(Settings):
         for name, row in rows.items():
             if list(row) != columns:
                 raise ValueError(f"{name} has the columns {list(row)}, and the first one {columns}")
+        if not columns:
+            raise ValueError("the rows have no column, so that nobody is like anybody")
         # Checked here too, since a population may come from a file and not from a table.
         for column in columns:
             if column in TAKEN or not column.isidentifier():
@@ -111,9 +114,22 @@ class Population(Settings):
             ConfigError: the table is empty, a weight is negative, or names and ``n`` differ.
         """
         import numpy as np
+        import pandas as pd
 
+        if not isinstance(frame, pd.DataFrame):
+            raise ConfigError(
+                f"a {type(frame).__name__} is no table; give a DataFrame of pandas, a row for each "
+                "person"
+            )
         if frame.empty:
             raise ConfigError("the table has no rows, so that nobody can be drawn from it")
+        repeated = frame.columns[frame.columns.duplicated()]
+        if len(repeated):
+            # A row is a dict, which would have the last of them alone.
+            raise ConfigError(
+                f"the table has the column {str(repeated[0])!r} twice; give each a name of its own"
+            )
+        whole_number("seed", seed, least=0)
         # A column of weights is no trait: as a slot it would tell a player how many it stands for.
         if isinstance(weights, str):
             if weights not in frame:
@@ -121,12 +137,12 @@ class Population(Settings):
                     f"weights={weights!r} is not a column{closest(weights, frame.columns)}; the "
                     f"table has {listed([*map(str, frame.columns)])}"
                 )
-            numbers = frame[weights].to_numpy(dtype=float)
+            numbers = _numbers(frame[weights])
             frame = frame.drop(columns=weights)
         elif weights is None:
             numbers = np.ones(len(frame))
         else:
-            numbers = np.asarray(weights, dtype=float)
+            numbers = _numbers(weights)
         # NaN fails both comparisons below, and would make every weight NaN.
         is_wrong = len(numbers) != len(frame) or not np.isfinite(numbers).all()
         if is_wrong or numbers.min() < 0 or not numbers.sum():
@@ -136,8 +152,7 @@ class Population(Settings):
             )
         if n is None:
             n = len(names) if names is not None else len(frame)
-        if n < 1:
-            raise ConfigError(f"n={n} is not a number of players; at least 1")
+        whole_number("n", n, least=1)
         if names is None:
             names = [f"P{number}" for number in range(1, n + 1)]
         if len(names) != n or len(set(names)) != n:
@@ -166,8 +181,9 @@ class Population(Settings):
         # By the margins' columns, the first one outermost: of each of its values the players are
         # as many as wanted, rounded up or down.
         for column in reversed(list(wanted)):
-            # Stable sorts, the last one outermost. As texts, since a column may mix types.
-            codes = table.frame[column].astype(str).to_numpy()[order]
+            # Stable sorts, the last one outermost. As texts, since a column may mix types;
+            # astype(str) would leave what is missing as it is.
+            codes = np.array([str(_plain(value)) for value in table.frame[column]])[order]
             order = order[np.argsort(codes, kind="stable")]
         # Systematic: n equally spaced points, moved together by chance, on the rows' weights.
         points = (rng.random() + np.arange(table.n)) / table.n
@@ -181,7 +197,12 @@ class Population(Settings):
             players[name] = {str(column): _plain(value) for column, value in row.items()}
         margins: dict[str, dict[str, float]] = {}
         for column, shares in wanted.items():
-            margins[column] = {str(value): float(share) for value, share in shares.items()}
+            margins[column] = {}
+            for value, share in shares.items():
+                of_value = table.frame[column][_is_value(table.frame[column], value)]
+                # As the players' rows have it: 1 in a column of numbers with a point is 1.0.
+                text = str(_plain(of_value.iloc[0] if len(of_value) else value))
+                margins[column][text] = float(share)
         drawn = cls(rows=players, words=table.words, wanted=margins)
         # Apart from the fields, which a tape holds: a table may be large, or a survey's own.
         drawn._table = table
@@ -300,7 +321,9 @@ def _masks_of(frame: pd.DataFrame, margins: Margins) -> list[tuple[NDArray[np.bo
     Raises:
         ConfigError: see ``Population.raked``.
     """
-    if not margins:
+    import numpy as np
+
+    if not isinstance(margins, Mapping) or not margins:
         raise ConfigError("raked() needs margins: raked({'region': {'north': 0.3, 'south': 0.7}})")
     masks = []
     for column, shares in margins.items():
@@ -309,20 +332,30 @@ def _masks_of(frame: pd.DataFrame, margins: Margins) -> list[tuple[NDArray[np.bo
                 f"the table has no column {column!r}{closest(column, frame.columns)}; it has "
                 f"{listed([*map(str, frame.columns)])}"
             )
+        if not isinstance(shares, Mapping):
+            raise ConfigError(
+                f"the margin of {column} is {shares!r:.60}; give each value its share: "
+                f"{{{column!r}: {{'north': 0.3, 'south': 0.7}}}}"
+            )
+        for value, share in shares.items():
+            real_number(f"the share of {column}={value!r}", share)
         if abs(sum(shares.values()) - 1) > _NEAR or min(shares.values()) < 0:
             raise ConfigError(
                 f"the shares of {column} are {sum(shares.values()):g} together; they are 0 to 1, "
                 "and 1 together"
             )
         # People whom no share is of would keep their weight, and all others' shares be too small.
-        left_out = sorted(map(str, set(frame[column].unique()) - shares.keys()))
-        if left_out:
+        left_out = np.ones(len(frame), dtype=bool)
+        for value in shares:
+            left_out &= ~_is_value(frame[column], value)
+        if left_out.any():
+            without_share = _plain(min(frame[column][left_out].unique(), key=str))
             raise ConfigError(
-                f"the margin of {column} does not say how many are {left_out[0]!r}; give each of "
-                f"its values a share, 0 for nobody: {column}={{{left_out[0]!r}: 0, ...}}"
+                f"the margin of {column} does not say how many are {without_share!r}; give each of "
+                f"its values a share, 0 for nobody: {column}={{{without_share!r}: 0, ...}}"
             )
         for value, share in shares.items():
-            mask = (frame[column] == value).to_numpy()
+            mask = _is_value(frame[column], value)
             if share > 0 and not mask.any():
                 raise ConfigError(
                     f"{share:.0%} are to have {column}={value!r}, and the table has nobody of them"
@@ -331,11 +364,41 @@ def _masks_of(frame: pd.DataFrame, margins: Margins) -> list[tuple[NDArray[np.bo
     return masks
 
 
-def _plain(value: object) -> Value:
-    """Return a cell as a tape can hold it."""
+def _is_value(column: pd.Series, value: object) -> NDArray[np.bool_]:
+    """Return which rows have a value; None and NaN are those that have none."""
     import pandas as pd
 
-    if pd.isna(value):  # type: ignore[call-overload]
+    if _is_missing(value):
+        return column.isna().to_numpy(dtype=bool)
+    # A cell of pandas' own NA is neither equal nor unequal.
+    equal = pd.Series(column == value).fillna(False)
+    return equal.to_numpy(dtype=bool)
+
+
+def _is_missing(value: object) -> bool:
+    import pandas as pd
+
+    # Of a list isna() says it for each member.
+    return pd.api.types.is_scalar(value) and bool(pd.isna(value))  # type: ignore[call-overload]
+
+
+def _numbers(weights: Sequence[float] | pd.Series[float]) -> NDArray[np.float64]:
+    """Return weights as numbers.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    import numpy as np
+
+    try:
+        return np.asarray(weights, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"weights are numbers, one for each row: {error}") from None
+
+
+def _plain(value: object) -> Value:
+    """Return a cell as a tape can hold it."""
+    if _is_missing(value):
         return None
     plain = value
     if hasattr(value, "item"):  # a number of numpy's, which no tape can hold

@@ -142,7 +142,10 @@ def test_margins_that_cannot_be_are_errors(margins: Any, message: str) -> None:
         ({"weights": "wieght"}, r"'wieght' is not a column.*weight"),
         ({"weights": [1, 2]}, "2 numbers for 400 rows"),
         ({"n": 2, "names": NAMES}, "n=2 players need one each"),
-        ({"n": 0}, "n=0 is not a number of players"),
+        ({"weights": "region"}, "weights are numbers"),
+        ({"seed": -1}, "seed=-1"),
+        ({"n": 1.5}, "n=1.5 must be a whole number"),
+        ({"n": 0}, "n=0 must be a whole number"),
     ],
 )
 def test_a_wrong_draw_is_an_error(options: Any, message: str) -> None:
@@ -152,6 +155,35 @@ def test_a_wrong_draw_is_an_error(options: Any, message: str) -> None:
         Population.from_table(pd.DataFrame({"turn": [1]}))
     with pytest.raises(ConfigError, match="nobody can be drawn"):
         Population.from_table(table().head(0))
+
+
+@pytest.mark.parametrize(
+    ("column", "shares", "texts"),
+    [
+        ([1.0, 2.0], {1: 0.25, 2: 0.75}, ["1.0", "2.0"]),
+        (["n", None], {"n": 0.25, None: 0.75}, ["n", "None"]),
+        ([3.5, None], {3.5: 0.25, float("nan"): 0.75}, ["3.5", "None"]),
+    ],
+)
+def test_a_margin_counts_a_value_however_it_is_written(
+    column: list[Any], shares: Any, texts: list[str]
+) -> None:
+    raked = Population.from_table(pd.DataFrame({"x": column}), n=8).raked({"x": shares})
+    assert list(raked.margins()["value"]) == texts
+    assert list(raked.margins()["players"]) == [0.25, 0.75]
+    assert raked.largest_miss == 0
+
+
+def test_what_is_no_table_and_a_column_twice_are_errors() -> None:
+    twice = pd.DataFrame([[1, 2]], columns=["age", "age"])
+    with pytest.raises(ConfigError, match="the column 'age' twice"):
+        Population.from_table(twice)
+    with pytest.raises(ConfigError, match="a dict is no table"):
+        Population.from_table({"age": [1]})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="the rows have no column"):
+        Population.from_table(pd.DataFrame({"weight": [1, 2]}), weights="weight")
+    with pytest.raises(ConfigError, match="the share of region='north'=nan must be"):
+        Population.from_table(table(), n=3).raked({"region": {"north": float("nan")}})
 
 
 # --- in a run -------------------------------------------------------------------------------------

@@ -76,6 +76,20 @@ class _Past(list[Turn]):
         self.was_read = True
         return super().__iter__()
 
+    # A list answers these by itself, without the two above.
+
+    def __reversed__(self) -> Any:
+        self.was_read = True
+        return super().__reversed__()
+
+    def __add__(self, turns: Any) -> Any:
+        self.was_read = True
+        return super().__add__(turns)
+
+    def copy(self) -> list[Turn]:
+        """Return a list of the turns."""
+        return list(self)
+
 
 class _Path:
     """One way through a turn: what was drawn, and which other ways begin at its draws.
@@ -131,6 +145,7 @@ class _Branching:
     async def choose(self, prompt: str, options: Options, *, site: CallSite) -> _Branch:
         """Return the choice, of which the tree draws."""
         question = self._tree.key_of(self._client, prompt, options)
+        self._tree.met.add(question)
         choice = await self._tree.choice(self._client, prompt, options, site)
         return _Branch(choice, question, self._tree)
 
@@ -214,6 +229,10 @@ class _Tree:
         self.known: dict[str, list[float]] = {}
         """Of each question the probabilities of its options, and last how much of all answers
         are options."""
+        self.met: set[str] = set()
+        """The questions of these histories; a tape may know others, of another model."""
+        self.is_complete = False
+        """Whether all was asked, so that another question is none of this law."""
         self.keeps_past = keeps_past
         self.is_uniform = False
         """Whether all options count alike, and no model is asked."""
@@ -277,6 +296,12 @@ class _Tree:
         """Return the probabilities of a question, which is asked once."""
         key = self.key_of(client, prompt, options)
         if key not in self.known and key not in self._asking:
+            if self.is_complete:
+                raise ConfigError(
+                    f"the tape has a whole law, and no answer to a question of turn {site.turn}: it "
+                    "is of another model, other settings, another prompt or another start than "
+                    f"{client.config.model} is asked here; give this law a tape of its own"
+                )
             if len(self.known) + len(self._asking) >= self._most_questions:
                 raise ConfigError(
                     f"more than most_questions={self._most_questions:,} questions would be asked; "
@@ -493,6 +518,10 @@ class Exact:
         self.prune = real_number("prune", prune, least=0, most=1)
         self.most_questions = whole_number("most_questions", most_questions, least=1)
         self.outcome = self._first_outcome() if outcome is None else outcome
+        if not isinstance(self.outcome, str) and not callable(self.outcome):
+            raise ConfigError(
+                f"outcome={outcome!r:.60} is neither a column nor a function of the run"
+            )
         self._tape = tape
         self._tree: _Tree | None = None
 
@@ -539,8 +568,11 @@ class Exact:
         law._tree = tree
         try:
             await law.arun(max(0, self.turns - law.turn_number), progress=True)
-            # What another process asked is known, and what came of it is not.
+            # What another process asked is known, and what came of it is not. Nothing else is
+            # asked now: it would stand on no tape.
+            tree.is_complete = law.turn_number >= self.turns
             await tree.grow(self.turns)
+            tree.is_complete = False  # loglik asks what a game met besides
         finally:
             law.close()
         self._tree = tree
@@ -613,12 +645,13 @@ class Exact:
     @property
     def questions(self) -> int:
         """How many different questions were asked."""
-        return len(self._grown.known)
+        return len(self._grown.met)
 
     @property
     def mass(self) -> float:
         """The least share of the model's answers that are options; 1 where no model is asked."""
-        return min((shares[-1] for shares in self._grown.known.values()), default=1.0)
+        tree = self._grown
+        return min((tree.known[question][-1] for question in tree.met), default=1.0)
 
     def distribution(
         self,
@@ -667,6 +700,9 @@ class Exact:
             walker = self._grown.walker
             walker.turns = [*node.turns]
             value = outcome(walker)
+        # NaN is like no other NaN, and would be a value of its own in each history.
+        if isinstance(value, float) and math.isnan(value):
+            value = None
         if not isinstance(value, Hashable):
             raise ConfigError(
                 f"outcome {_name_of(outcome)} is {value!r:.60}; a law counts numbers and texts: "
@@ -681,6 +717,12 @@ class Exact:
             ConfigError: its values are not numbers.
         """
         shares = self.distribution(outcome, turn=turn)
+        without_value = math.fsum(shares[shares.index.isna()])
+        if without_value:
+            raise ConfigError(
+                f"outcome {shares.index.name} has no value in histories of the probability "
+                f"{without_value:.3g}, so that it has no mean; see distribution()"
+            )
         try:
             numbers = shares.index.astype(float)
         except (TypeError, ValueError):

@@ -9,7 +9,7 @@ import math
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from scipy.stats import chisquare
@@ -335,3 +335,44 @@ def test_people_functions_and_models_without_probabilities_are_refused(client: L
     wordy = LLMClient(LLMConfig(model="scripted"), ScriptedBackend("A"))
     with pytest.raises(ConfigError, match="scripted tells no probabilities of tokens"):
         exact(Dilemma(llm_client=wordy), turns=1)
+
+
+@pytest.mark.parametrize(
+    "first_states",
+    [
+        lambda turns: [turn.state.past for turn in reversed(turns)][-1:],
+        lambda turns: [turn.state.past for turn in turns.copy()][1:2],
+        lambda turns: [turn.state.past for turn in turns.__add__([])][1:2],
+    ],
+)
+def test_a_turn_that_reads_the_past_in_any_way_keeps_histories_apart(first_states: Any) -> None:
+    class Forgetful(Dilemma):
+        async def turn(self, state: Played, ask: Ask) -> Played:
+            first_states(self.turns)
+            return Played(past=(await super().turn(Played(), ask)).past)
+
+    law = exact(Forgetful(players="random"), turns=2, outcome="past")
+    assert len(law._grown.levels[-1]) == 16  # and not 4, of the last turn alone
+
+
+def test_a_whole_law_on_a_tape_is_not_mixed_with_another_models(
+    model: Model, client: LLMClient, tmp_path: Path
+) -> None:
+    tape = tmp_path / "law.tape"
+    exact(Dilemma(llm_client=client), turns=1, tape=tape)
+    calls = model.calls
+    other = LLMClient(LLMConfig(model="other"), ScriptedBackend(model))
+    with pytest.raises(ConfigError, match="no answer to a question of turn 1"):
+        exact(Dilemma(llm_client=other), turns=1, tape=tape)
+    with pytest.raises(ConfigError, match="another start"):
+        exact(Dilemma(llm_client=client, state=Played(past="CC")), turns=1, tape=tape)
+    assert model.calls == calls
+
+
+def test_an_outcome_without_a_value_has_no_mean() -> None:
+    law = exact(Dilemma(players="random"), turns=1, outcome=lambda run: float("nan"))
+    assert law.distribution().tolist() == [1.0]
+    with pytest.raises(ConfigError, match="no value in histories of the probability 1"):
+        law.mean()
+    with pytest.raises(ConfigError, match="neither a column nor a function"):
+        Exact(Dilemma(players="random"), turns=1, outcome=3)  # type: ignore[arg-type]

@@ -298,8 +298,8 @@ class _Tree:
         if key not in self.known and key not in self._asking:
             if self.is_complete:
                 raise ConfigError(
-                    f"the tape has a whole law, and no answer to a question of turn {site.turn}: it "
-                    "is of another model, other settings, another prompt or another start than "
+                    f"the tape has a whole law, and no answer to a question of turn {site.turn}: "
+                    "it is of another model, other settings, another prompt or another start than "
                     f"{client.config.model} is asked here; give this law a tape of its own"
                 )
             if len(self.known) + len(self._asking) >= self._most_questions:

@@ -226,7 +226,8 @@ def interrupt(part: float, folder: Path) -> None:
         asyncio.run(expected.arun(TURNS, progress=False))
     backend = HashBackend(faulty=True)
     run = begun(folder / "x.tape", backend)
-    lines = Lines(1 + int(part * counted.ran * 0.9), folder=PACKAGE)
+    # A second run has fewer lines: what the first one has compiled and looked up is kept.
+    lines = Lines(1 + int(part * counted.ran * 0.8), folder=PACKAGE)
     with pytest.raises(KeyboardInterrupt), lines.watched():
         asyncio.run(run.arun(TURNS, progress=False))
     assert_ends_well(folder / "x.tape", run, backend, expected)

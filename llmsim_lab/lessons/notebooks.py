@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ _WRITTEN = re.compile(r"\s*(\*\*|<strong>)solution:?(\*\*|</strong>)", re.IGNORE
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w, .\[\]'\"]+=)(?!=)")
 _TEACHER = ProcessLimits(cpu_s=300, wall_s=1_200, memory_mb=4_096)
 """Of the teacher's own notebook, which is trusted."""
+_ANSWERS = "answers.json"
 
 Cell = dict[str, Any]
 
@@ -108,7 +109,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
 
     ``folder/student`` gets the notebook without solutions and the key, ``folder/teacher`` the
     notebook with solutions, the key, and the answers as JSON. What lies beside the source, such as
-    tapes and worlds, is copied to both.
+    tapes and worlds, is copied to both; other notebooks, keys and lessons made before are not.
 
     Args:
         source: the notebook. It is run: what it gives ``grade_answer`` is right.
@@ -122,7 +123,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     questions = {question.name: question for question in _questions(source, cells)}
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "lesson"
-        shutil.copytree(source.parent, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        shutil.copytree(source.parent, copy, ignore=_left_out(Path(folder)))
         with LimitedProcess(copy, _TEACHER) as process:
             result = run_notebook(process, copy / source.name, recording=True)
     if result.fault:
@@ -138,7 +139,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     answers = {name: question.answer for name, question in questions.items()}
     for version in ("student", "teacher"):
         target = Path(folder) / version
-        ignored = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb", "*.key")
+        ignored = _left_out(Path(folder), "*.ipynb", "*.key")
         shutil.copytree(source.parent, target, ignore=ignored, dirs_exist_ok=True)
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
@@ -147,9 +148,26 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         notebook = json.dumps(content, indent=1, ensure_ascii=False)
         (target / source.name).write_text(notebook + "\n", encoding="utf-8")
         (target / f"{source.stem}.key").write_text(key.model_dump_json(), encoding="utf-8")
-    teachers = Path(folder) / "teacher" / "answers.json"
+    teachers = Path(folder) / "teacher" / _ANSWERS
     teachers.write_text(json.dumps(answers, indent=1), encoding="utf-8")
     return key
+
+
+def _left_out(folder: Path, *patterns: str) -> Callable[[str, list[str]], set[str]]:
+    """Return what of a lesson's folder is not copied: hidden files, and lessons made of it."""
+    by_name = shutil.ignore_patterns(".*", "__pycache__", *patterns)
+    # The command's own "--to out" lies in the folder that is copied: without this it would be
+    # copied into itself, and the answers of the last time into the student's version.
+    made = {(folder / version).resolve() for version in ("student", "teacher")}
+
+    def ignored(place: str, names: list[str]) -> set[str]:
+        if _ANSWERS in names and any(name.endswith(".key") for name in names):
+            return set(names)  # the teacher's version, made in another folder
+        return by_name(place, names) | {
+            name for name in names if Path(place, name).resolve() in made
+        }
+
+    return ignored
 
 
 def _is_mark(cell: Cell) -> bool:

@@ -1,0 +1,36 @@
+"""One source becomes a student's notebook, a teacher's, and a key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lessons_kit import cell, write_notebook
+
+from llmsim_lab.lessons import make_lesson
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("to", ["out", "."])
+def test_a_lesson_made_twice_beside_its_source_hands_no_answer_to_students(
+    tmp_path: Path, to: str
+) -> None:
+    (tmp_path / "world.py").write_text("x = 1")
+    write_notebook(
+        tmp_path / "bids.ipynb",
+        cell("# BEGIN QUESTION\nname: 1\ntolerance: 0.01", "raw"),
+        cell("from llmsim_lab.lessons import grade_answer\nshare = 0.25  # SOLUTION"),
+        cell("grade_answer(1, share)"),
+    )
+    make_lesson(tmp_path / "bids.ipynb", tmp_path / "made before")
+    for _ in range(2):
+        make_lesson(tmp_path / "bids.ipynb", tmp_path / to)
+
+    student = tmp_path / to / "student"
+    files = [path for path in student.rglob("*") if path.is_file() and path.name != "world.py"]
+    assert sorted(path.name for path in files) == ["bids.ipynb", "bids.key"]
+    assert "share = ..." in (student / "bids.ipynb").read_text()
+    assert not any("0.25" in path.read_text() for path in files)
+    teacher = tmp_path / to / "teacher"
+    assert (teacher / "answers.json").read_text() == '{\n "1": 0.25\n}'
+    assert (teacher / "world.py").exists()

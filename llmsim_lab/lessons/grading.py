@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -171,7 +171,8 @@ def grade(
 ) -> Grades:
     """Judge hand-ins: a folder each, with notebooks, tapes and the worlds of these.
 
-    Tapes are verified, and replayed with the hand-in's own world or the one that is given. Runs of
+    Tapes that are the same as one beside the key or the world were handed out, and are left out.
+    The others are verified, and replayed with the hand-in's own world or the one that is given. Runs of
     all conditions are compared: the same model, the same seeds, one version of the code, all turns
     played. Notebooks run in a process with limits and without a network, and their answers are
     compared with the key here, not there.
@@ -201,7 +202,19 @@ def grade(
         arms=arms,
         seeds=seeds,
     )
-    judge = partial(_judged, folder, expected=expected, limits=limits)
+    handed_out = {
+        path.read_bytes()
+        for file in (expected.key, expected.world)
+        if file is not None
+        for path in _tapes_of(file.parent.iterdir())
+    }
+    judge = partial(
+        _judged,
+        folder,
+        expected=expected,
+        handed_out=handed_out,
+        limits=limits,
+    )
     with ThreadPoolExecutor(parallel or os.cpu_count()) as threads:
         return Grades(threads.map(judge, names))
 
@@ -211,17 +224,20 @@ def _judged(
     name: str,
     *,
     expected: Expected,
+    handed_out: Container[bytes],
     limits: ProcessLimits,
 ) -> HandIn:
     hand_in = HandIn(name=name)
     source = folder / name
-    for path in sorted([*source.rglob("*.tape"), *source.rglob("*.tape.gz")]):
-        hand_in.tape_count += 1
+    for path in _tapes_of(source.rglob("*")):
         place = str(path.relative_to(source))
         # What a link or a fifo leads to is not theirs, or has no end.
         if path.is_symlink() or not path.is_file():
+            hand_in.tape_count += 1
             hand_in.faults.append(f"{place} is not a file")
-        else:
+        # A template's recorded run, which students got with the world, is none of theirs.
+        elif path.read_bytes() not in handed_out:
+            hand_in.tape_count += 1
             _verify(hand_in, path, place)
     hand_in.faults += design_faults(hand_in.runs, expected)
     with tempfile.TemporaryDirectory() as temporary:
@@ -243,6 +259,10 @@ def _judged(
     if expected.key is not None:
         _grade_answers(hand_in, AnswerKey.read(expected.key))
     return hand_in
+
+
+def _tapes_of(paths: Iterable[Path]) -> list[Path]:
+    return sorted(path for path in paths if path.name.endswith((".tape", ".tape.gz")))
 
 
 def _verify(hand_in: HandIn, path: Path, place: str) -> None:

@@ -37,6 +37,8 @@ def hand_ins(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     in_ = folder / "in"
     for name, answer in ANSWERS.items():
         hand_in(in_ / name, played, answer)
+    # As ``llmsim-lab new`` puts it beside the world: a recorded run that is not the student's.
+    shutil.copy(WORLD.with_suffix(".tape"), in_ / "ann")
     edited = hand_in(in_ / "edited", played, "1/3")
     tape = next((edited / "study").glob("baseline_seed0*.tape"))
     tape.write_text(tape.read_text().replace('"share_right":0.', '"share_right":1.', 1))

@@ -12,6 +12,7 @@ import ast
 import base64
 import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -202,4 +203,5 @@ if __name__ == "__main__":
     build(target)
     megabytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file()) / 1e6
     print(f"{target}: {megabytes:.1f} MB")
-    print(f"To look at it: {sys.executable} -m http.server --directory {target}")
+    server = [sys.executable, "-m", "http.server", "--directory", str(target)]
+    print(f"To look at it: {shlex.join(server)}")

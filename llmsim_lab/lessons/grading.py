@@ -172,10 +172,10 @@ def grade(
     """Judge hand-ins: a folder each, with notebooks, tapes and the worlds of these.
 
     Tapes that are the same as one beside the key or the world were handed out, and are left out.
-    The others are verified, and replayed with the hand-in's own world or the one that is given. Runs of
-    all conditions are compared: the same model, the same seeds, one version of the code, all turns
-    played. Notebooks run in a process with limits and without a network, and their answers are
-    compared with the key here, not there.
+    The others are verified, and replayed with the hand-in's own world or the one that is given.
+    Runs of all conditions are compared: the same model, the same seeds, one version of the code,
+    all turns played. Notebooks run in a process with limits and without a network, and their
+    answers are compared with the key here, not there.
 
     Args:
         folder: with a folder for each hand-in.

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from llmsim_lab.people import PublishedFigure, published
-from llmsim_lab.study.estimates.people import Margins, PeopleParts, compare_numbers, groups_for
+from llmsim_lab.study.estimates.people import (
+    Margins,
+    PeopleParts,
+    Weighted,
+    compare_law,
+    compare_numbers,
+    groups_for,
+)
 
 DICTATOR = published("forsythe_1994", condition="dictator $5", measure="offer_usd", divide_by=5)
 LIVES = published("tversky_1981", condition="lives saved", measure="takes_the_certain")
@@ -76,6 +85,17 @@ def test_a_player_that_never_varies_has_no_spread_and_an_interval_by_peoples() -
     assert high - low == pytest.approx(2 * 2.0452 * error, rel=1e-3)
     assert (parts.spread.value, parts.verdict) == (0.0, "unlike people")
     assert parts.notes[0].startswith("all groups are equal")
+
+
+def test_people_who_all_did_the_same_give_no_interval_and_no_error() -> None:
+    same = replace(DICTATOR, n=4, mean=0.5, sd=0.0, values=(0.5,) * 4)
+    law = Weighted(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
+    for found in (
+        compare_law(law, same, Margins()),
+        compare_numbers([np.array([0.5])] * 40, same, Margins()),
+    ):
+        assert (found.difference.interval, found.difference.near) == (None, "not judged")
+        assert any("all people did the same" in note for note in found.notes)
 
 
 def test_below_thirty_groups_a_ratio_of_spreads_has_no_interval() -> None:

@@ -44,6 +44,7 @@ _LEAST_VARIANCE = 1e-12
 FEW_GROUPS = f"fewer than {LEAST_GROUPS} groups: no interval"
 MEAN_ONLY = "mean only: the study gives neither people's values nor a count"
 ALL_SAME = "all groups are equal, so that people's spread alone shows how others would vary"
+ALIKE = "all people did the same, which does not show how others would vary: no interval"
 SKEWED = "skewed: a mean's interval is too narrow then"
 EXACT = "exact probabilities: the interval is of the people alone"
 
@@ -174,7 +175,9 @@ def compare_numbers(
         if figure.count is not None and is_share(means):
             difference = _judged_by_score(difference, means, figure, margins)
         # Of shares the 0 and the 1 more in their interval stand for what equal runs do not show.
-        if means.std() <= ROUNDING and not of_shares:
+        if difference.interval is None:
+            notes = (ALIKE,)
+        elif means.std() <= ROUNDING and not of_shares:
             notes = (ALL_SAME,)
         elif not of_shares and is_skewed(means):
             notes = (SKEWED,)
@@ -227,8 +230,10 @@ def compare_law(
         sd = figure.sd or 0.0
         t = student(value, [Spread(sd**2 / figure.n, figure.n - 1)])
         difference = _closeness(value, t, margins.mean, margins.level)
+        if difference.interval is None:
+            notes = (*notes, ALIKE)
         # Of 24 offers of which 17 are half, it covered .917 of 95 %.
-        if figure.values and is_skewed(np.array(figure.values)):
+        elif figure.values and is_skewed(np.array(figure.values)):
             notes = (*notes, SKEWED)
     if figure.note:
         notes = (*notes, figure.note)
@@ -423,6 +428,9 @@ def _closeness(
     level: float,
 ) -> Closeness:
     """Return a difference with its interval; near if it is shown to be inside the margin."""
+    # An interval without a width would claim to know what nobody has seen.
+    if t.error == 0:
+        return Closeness(value, None, "not judged")
     interval = t.interval(level)
     # The test has the level .05 whatever that of the interval, as ALPHA has it everywhere.
     p_near = t.p_beyond(margin)

@@ -57,7 +57,10 @@ def cells_of(notebook: Path) -> list[Cell]:
     """
     try:
         content = json.loads(notebook.read_text(encoding="utf-8"))
-        cells = [{**cell, "source": "".join(cell["source"])} for cell in content["cells"]]
+        cells = []
+        for cell in content["cells"]:
+            own = {"cell_type": cell["cell_type"], "source": "".join(cell["source"])}
+            cells.append({"metadata": {}, **cell, **own})
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigError(f"{notebook} is not a notebook: {error!r:.200}") from error
     return cells
@@ -119,11 +122,18 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         ConfigError: it fails, or a question is not complete.
     """
     source = Path(source)
+    folder = Path(folder)
+    versions = {version: folder / version for version in ("student", "teacher")}
+    if source.parent.resolve() in [target.resolve() for target in versions.values()]:
+        raise ConfigError(
+            f"{source} is in a folder that the lesson would be written to; give another one: "
+            "--to out"
+        )
     cells = cells_of(source)
     questions = {question.name: question for question in _questions(source, cells)}
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "lesson"
-        shutil.copytree(source.parent, copy, ignore=_left_out(Path(folder)))
+        shutil.copytree(source.parent, copy, ignore=_left_out(folder))
         with LimitedProcess(copy, _TEACHER) as process:
             result = run_notebook(process, copy / source.name, recording=True)
     if result.fault:
@@ -137,9 +147,8 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         questions[name] = question
     key = key_of(questions.values())
     answers = {name: question.answer for name, question in questions.items()}
-    for version in ("student", "teacher"):
-        target = Path(folder) / version
-        ignored = _left_out(Path(folder), "*.ipynb", "*.key")
+    for version, target in versions.items():
+        ignored = _left_out(folder, "*.ipynb", "*.key")
         shutil.copytree(source.parent, target, ignore=ignored, dirs_exist_ok=True)
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
@@ -148,7 +157,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         notebook = json.dumps(content, indent=1, ensure_ascii=False)
         (target / source.name).write_text(notebook + "\n", encoding="utf-8")
         (target / f"{source.stem}.key").write_text(key.model_dump_json(), encoding="utf-8")
-    teachers = Path(folder) / "teacher" / _ANSWERS
+    teachers = versions["teacher"] / _ANSWERS
     teachers.write_text(json.dumps(answers, indent=1), encoding="utf-8")
     return key
 
@@ -183,13 +192,17 @@ def _questions(source: Path, cells: list[Cell]) -> Iterator[LessonQuestion]:
                 "grade_answer(1, value) in a code cell"
             )
         if _is_mark(cell) and text.startswith("# BEGIN QUESTION"):
-            values = yaml_value(text)
+            try:
+                values = yaml_value(text)
+            except ValueError as error:
+                raise ConfigError(f"{source}, cell {number}: {error}") from error
             if not isinstance(values, dict) or "name" not in values:
                 raise ConfigError(
                     f"{source}, cell {number}: a question has a name: '# BEGIN QUESTION', and on "
                     "the next line 'name: 1'"
                 )
-            yield LessonQuestion(**{**values, "name": str(values["name"])})
+            settings = {str(setting): value for setting, value in values.items()}
+            yield LessonQuestion(**{**settings, "name": str(values["name"])})
 
 
 def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
@@ -19,6 +20,7 @@ from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
 from llmsim_lab.lessons.grading import HAND_IN
+from llmsim_lab.run import Run
 from llmsim_lab.run._registry import file_of
 
 _MATCH = ProcessLimits()
@@ -59,6 +61,10 @@ def play_tournament(
     kind = world_from(world)
     file = file_of(kind)
     assert file is not None
+    parameters = named_values(set_ or ())
+    # What each run has besides, such as its seed, a match has from the tournament.
+    own_fields = kind.config_type.model_fields.keys() - Run.config_type.model_fields.keys()
+    known_names(f"parameter of {kind.__name__} called", list(parameters), sorted(own_fields))
     open_folder(out)
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
     with ProcessPoolExecutor(
@@ -78,7 +84,7 @@ def play_tournament(
             limits=ProcessLimits(cpu_s=cpu, wall_s=wall, memory_mb=memory),
             executor=executor,
             report=say,
-            **named_values(set_ or ()),
+            **parameters,
         )
     say(standings)
     table = write_file(out / "standings.csv", csv_text(standings.to_frame()).encode())

@@ -19,8 +19,10 @@ from typing import Any, Self
 import psutil
 from pydantic_core import to_json
 
+from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.jsontext import is_too_deep
 from llmsim_lab._util.text import printable
+from llmsim_lab.errors import ConfigError
 
 _SCRIPT = Path(__file__).with_name("_child.py")
 _LOOK_S = 0.05
@@ -48,6 +50,11 @@ class ProcessLimits:
     wall_s: float = 60.0
     memory_mb: int = 512
     printed: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_s", "wall_s", "memory_mb", "printed"):
+            if not real_number(name, getattr(self, name)) > 0:
+                raise ConfigError(f"{name}={getattr(self, name):g} must be above 0")
 
 
 class HandInFault(Exception):  # noqa: N818 - its message is a hand-in's result

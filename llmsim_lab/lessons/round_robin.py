@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from llmsim_lab.study.estimates.estimate import Interval
     from llmsim_lab.study.estimates.numeric import Numbers
 
+_SET_BY_MATCH = ("players", "seed", "turns", "tape", "on_error")
 WORDS = ("random", "rule")
 """Who can play beside hand-ins."""
 _TRIAL_TURNS = 3
@@ -338,6 +339,12 @@ def tournament(
     entries = _entries(players, also)
     for name, value in (("rounds", rounds), ("seeds", seeds)):
         whole_number(name, value, least=1)
+    for name in parameters:
+        if name in _SET_BY_MATCH:
+            raise ConfigError(
+                f"{name} is not a parameter to set: the tournament gives each match its own; "
+                "say rounds=, seeds= and folder="
+            )
     seats, both_ways = _seats_of(world, parameters)
     game = _Game(
         world=world,
@@ -399,10 +406,13 @@ def _entries(players: str | Path | Mapping[str, str | Path], also: Sequence[str]
         if not file.is_file():
             raise ConfigError(f"there is no file {file} of player {name!r}")
     for word in also:
-        if word not in WORDS or word in files:
+        if word not in WORDS:
+            raise ConfigError(f"also={word!r}{closest(word, WORDS)} must be one of {listed(WORDS)}")
+        # Two of one name would share their scores.
+        if word in files or list(also).count(word) > 1:
             raise ConfigError(
-                f"also={word!r}{closest(word, WORDS)} must be one of {listed(WORDS)}, and not the "
-                "name of a file"
+                f"there are two players called {word!r}: also={word!r} can be given once, and no "
+                "file can have its name"
             )
     entries = [_Entry(name, file) for name, file in files.items()]
     entries += [_Entry(word, None) for word in also]
@@ -484,8 +494,14 @@ class _Kept:
             # Half a line is the last one, where a process was killed.
             whole = lines[:-1]
             for line in whole:
-                row = json.loads(line)
-                self._scores[row["key"]] = row["scores"]
+                try:
+                    row = json.loads(line)
+                    self._scores[row["key"]] = row["scores"]
+                except (ValueError, TypeError, KeyError) as error:
+                    raise ConfigError(
+                        f"{self._file} has a line that no tournament wrote: {line!r:.60}; give "
+                        "another folder"
+                    ) from error
             if lines[-1]:
                 self._file.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
 

@@ -141,6 +141,15 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
         tournament(players, dilemma)
     with pytest.raises(ConfigError, match="is not a folder"):
         tournament(tmp_path / "nowhere", dilemma)
+    with pytest.raises(ConfigError, match="two players called 'random'"):
+        tournament(players, dilemma, also=["random", "random"])
+    with pytest.raises(ConfigError, match="seed is not a parameter to set"):
+        tournament(players, dilemma, also=["random"], seed=3)
+    with pytest.raises(ConfigError, match="cpu_s=-1 must be above 0"):
+        ProcessLimits(cpu_s=-1)
+    (tmp_path / "results.jsonl").write_text('{"of": "something else"}\n')
+    with pytest.raises(ConfigError, match="a line that no tournament wrote"):
+        tournament(players, dilemma, also=["random"], rounds=1, seeds=1, folder=tmp_path)
     net = importlib.import_module("contract_net").ContractNet
     with pytest.raises(ConfigError, match="ContractNet has no payoff"):
         tournament(players, net, also=["rule"])

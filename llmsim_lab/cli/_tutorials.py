@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from llmsim_lab._util.text import counted, listed
-from llmsim_lab.cli._output import say
+from llmsim_lab.cli._output import errors, say
 from llmsim_lab.errors import ConfigError, DataError
 
 _PACKAGE = Path(__file__).parents[1]
@@ -107,7 +107,14 @@ def lab(
         )
     first = folder / shipped_tutorials()[0].name
     say("JupyterLab opens in your browser. Ctrl-C twice in this window ends it.")
-    raise typer.Exit(_open_in_jupyterlab(first))
+    status = _open_in_jupyterlab(first)
+    if status != 0:
+        say(
+            "JupyterLab could not go on; its last lines say why. With an option of its own, such "
+            f'as --allow-root or --no-browser: jupyter lab --allow-root "{folder}"',
+            to=errors,
+        )
+    raise typer.Exit(status)
 
 
 def _open_in_jupyterlab(notebook: Path) -> int:

@@ -64,6 +64,7 @@ def test_jupyterlab_opens_the_first_page_without_a_question_about_its_news(tmp_p
         check=False,
     )
     assert done.returncode == 3, done.stderr
+    assert 'jupyter lab --allow-root "pages"' in done.stderr
     arguments, settings = json.loads(done.stdout.splitlines()[-1])
     assert arguments == [str(Path("pages", FIRST))]
     ours, theirs = settings.split(os.pathsep)

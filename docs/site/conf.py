@@ -11,6 +11,7 @@ from pydantic import BaseModel
 project = "llmsim_lab"
 author = "The llmsim_lab developers"
 release = version_of("llmsim-lab")
+html_show_copyright = False  # an empty one is shown otherwise
 html_title = "llmsim_lab"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]

@@ -55,6 +55,8 @@ def cells_of(notebook: Path) -> list[Cell]:
     Raises:
         ConfigError: it is no notebook.
     """
+    if not notebook.exists():
+        raise ConfigError(f"there is no file {notebook}")
     try:
         content = json.loads(notebook.read_text(encoding="utf-8"))
         cells = []

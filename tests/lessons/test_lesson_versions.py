@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lessons_kit import cell, write_notebook
 
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons import make_lesson
 
 
@@ -34,3 +35,8 @@ def test_a_lesson_made_twice_beside_its_source_hands_no_answer_to_students(
     teacher = tmp_path / to / "teacher"
     assert (teacher / "answers.json").read_text() == '{\n "1": 0.25\n}'
     assert (teacher / "world.py").exists()
+
+
+def test_a_notebook_that_is_not_there_is_said_in_plain_words(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no file .*bids\.ipynb"):
+        make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")

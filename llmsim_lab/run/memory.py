@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._state import State
@@ -57,7 +58,19 @@ class Memory(State):
         *,
         weight: float = 1.0,
     ) -> Memory:
-        """Return a memory with one entry more, after those of its turn."""
+        """Return a memory with one entry more, after those of its turn.
+
+        Raises:
+            ConfigError: one of them is of the wrong kind.
+        """
+        # Checked here, where it is written: the state would say so a turn later, and a weight that
+        # is NaN would put all others in a wrong order.
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"memory.add({turn!r:.40}, {text!r:.60}): what is remembered is a text"
+            )
+        whole_number("turn", turn)
+        real_number("weight", weight)
         entry = MemoryEntry(turn=turn, text=text, weight=weight)
         # A summary is added late and is of an earlier turn; sorted() keeps the order within one.
         in_order = sorted([*self.entries, entry], key=lambda known: known.turn)
@@ -138,7 +151,7 @@ class Memory(State):
 
     def _by_salience(self, half_life: float) -> list[int]:
         """Return the entries' places, the most salient first."""
-        if half_life <= 0:
+        if real_number("half_life", half_life) <= 0:
             raise ConfigError(f"half_life={half_life:g} must be above 0: turns until half is left")
         # From the newest entry and not from now, so that a memory is the same in any turn.
         newest = max((entry.turn for entry in self.entries), default=0)
@@ -154,5 +167,5 @@ class Memory(State):
 
 
 def _check_count(method: str, number: int) -> None:
-    if number < 1:
+    if whole_number(f"memory.{method}", number) < 1:
         raise ConfigError(f"memory.{method}({number}) returns nothing; give at least 1")

@@ -146,3 +146,14 @@ def test_without_a_tokenizer_tokens_are_estimated() -> None:
     assert entry.tokens is None
     assert len(run.state.memory["Ann"].within(4)) == 1
     assert run.state.memory["Ann"].within(3) == []
+
+
+def test_what_is_no_number_of_entries_and_no_weight_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"memory.recent=1.5 must be a whole number"):
+        remembered().recent(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="half_life=nan must be a finite number"):
+        remembered().salient(1, half_life=float("nan"))
+    with pytest.raises(ConfigError, match="weight=nan must be a finite number"):
+        Memory().add(1, "rain", weight=float("nan"))
+    with pytest.raises(ConfigError, match="what is remembered is a text"):
+        Memory().add(1, 5)  # type: ignore[arg-type]

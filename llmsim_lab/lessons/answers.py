@@ -208,9 +208,19 @@ def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
         ConfigError: a question has no answer, or a number no tolerance.
     """
     salt = secrets.token_hex(16)
-    return AnswerKey(
-        salt=salt, questions={question.name: _in_key(salt, question) for question in questions}
-    )
+    in_key = {}
+    for question in questions:
+        try:
+            in_key[question.name] = _in_key(salt, question)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            # An answer that is NaN, or a nearly right one that is of another kind.
+            raise ConfigError(
+                f"question {question.name} has the answer {question.answer!r:.60}, and what is "
+                f"nearly right is {list(question.nearly)!r:.80}; one is of another kind: {error}"
+            ) from error
+    return AnswerKey(salt=salt, questions=in_key)
 
 
 def _in_key(salt: str, question: LessonQuestion) -> KeyQuestion:

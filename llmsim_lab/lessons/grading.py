@@ -256,6 +256,8 @@ def _judged(
         for notebook in sorted(copy.rglob("*.ipynb")):
             if ".ipynb_checkpoints" not in notebook.parts and not notebook.is_symlink():
                 _run(hand_in, notebook, str(notebook.relative_to(copy)), limits)
+    if not hand_in.tape_count and not hand_in.notebooks and not hand_in.faults:
+        hand_in.faults.append("it has neither tapes nor notebooks of its own")
     if expected.key is not None:
         _grade_answers(hand_in, AnswerKey.read(expected.key))
     return hand_in

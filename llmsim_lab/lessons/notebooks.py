@@ -132,7 +132,11 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
             "--to out"
         )
     cells = cells_of(source)
-    questions = {question.name: question for question in _questions(source, cells)}
+    questions: dict[str, LessonQuestion] = {}
+    for question in _questions(source, cells):
+        if question.name in questions:
+            raise ConfigError(f"{source} has two questions called {question.name}; rename one")
+        questions[question.name] = question
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "lesson"
         shutil.copytree(source.parent, copy, ignore=_left_out(folder))

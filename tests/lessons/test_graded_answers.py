@@ -93,6 +93,8 @@ def test_keys_of_the_same_questions_differ_and_steps_begin_alike_whatever_the_si
 def test_a_number_that_is_not_whole_needs_a_tolerance() -> None:
     with pytest.raises(ConfigError, match=r"0\.25 and no tolerance; say how near is right"):
         key_of([LessonQuestion(name="1", answer=0.25)])
+    with pytest.raises(ConfigError, match=r"question 1 has the answer nan.*of another kind"):
+        key_of([LessonQuestion(name="1", answer=float("nan"), tolerance=1)])
 
 
 def test_what_is_missing_is_said(graded: Any) -> None:
@@ -119,6 +121,10 @@ def test_a_lesson_written_beside_its_source_never_hands_out_the_answers(tmp_path
     with pytest.raises(ConfigError, match="give another one: --to out"):
         make_lesson(inside, tmp_path / "out")
     assert inside.read_text() == before
+    cell |= {"cell_type": "raw", "source": "# BEGIN QUESTION\nname: 1"}
+    source.write_text(json.dumps({"cells": [cell, cell]}))
+    with pytest.raises(ConfigError, match="two questions called 1"):
+        make_lesson(source, tmp_path / "out")
     cell |= {"cell_type": "raw", "source": "# BEGIN QUESTION\nname: [1"}
     source.write_text(json.dumps({"cells": [cell]}))
     with pytest.raises(ConfigError, match=r"lesson\.ipynb, cell 1: line"):

@@ -94,6 +94,8 @@ def test_ten_hand_ins_are_judged_and_three_broken_ones_are_named(
 def test_a_folder_without_hand_ins_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no hand-ins: a folder each, "):
         grade(tmp_path)
+    (tmp_path / "ann").mkdir()
+    assert grade(tmp_path)[0].faults == ["it has neither tapes nor notebooks of its own"]
 
 
 @pytest.mark.process

@@ -21,7 +21,7 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .NOTPARALLEL:
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
 .PHONY: check-faults check-live check-browser coverage notebooks screenshots looks playground
-.PHONY: bench clean setup
+.PHONY: bench clean setup docs dist check-systems
 export PYTHON FROM TO
 # If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE

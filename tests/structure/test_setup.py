@@ -89,6 +89,13 @@ def test_a_machine_without_a_fit_python_is_told_so(
     assert not (checkout / ".venv").exists()
 
 
+def test_a_target_that_a_folder_is_named_after_is_made_again_all_the_same(repo: Path) -> None:
+    makefile = (repo / "Makefile").read_text()
+    documented = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    phony = set(" ".join(re.findall(r"^\.PHONY: (.*)", makefile, re.MULTILINE)).split())
+    assert documented - phony == set()
+
+
 def test_a_folder_of_someone_elses_is_not_removed(checkout: Path, path: Path) -> None:
     (checkout / ".venv").mkdir()
     (checkout / ".venv" / "precious").touch()

@@ -67,7 +67,8 @@ def copy_tutorials(folder: Path) -> Copies:
         except FileExistsError as error:
             if not folder.is_dir():
                 raise ConfigError(f"{folder} is a file; name a folder") from error
-            if copy.read_bytes() != content:
+            # A folder of that name, or a link that leads nowhere, is the user's as well.
+            if not copy.is_file() or copy.read_bytes() != content:
                 kept.append(copy.name)
         except OSError as error:
             raise ConfigError(

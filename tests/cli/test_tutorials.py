@@ -74,3 +74,10 @@ def test_jupyterlab_opens_the_first_page_without_a_question_about_its_news(tmp_p
         "fetchNews": "false",
         "checkForUpdates": False,
     }
+
+
+def test_a_folder_or_a_dangling_link_in_a_tutorials_place_is_kept(llmsim_lab: Run) -> None:
+    Path("pages", FIRST).mkdir(parents=True)
+    Path("pages", SECOND).symlink_to("nowhere")
+    out = succeeds(llmsim_lab, "lab", "pages", "--no-open")
+    assert f"Kept as you left them: {FIRST}, {SECOND}" in out

@@ -240,6 +240,10 @@ def compare_law(
     spread = Closeness(None, None, "not judged")
     if figure.sd is not None and not of_shares:
         spread = _spread_of_law(model, figure, margins)
+    if SKEWED in notes:
+        # At the margin .08 to .12 were called near, in place of .05: so nothing is.
+        difference = _never_near(difference)
+        spread = _never_near(spread)
     parts = PeopleParts(
         difference=difference,
         spread=spread,
@@ -251,6 +255,13 @@ def compare_law(
     elif of_shares:
         parts = replace(parts, distance=Closeness(abs(value), None, "not judged"))
     return replace(parts, verdict=_verdict(parts))
+
+
+def _never_near(part: Closeness) -> Closeness:
+    """Return a part as it is, but undecided where it was near: its interval is too narrow."""
+    if part.near != "near":
+        return part
+    return part._replace(near="undecided", p_near=1.0)
 
 
 def _share_of_law(

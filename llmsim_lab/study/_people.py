@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.html import table as html_table
 from llmsim_lab._util.text import counted
 from llmsim_lab.errors import ConfigError
@@ -309,6 +310,10 @@ def compare_with_people(
     Raises:
         ConfigError: no run has figures of people, or a measure names no column.
     """
+    real_number("margin", margin)
+    real_number("spread_margin", spread_margin)
+    if not 0 < real_number("level", level) < 1:
+        raise ConfigError(f"level={level:g} must be above 0 and below 1, such as 0.95")
     if margin <= 0 or spread_margin <= 1:
         raise ConfigError(
             f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"

@@ -147,3 +147,12 @@ def test_runs_that_failed_are_counted_and_said(caplog: pytest.LogCaptureFixture)
     compared = compare_with_people(study)
     assert compared[0].groups == 5
     assert str(compared).startswith("2 of 7 runs failed or were not played\n")
+
+
+@pytest.mark.parametrize("setting", ["margin", "spread_margin", "level"])
+def test_a_margin_or_level_that_is_nan_is_an_error(setting: str) -> None:
+    settings: dict[str, Any] = {setting: float("nan")}
+    with pytest.raises(ConfigError, match=f"{setting}=nan must be a finite number"):
+        compare_with_people([], **settings)
+    with pytest.raises(ConfigError, match="level=2 must be above 0 and below 1"):
+        compare_with_people([], level=2)

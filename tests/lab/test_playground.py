@@ -160,6 +160,7 @@ def test_the_page_has_the_packages_that_playing_imports_and_no_other(tmp_path: P
     assert imported == {name.replace("-", "_") for name in build.PACKAGES}
 
 
+@pytest.mark.process  # takes seconds
 def test_each_package_of_the_page_is_locked_with_a_wheel_that_a_browser_can_use() -> None:
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     for name in build.PACKAGES:

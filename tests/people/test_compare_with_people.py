@@ -65,6 +65,7 @@ def test_few_groups_and_a_small_margin_are_no_evidence_of_likeness() -> None:
     assert one.verdict == "undecided"
 
 
+@pytest.mark.process  # takes seconds
 def test_arms_of_a_study_are_compared_one_by_one_each_with_its_own_people() -> None:
     study = Study(
         classic("splitting"),
@@ -99,6 +100,7 @@ def test_a_tape_is_compared_as_it_was_played(tmp_path: Path) -> None:
     assert one.verdict == "undecided"
 
 
+@pytest.mark.process  # takes seconds
 def test_rounds_are_compared_one_by_one_and_groups_are_the_unit() -> None:
     runs = [classic("contributing")(players="random", seed=seed) for seed in range(5)]
     for run in runs:

@@ -53,6 +53,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live_as_often
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", recorded.id, 20, 22)
 
 
+@pytest.mark.process  # takes seconds
 @pytest.mark.parametrize(
     ("more", "ends"), [((), True), (("--no-live",), False)], ids=["none", "--no-live"]
 )

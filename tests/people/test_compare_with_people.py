@@ -43,6 +43,7 @@ def test_their_mean_with_a_tenth_of_their_spread_fails() -> None:
     assert one.answers < 2.5  # of 60: nearly all say the same
 
 
+@pytest.mark.process  # takes seconds
 def test_who_knows_the_original_alone_recites() -> None:
     compared = compare_with_people(played(reciter, groups=100))
     assert compared.recital(compared[0]) == "recites"
@@ -50,6 +51,7 @@ def test_who_knows_the_original_alone_recites() -> None:
     assert compared.to_frame()["recital"].tolist() == ["recites", ""]
 
 
+@pytest.mark.process  # takes seconds
 def test_the_textbooks_dictator_is_unlike_people_in_both() -> None:
     compared = compare_with_people(played("rule", groups=30))
     assert compared.recital(compared[0]) == "unlike people in both"

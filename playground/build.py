@@ -25,7 +25,7 @@ from pathlib import Path
 
 import platformdirs
 
-from llmsim_lab.run._page import module
+from llmsim_lab.run.page import module
 
 HERE = Path(__file__).parent
 REPO = HERE.parent

@@ -23,7 +23,7 @@ from llmsim_lab.models import (
     ValidationResult,
 )
 from llmsim_lab.run import Run
-from llmsim_lab.run._registry import class_and_config
+from llmsim_lab.run.registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 

@@ -16,7 +16,7 @@ from worlds import Pot, PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run import Series, Turn
-from llmsim_lab.run._reading import Reading, RowState
+from llmsim_lab.run.reading import Reading, RowState
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 

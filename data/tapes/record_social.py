@@ -16,7 +16,7 @@ from typing import Any
 from llmsim_lab import connect
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
-from llmsim_lab.run._registry import class_and_config
+from llmsim_lab.run.registry import class_and_config
 from llmsim_lab.statechart import SocialSimulation
 
 HERE = Path(__file__).parent

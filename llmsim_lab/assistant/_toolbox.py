@@ -31,7 +31,7 @@ from llmsim_lab.assistant.types import (
 )
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm.scope import scope
-from llmsim_lab.run._outside import from_outside
+from llmsim_lab.run.outside import from_outside
 
 logger = logging.getLogger(__name__)
 

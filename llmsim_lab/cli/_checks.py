@@ -22,7 +22,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.calls.faults import lacks_form
 from llmsim_lab.llm.chains import FORGIVEN, LASTING
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study._cost import Count
+from llmsim_lab.study.cost import Count
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Decision, Message
 

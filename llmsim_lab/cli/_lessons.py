@@ -21,7 +21,7 @@ from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
 from llmsim_lab.lessons.grading import HAND_IN
 from llmsim_lab.run import Run
-from llmsim_lab.run._registry import file_of
+from llmsim_lab.run.registry import file_of
 
 _MATCH = ProcessLimits()
 

@@ -19,8 +19,8 @@ from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._turn import Answer, Series, Turn, with_outcomes
 from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.turn import Answer, Series, Turn, with_outcomes
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, CallRecord, Status

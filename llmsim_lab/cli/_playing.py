@@ -19,9 +19,9 @@ from llmsim_lab.cli._output import errors, report, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import people_of
-from llmsim_lab.run._registry import file_of, is_shipped
-from llmsim_lab.run._terminal import ask_on_terminal
+from llmsim_lab.run.people import people_of
+from llmsim_lab.run.registry import file_of, is_shipped
+from llmsim_lab.run.terminal import ask_on_terminal
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule, {_NAMED_MODELS}; for a world of your own also random, or person"

@@ -19,13 +19,13 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm.connecting import CONNECTED
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import PlayerWord, StateChange, WorldConfig
-from llmsim_lab.run._prompt_order import prompt_orders
-from llmsim_lab.run._records import check_manifest, config_of, prompts_of, recorded_settings
-from llmsim_lab.run._registry import class_and_config
+from llmsim_lab.run.config import PlayerWord, StateChange, WorldConfig
+from llmsim_lab.run.prompt_order import prompt_orders
 from llmsim_lab.run.recorded import existing_tape
+from llmsim_lab.run.records import check_manifest, config_of, prompts_of, recorded_settings
+from llmsim_lab.run.registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.study._design import with_value
+from llmsim_lab.study.design import with_value
 from llmsim_lab.tape import RunInfo, Tape
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}

@@ -14,7 +14,7 @@ from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.cli._output import errors, open_folder, say
 from llmsim_lab.cli._playing import ImportFiles, world_from
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._registry import find_class
+from llmsim_lab.run.registry import find_class
 from llmsim_lab.study import Study
 
 

@@ -34,7 +34,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
-from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run.state import COMMON_COLUMNS
 
 _TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
 """Columns of every crisis's frame, and what an intervention sets, besides the variables."""

@@ -13,12 +13,12 @@ from llmsim_lab.lab._shown_runs import turn_of
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import StateChange
-from llmsim_lab.run._state import State
-from llmsim_lab.run._turn import Turn, own_numbers
 from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.forms import MOST_SET, Field, fields_of
 from llmsim_lab.run.recorded import listed_interventions
+from llmsim_lab.run.state import State
+from llmsim_lab.run.turn import Turn, own_numbers
 
 
 class Settable(NamedTuple):

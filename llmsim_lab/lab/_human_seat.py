@@ -21,7 +21,7 @@ from llmsim_lab.lab.window import NO_LONGER, Message
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import People, people_of
+from llmsim_lab.run.people import People, people_of
 from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.chair import advice_for

@@ -30,9 +30,9 @@ from llmsim_lab.lab._shown_runs import FrameRun, ShownRun, turn_of
 from llmsim_lab.lab.window import LiveWindow, Message, Source
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.run import Run
-from llmsim_lab.run._page import module
-from llmsim_lab.run._turn import Turn
 from llmsim_lab.run.charts import networks_of
+from llmsim_lab.run.page import module
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.tape import RunInfo
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from llmsim_lab.lab._charted_runs import charted, lines_of, runs_in
 from llmsim_lab.lab._lab import MOST_DRAWN, Lab
 from llmsim_lab.lab._picture import Picture
 from llmsim_lab.run import Run
-from llmsim_lab.run._reading import RecordedRun
+from llmsim_lab.run.reading import RecordedRun
 from llmsim_lab.tape import Tape
 
 if TYPE_CHECKING:

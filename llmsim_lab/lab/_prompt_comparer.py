@@ -20,7 +20,7 @@ from llmsim_lab.lab._study_board import StudyBoard
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Run, load
-from llmsim_lab.run._question import GIVEN
+from llmsim_lab.run.question import GIVEN
 from llmsim_lab.run.recorded import live_client, unrecorded_fork
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape

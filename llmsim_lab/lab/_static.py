@@ -16,9 +16,9 @@ from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.lab._charted_runs import is_number
 from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
-from llmsim_lab.run._reading import Reading, spoken
-from llmsim_lab.run._turn import Turn, plain_series, with_outcomes
 from llmsim_lab.run.charts import charts_of, lines_of_chart, series_of
+from llmsim_lab.run.reading import Reading, spoken
+from llmsim_lab.run.turn import Turn, plain_series, with_outcomes
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 

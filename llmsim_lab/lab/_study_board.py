@@ -19,8 +19,8 @@ from llmsim_lab.lab._lab import Lab
 from llmsim_lab.lab.window import ALL
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
-from llmsim_lab.study._playing import Key
-from llmsim_lab.study._view import VIEW, put_runs, put_study
+from llmsim_lab.study.playing import Key
+from llmsim_lab.study.view import VIEW, put_runs, put_study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

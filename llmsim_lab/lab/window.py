@@ -39,11 +39,10 @@ from llmsim_lab.llm.client import run_client
 from llmsim_lab.llm.human import AnswerError
 from llmsim_lab.llm.scope import InFlight, Waiting, scoped
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import people_of
-from llmsim_lab.run._reading import Reading, RecordedRun
-from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run.forms import Field, read_changes
+from llmsim_lab.run.people import people_of
 from llmsim_lab.run.playing import sole_driver
+from llmsim_lab.run.reading import Reading, RecordedRun
 from llmsim_lab.run.recorded import (
     RunOrigin,
     about,
@@ -53,6 +52,7 @@ from llmsim_lab.run.recorded import (
     run_on_tape,
     warn_of_settings,
 )
+from llmsim_lab.run.registry import how_to_import
 from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt

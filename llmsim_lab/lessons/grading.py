@@ -30,7 +30,7 @@ from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
 from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.llm import Tape
-from llmsim_lab.run._page import write_page
+from llmsim_lab.run.page import write_page
 from llmsim_lab.tape import RunInfo, verify
 
 if TYPE_CHECKING:

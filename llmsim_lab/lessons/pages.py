@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import table
 from llmsim_lab.llm import Tape
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.reading import Reading
 from llmsim_lab.run.recorded import run_on_tape
 
 if TYPE_CHECKING:

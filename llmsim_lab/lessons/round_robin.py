@@ -31,7 +31,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.run import Question, Run
-from llmsim_lab.run._page import write_page
+from llmsim_lab.run.page import write_page
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from llmsim_lab._util.jsontext import JSON
 from llmsim_lab.room._seats import RoomGroup
 from llmsim_lab.run import Run
-from llmsim_lab.run._turn import Columns, Series
+from llmsim_lab.run.turn import Columns, Series
 
 _MOST_CHARTS = 4
 

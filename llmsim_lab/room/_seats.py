@@ -28,9 +28,9 @@ from llmsim_lab.room._keys import RoomKeys, new_token, token_digest
 from llmsim_lab.room._sources import GroupPlan, Source
 from llmsim_lab.room._streams import NewsDesk, Viewer
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import People
-from llmsim_lab.run._turn import Columns, Turn
+from llmsim_lab.run.people import People
 from llmsim_lab.run.seating import SeatQuestion, put
+from llmsim_lab.run.turn import Columns, Turn
 
 PARTICIPANT = "participant"
 """The field of a reply that says who gave it."""

@@ -10,7 +10,7 @@ from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import OTHERS, People
+from llmsim_lab.run.people import OTHERS, People
 from llmsim_lab.run.playing import play_turns
 from llmsim_lab.study import Study
 

@@ -11,7 +11,7 @@ from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_cell
 from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
 from llmsim_lab.room._views import payoff_of, told_of
-from llmsim_lab.run._turn import Answer, Turn
+from llmsim_lab.run.turn import Answer, Turn
 
 Row = dict[str, object]
 

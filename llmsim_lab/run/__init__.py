@@ -5,12 +5,12 @@ recorded run of any class again, show it, or continue it; ``Run`` has them as me
 """
 
 from llmsim_lab.run._ask import Ask
-from llmsim_lab.run._config import StateChange, WorldConfig
-from llmsim_lab.run._question import Question
-from llmsim_lab.run._state import State
-from llmsim_lab.run._turn import Answer, Series, Turn
+from llmsim_lab.run.config import StateChange, WorldConfig
 from llmsim_lab.run.memory import Memory, MemoryEntry
+from llmsim_lab.run.question import Question
 from llmsim_lab.run.recorded import Run, fork, load, replay, rerun, resume
+from llmsim_lab.run.state import State
+from llmsim_lab.run.turn import Answer, Series, Turn
 
 __all__ = [
     "Answer",

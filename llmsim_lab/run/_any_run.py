@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Protocol
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._run_prompts import PromptsInUse
-from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.config import StateChange
+from llmsim_lab.run.turn import Turn
 
 
 @dataclass(slots=True)

@@ -33,7 +33,8 @@ from llmsim_lab.llm.chains import FORGIVEN
 from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.llm.human import StandIn
 from llmsim_lab.llm.scope import caller
-from llmsim_lab.run._answers import (
+from llmsim_lab.run._any_run import AnyRun
+from llmsim_lab.run.answers import (
     Options,
     answer_by_code,
     as_reply,
@@ -41,13 +42,12 @@ from llmsim_lab.run._answers import (
     options_of,
     rule_of,
 )
-from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._chance import random_reply
-from llmsim_lab.run._config import OnError
-from llmsim_lab.run._outside import from_outside, json_ready
-from llmsim_lab.run._plain_prompts import dedented, has_slots, is_file_name, kind_of
-from llmsim_lab.run._prompt_order import prompt_order
-from llmsim_lab.run._question import (
+from llmsim_lab.run.chance import random_reply
+from llmsim_lab.run.config import OnError
+from llmsim_lab.run.outside import from_outside, json_ready
+from llmsim_lab.run.plain_prompts import dedented, has_slots, is_file_name, kind_of
+from llmsim_lab.run.prompt_order import prompt_order
+from llmsim_lab.run.question import (
     GIVEN,
     AskedQuestion,
     AskedTurn,
@@ -58,8 +58,8 @@ from llmsim_lab.run._question import (
     Source,
     close_unawaited,
 )
-from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import DECISION_COLUMNS, Answer, Columns
+from llmsim_lab.run.state import COMMON_COLUMNS
+from llmsim_lab.run.turn import DECISION_COLUMNS, Answer, Columns
 from llmsim_lab.types import CallRecord, Decision, Rationale, Reply
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from llmsim_lab._util.jsontext import (
 )
 from llmsim_lab._util.text import brief, clip, error_text, faults
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.run._state import fields_of
+from llmsim_lab.run.state import fields_of
 from llmsim_lab.types import CallRecord, Places
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)

@@ -14,7 +14,7 @@ from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.people import Population
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import RenderedPrompt
-from llmsim_lab.run._config import WorldConfig
+from llmsim_lab.run.config import WorldConfig
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import digest_of
-from llmsim_lab.run._plain_prompts import (
+from llmsim_lab.run.plain_prompts import (
     PLAIN,
     as_prompt,
     as_sent,
@@ -28,7 +28,7 @@ from llmsim_lab.run._plain_prompts import (
     is_file_name,
     kind_of,
 )
-from llmsim_lab.run._registry import file_of
+from llmsim_lab.run.registry import file_of
 from llmsim_lab.types import Decision
 
 _MOST_PROMPTS = 64

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import closest, listed
-from llmsim_lab.run._state import State, fields_of
-from llmsim_lab.run._turn import Series, Turn, own_numbers
+from llmsim_lab.run.state import State, fields_of
+from llmsim_lab.run.turn import Series, Turn, own_numbers
 
 _WHOLE_SHARE_FROM = 0.2
 """Values from 0 to 1 that reach this are drawn on the whole axis of a share."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from llmsim_lab.llm.scope import Purse
 from llmsim_lab.run._run_prompts import Edits
-from llmsim_lab.run._session import Session
 from llmsim_lab.run.playing import PlayedWorld
+from llmsim_lab.run.session import Session
 
 
 def leave_out_warnings(run: PlayedWorld, *, left_out: bool = True) -> None:

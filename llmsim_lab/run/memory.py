@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._state import State
+from llmsim_lab.run.state import State
 
 if TYPE_CHECKING:
     from llmsim_lab.run._ask import Ask

@@ -1,6 +1,6 @@
 """Playing a world: its turns one by one, what is done to it from outside, and what it may cost.
 
-A turn is kept whole or not at all. The run's session (``run/_session.py``) records it or compares
+A turn is kept whole or not at all. The run's session (``run/session.py``) records it or compares
 it; a budget stops it at its last whole turn.
 """
 
@@ -21,11 +21,11 @@ from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm.scope import Budget, CallLog, Purse, scope, scoped
 from llmsim_lab.run._ask import Ask
-from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._kept import kept_state
-from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._terminal import ask_people_here
-from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.config import StateChange
+from llmsim_lab.run.progress import progress_line
+from llmsim_lab.run.terminal import ask_people_here
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state
 from llmsim_lab.tape.recorder import Known, Rehearsal, Unrecorded
 

@@ -33,13 +33,14 @@ from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import StateChange, WorldConfig, by_name
 from llmsim_lab.run._kept import config_as_json
-from llmsim_lab.run._page import write_page
-from llmsim_lab.run._plain_prompts import with_edits
-from llmsim_lab.run._question import Question
-from llmsim_lab.run._reading import ALL_TURNS, Reading, RecordedRun, TurnRange
-from llmsim_lab.run._records import (
+from llmsim_lab.run.config import StateChange, WorldConfig, by_name
+from llmsim_lab.run.page import write_page
+from llmsim_lab.run.plain_prompts import with_edits
+from llmsim_lab.run.playing import PlayedWorld, play_turns
+from llmsim_lab.run.question import Question
+from llmsim_lab.run.reading import ALL_TURNS, Reading, RecordedRun, TurnRange
+from llmsim_lab.run.records import (
     changed_settings,
     check_manifest,
     clients_of,
@@ -52,10 +53,9 @@ from llmsim_lab.run._records import (
     settings_entries,
     tape_turn,
 )
-from llmsim_lab.run._registry import class_of_manifest, code_digests, is_shipped
-from llmsim_lab.run._session import RecordedClient, Recording, Replaying, load_turns
-from llmsim_lab.run._turn import Turn
-from llmsim_lab.run.playing import PlayedWorld, play_turns
+from llmsim_lab.run.registry import class_of_manifest, code_digests, is_shipped
+from llmsim_lab.run.session import RecordedClient, Recording, Replaying, load_turns
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.run.world import StateT, define
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE

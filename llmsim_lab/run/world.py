@@ -28,7 +28,11 @@ from llmsim_lab.people import PublishedFigure
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._any_run import Warnings
 from llmsim_lab.run._ask import Ask
-from llmsim_lab.run._config import (
+from llmsim_lab.run._kept import kept_config, kept_state
+from llmsim_lab.run._personas import with_personas
+from llmsim_lab.run._run_prompts import PromptsInUse
+from llmsim_lab.run.charts import charted_columns
+from llmsim_lab.run.config import (
     Parameter,
     PlayerWord,
     StateChange,
@@ -39,21 +43,17 @@ from llmsim_lab.run._config import (
     state_type_of,
     word_of_person,
 )
-from llmsim_lab.run._kept import kept_config, kept_state
-from llmsim_lab.run._personas import with_personas
-from llmsim_lab.run._records import changed_settings
-from llmsim_lab.run._registry import identity, register
-from llmsim_lab.run._run_prompts import PromptsInUse
-from llmsim_lab.run._session import Recording, Session
-from llmsim_lab.run._state import State, changed_at, values_in
-from llmsim_lab.run._turn import (
+from llmsim_lab.run.records import changed_settings
+from llmsim_lab.run.registry import identity, register
+from llmsim_lab.run.session import Recording, Session
+from llmsim_lab.run.state import State, changed_at, values_in
+from llmsim_lab.run.turn import (
     MOST_SERIES,
     Series,
     Turn,
     decisions_frame,
     turn_row,
 )
-from llmsim_lab.run.charts import charted_columns
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:

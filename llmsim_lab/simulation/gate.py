@@ -54,7 +54,7 @@ from llmsim_lab.llm.chains import LASTING
 from llmsim_lab.llm.choice import Decide
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run.progress import progress_line
 from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:

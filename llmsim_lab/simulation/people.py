@@ -31,8 +31,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.people.figures import MARGIN
 from llmsim_lab.run import Ask, Question, Run, State, load
-from llmsim_lab.run._chance import chance_reply
-from llmsim_lab.run._page import write_page
+from llmsim_lab.run.chance import chance_reply
+from llmsim_lab.run.page import write_page
 from llmsim_lab.study import Exact, Study
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Reply

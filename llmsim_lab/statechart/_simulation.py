@@ -12,7 +12,7 @@ from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
-from llmsim_lab.run._config import players_seed
+from llmsim_lab.run.config import players_seed
 from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart

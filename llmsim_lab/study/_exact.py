@@ -31,11 +31,11 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.run import Ask, Question, Run, State
-from llmsim_lab.run._answers import options_of
-from llmsim_lab.run._config import WorldConfig
-from llmsim_lab.run._registry import find_class
-from llmsim_lab.run._turn import Answer, Turn
+from llmsim_lab.run.answers import options_of
+from llmsim_lab.run.config import WorldConfig
 from llmsim_lab.run.recorded import load, unrecorded_fork
+from llmsim_lab.run.registry import find_class
+from llmsim_lab.run.turn import Answer, Turn
 from llmsim_lab.types import CallSite
 
 if TYPE_CHECKING:

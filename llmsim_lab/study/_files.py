@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run.recorded import recorded_run
-from llmsim_lab.study._design import AnyRun, Play
-from llmsim_lab.study._playing import Job, Key, StudyPlayer, StudyRun
+from llmsim_lab.study.design import AnyRun, Play
+from llmsim_lab.study.playing import Job, Key, StudyPlayer, StudyRun
 from llmsim_lab.tape import RunInfo
 
 

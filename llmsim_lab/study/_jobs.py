@@ -12,9 +12,9 @@ from llmsim_lab._util.jsontext import dumps, plain
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
-from llmsim_lab.run._registry import is_shipped, sources_digest
-from llmsim_lab.study._design import Arm, Play, SharedTurns, World
-from llmsim_lab.study._playing import Job, Unit, digest_of
+from llmsim_lab.run.registry import is_shipped, sources_digest
+from llmsim_lab.study.design import Arm, Play, SharedTurns, World
+from llmsim_lab.study.playing import Job, Unit, digest_of
 from llmsim_lab.tape import RunInfo
 
 

@@ -13,11 +13,11 @@ from typing import Any
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, error_text
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._records import config_of
 from llmsim_lab.run.charts import series_of
-from llmsim_lab.study._design import LAST, AnyRun, labelled
+from llmsim_lab.run.records import config_of
 from llmsim_lab.study._files import RunContents, StudyFiles
-from llmsim_lab.study._playing import Job, StudyRun
+from llmsim_lab.study.design import LAST, AnyRun, labelled
+from llmsim_lab.study.playing import Job, StudyRun
 
 Outcome = str | Callable[[AnyRun], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from llmsim_lab._util.text import counted, duration, error_text, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import Tape
-from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
-from llmsim_lab.study._design import AnyRun, Arm
 from llmsim_lab.study._files import StudyFiles
-from llmsim_lab.study._playing import Job, copy_runs
+from llmsim_lab.study.cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
+from llmsim_lab.study.design import AnyRun, Arm
+from llmsim_lab.study.playing import Job, copy_runs
 
 if TYPE_CHECKING:
     from llmsim_lab.study.estimates.power import Detectable

@@ -22,12 +22,12 @@ from llmsim_lab._util.drawing import figure_bytes, small_png
 from llmsim_lab._util.html import join, safe, styled
 from llmsim_lab._util.text import MINUS, clip, counted, number
 from llmsim_lab.errors import LabError
-from llmsim_lab.run._page import write_page
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.page import write_page
+from llmsim_lab.run.reading import Reading
 from llmsim_lab.run.recorded import about
-from llmsim_lab.study._playing import Key, StudyRun
-from llmsim_lab.study._view import put_study
 from llmsim_lab.study.estimates import Effects, Estimate
+from llmsim_lab.study.playing import Key, StudyRun
+from llmsim_lab.study.view import put_study
 from llmsim_lab.tape import RunInfo
 
 if TYPE_CHECKING:

@@ -51,15 +51,25 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Budget, Purse
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import people_of
-from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._records import clients_of, config_of, entries_of, llm_config_of
-from llmsim_lab.run._registry import class_of_manifest, identity
-from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.guided import edits_of, leave_out_warnings
-from llmsim_lab.study._cost import Count
-from llmsim_lab.study._design import (
+from llmsim_lab.run.people import people_of
+from llmsim_lab.run.progress import progress_line
+from llmsim_lab.run.records import clients_of, config_of, entries_of, llm_config_of
+from llmsim_lab.run.registry import class_of_manifest, identity
+from llmsim_lab.run.terminal import ask_people_here
+from llmsim_lab.study._files import Contents, StudyFiles
+from llmsim_lab.study._jobs import (
+    PlannedUnit,
+    independent_runs,
+    jobs_of,
+    leaders_of,
+    situations_of,
+)
+from llmsim_lab.study._outcomes import Outcome, OutcomeReader, Outcomes, outcomes_of
+from llmsim_lab.study._plan import Prices, StudyPlan
+from llmsim_lab.study.cost import Count
+from llmsim_lab.study.design import (
     LAST,
     MOST_SAMPLES,
     AnyRun,
@@ -71,17 +81,8 @@ from llmsim_lab.study._design import (
     said,
     seeds_of,
 )
-from llmsim_lab.study._files import Contents, StudyFiles
-from llmsim_lab.study._jobs import (
-    PlannedUnit,
-    independent_runs,
-    jobs_of,
-    leaders_of,
-    situations_of,
-)
-from llmsim_lab.study._outcomes import Outcome, OutcomeReader, Outcomes, outcomes_of
-from llmsim_lab.study._plan import Prices, StudyPlan
-from llmsim_lab.study._playing import (
+from llmsim_lab.study.people import GroupOfPeople, answers_of_people, seats_of_people
+from llmsim_lab.study.playing import (
     Job,
     Key,
     StudyPlayer,
@@ -91,7 +92,6 @@ from llmsim_lab.study._playing import (
     play_all,
     sole_study,
 )
-from llmsim_lab.study.people import GroupOfPeople, answers_of_people, seats_of_people
 from llmsim_lab.study.registration import (
     MODEL,
     Claims,
@@ -1683,7 +1683,7 @@ class Study:
             ConfigError: there is no such column, or nothing is known of it.
         """
         from llmsim_lab.study._charts import arms_figure, difference_figure
-        from llmsim_lab.study._view import shown_as_pairs, shown_effects
+        from llmsim_lab.study.view import shown_as_pairs, shown_effects
 
         if arm is not None:
             contrast = contrast_name(arm, self.reference)

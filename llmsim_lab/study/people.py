@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from llmsim_lab.llm import Person
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import OTHERS
-from llmsim_lab.run._turn import Answer
-from llmsim_lab.study._playing import Unit
+from llmsim_lab.run.people import OTHERS
+from llmsim_lab.run.turn import Answer
+from llmsim_lab.study.playing import Unit
 from llmsim_lab.types import HUMAN
 
 

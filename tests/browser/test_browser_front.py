@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from llmsim_lab.run._page import module
+from llmsim_lab.run.page import module
 
 ROOT = Path(__file__).parents[2]
 ESLINT = "eslint@9.39.1"

@@ -15,8 +15,8 @@ from page_kit import HOSTILE, add_odd_run, hostile_game, long_run
 from playwright.sync_api import Browser, Page, expect
 
 from llmsim_lab import data_path
-from llmsim_lab.run._page import write_page
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.page import write_page
+from llmsim_lab.run.reading import Reading
 from llmsim_lab.run.recorded import page as write
 
 VIEWS = ("overview", "turn", "calls", "compare", "compare&of=calls")

@@ -12,7 +12,7 @@ import typer.main
 from cli_kit import Run
 
 from llmsim_lab.cli import main
-from llmsim_lab.run import _registry
+from llmsim_lab.run import registry
 
 WORLDS = Path(__file__).parents[1] / "worlds.py"
 
@@ -71,5 +71,5 @@ def _forget(known: set[str]) -> None:
     own = ("pot", "ruled", "broken")
     for name in {*own} - known:
         sys.modules.pop(name, None)
-    for name in [name for name in _registry._known if name.partition(":")[0] in own]:
-        del _registry._known[name]
+    for name in [name for name in registry._known if name.partition(":")[0] in own]:
+        del registry._known[name]

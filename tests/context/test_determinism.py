@@ -11,7 +11,7 @@ import json
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.context._engine import engine_output_for, engine_prompt
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._records import record_of
+from llmsim_lab.run.records import record_of
 from llmsim_lab.types import reply_schema
 
 for stable_first in (False, True):

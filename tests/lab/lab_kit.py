@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llmsim_lab.lab import Lab
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.reading import Reading
 
 __all__ = ["Browser", "eventually", "opened", "same_reading"]
 

@@ -12,7 +12,7 @@ import pytest
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.cli import main
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.simulation.people import (
     DESIGNS,
     PeopleCard,

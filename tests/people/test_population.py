@@ -26,7 +26,7 @@ from llmsim_lab import (
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.people import Population
-from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.study import Study
 from llmsim_lab.types import ChatReply, ChatRequest
 

@@ -25,7 +25,7 @@ from replies_kit import asked, text
 from llmsim_lab import Person
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.embedded.wire import grammar_of
-from llmsim_lab.run._people import People
+from llmsim_lab.run.people import People
 from llmsim_lab.run.seating import put
 
 Coins = Annotated[int, Field(ge=0, le=20)]

@@ -11,7 +11,6 @@ from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.people import PublishedFigure
 from llmsim_lab.run import Series
-from llmsim_lab.run._reading import Reading
 from llmsim_lab.run.charts import (
     Network,
     axis_of,
@@ -21,6 +20,7 @@ from llmsim_lab.run.charts import (
     series_of,
     tables_in,
 )
+from llmsim_lab.run.reading import Reading
 from llmsim_lab.tape import RunInfo
 
 

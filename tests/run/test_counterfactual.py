@@ -13,7 +13,7 @@ from worlds import PublicGoods
 from llmsim_lab import Person, Run, Simulation, replay
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import load
-from llmsim_lab.run._people import people_of
+from llmsim_lab.run.people import people_of
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
 SHOCKS = {"economy": {"shock_scale": 1}, "seed": 5, "start_at": "1979Q3"}

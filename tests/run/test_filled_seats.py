@@ -24,7 +24,7 @@ from llmsim_lab import (
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import load, replay
-from llmsim_lab.run._people import People, people_of
+from llmsim_lab.run.people import People, people_of
 from llmsim_lab.study.people import answers_of_people
 
 

@@ -19,7 +19,7 @@ from llmsim_lab._util.html import SERIES_COLOURS, STATUS_COLOURS
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import load
-from llmsim_lab.run._page import module, write_page
+from llmsim_lab.run.page import module, write_page
 from llmsim_lab.run.recorded import page
 
 TAPES = [*sorted(data_path("tapes").glob("*.tape")), *sorted(data_path("templates").glob("*.tape"))]

@@ -14,7 +14,7 @@ from worlds import Gift, PublicGoods
 
 from llmsim_lab import Ask, Person, Run, Simulation, State
 from llmsim_lab.run import resume
-from llmsim_lab.run._people import foreseen, people_of
+from llmsim_lab.run.people import foreseen, people_of
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
 

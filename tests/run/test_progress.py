@@ -15,8 +15,8 @@ from IPython.display import DisplayHandle
 
 from llmsim_lab._util.text import duration
 from llmsim_lab.llm.scope import InFlight, scoped
-from llmsim_lab.run import _progress
-from llmsim_lab.run._progress import ProgressLine, ProgressLog, progress_line
+from llmsim_lab.run import progress
+from llmsim_lab.run.progress import ProgressLine, ProgressLog, progress_line
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Study
 from llmsim_lab.types import CallSite, ChatRequest, Message
@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock))
     return clock
 
 
@@ -185,11 +185,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     stream = Terminal()
     # pytest puts its own stream in the place of sys.stderr after this.
     around = SimpleNamespace(stderr=stream, stdout=sys.stdout, modules=sys.modules)
-    monkeypatch.setattr(_progress, "sys", around)
+    monkeypatch.setattr(progress, "sys", around)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(_progress, "_PATIENCE_S", 0)
-    monkeypatch.setattr(_progress, "_TICK_S", 0)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(progress, "_TICK_S", 0)
     return stream
 
 
@@ -230,7 +230,7 @@ def test_it_is_silent_on_request_and_where_nobody_looks(
     if how == "pipe":
         monkeypatch.setattr(Terminal, "isatty", lambda _: False)
     if how == "done at once":
-        monkeypatch.setattr(_progress, "_PATIENCE_S", 60)
+        monkeypatch.setattr(progress, "_PATIENCE_S", 60)
     with scoped(watch=InFlight() if how == "watch" else None):
         make_simulation(reply, names=("Aland",)).run(1, progress=how != "argument")
     assert terminal.getvalue() == ""
@@ -243,7 +243,7 @@ def test_it_is_silent_on_request_and_where_nobody_looks(
 def pipe(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """The standard error, a pipe, where what comes each minute comes at once."""
     monkeypatch.setattr(Terminal, "isatty", lambda _: False)
-    monkeypatch.setattr(_progress, "_LOG_EVERY_S", 0.005)
+    monkeypatch.setattr(progress, "_LOG_EVERY_S", 0.005)
     return terminal
 
 
@@ -327,7 +327,7 @@ async def test_a_request_that_timed_out_is_logged_at_once(
             await asyncio.sleep(30)
         return answer(request)
 
-    monkeypatch.setattr(_progress, "_LOG_EVERY_S", 60)
+    monkeypatch.setattr(progress, "_LOG_EVERY_S", 60)
     client = make_client(reply, timeout_s=0.05)
     await Simulation(in_words(nations=("Aland",)), llm_client=client).arun(1)
     [line] = pipe.getvalue().splitlines()
@@ -356,9 +356,9 @@ def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
     kernel = SimpleNamespace(get_parent=lambda _: request)
     ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
     around = SimpleNamespace(stderr=Terminal(), modules={"IPython": ipython})
-    monkeypatch.setattr(_progress, "sys", around)
-    monkeypatch.setattr(_progress, "_PATIENCE_S", 0)
-    monkeypatch.setattr(_progress, "_TICK_S", 0)
+    monkeypatch.setattr(progress, "sys", around)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(progress, "_TICK_S", 0)
     make_simulation(lambda it: asyncio.sleep(0.01, answer(it)), names=("Aland",)).run(1)
     says = "turn 1 of 1 · waiting for agent of Aland · 0 s so far"
     assert [how for how, _ in shown[:2]] == ["display", "update"][: 2 * by_hand]

@@ -12,7 +12,7 @@ from page_kit import Log
 from worlds import PublicGoods
 
 from llmsim_lab.run import Ask, Run, State, Turn
-from llmsim_lab.run._reading import Reading, plain
+from llmsim_lab.run.reading import Reading, plain
 from llmsim_lab.run.recorded import RunOrigin, about
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatReply

@@ -13,8 +13,8 @@ from tape_text import changed_manifest
 
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.run import _registry, load
-from llmsim_lab.run._registry import find_class
+from llmsim_lab.run import load, registry
+from llmsim_lab.run.registry import find_class
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 
@@ -22,14 +22,14 @@ from llmsim_lab.tape import verify
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The known kinds; what a test does to them is undone."""
-    kinds = dict(_registry._known)
-    monkeypatch.setattr(_registry, "_known", kinds)
+    kinds = dict(registry._known)
+    monkeypatch.setattr(registry, "_known", kinds)
     return kinds
 
 
 def announce(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    entry = EntryPoint(name=name, value=value, group=_registry.ENTRY_POINTS)
-    monkeypatch.setattr(_registry, "_announced", lambda _folders: {name: entry})
+    entry = EntryPoint(name=name, value=value, group=registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "_announced", lambda _folders: {name: entry})
 
 
 def test_a_kind_that_another_class_has_is_an_error() -> None:

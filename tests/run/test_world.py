@@ -216,7 +216,7 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
         kind = "elsewhere:Strange"
 
     recorded(Strange(llm_client=make_client(gift), tape=tmp_path / "x"), 1)
-    from llmsim_lab.run._registry import _known
+    from llmsim_lab.run.registry import _known
 
     del _known["elsewhere:Strange"]
     with pytest.raises(

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from llmsim_lab.room._pages import read_words, room_page
-from llmsim_lab.run._page import module
+from llmsim_lab.run.page import module
 
 DECLARED = re.compile(r"^(?:const|let|(?:async )?function|class) (\w+)", re.MULTILINE)
 

@@ -134,6 +134,13 @@ def test_imports_point_downwards(imports: list[Import]) -> None:
     assert wrong_way(imports) == []
 
 
+def test_a_module_that_another_part_imports_has_no_underscore(imports: list[Import]) -> None:
+    crossing = [item for item in imports if part_of(item.source) != part_of(item.target)]
+    private = [str(item) for item in crossing if item.target.rpartition(".")[2].startswith("_")]
+    # `_util` is the whole package's own.
+    assert [item for item in private if "imports llmsim_lab._util" not in item] == []
+
+
 def test_no_module_imports_itself_through_others(imports: list[Import]) -> None:
     assert circle(imports) == []
 

@@ -19,7 +19,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
-from llmsim_lab.study._design import said
+from llmsim_lab.study.design import said
 
 study_of = partial(study_kit.study_of, seeds=2, turns=2)
 

@@ -27,7 +27,7 @@ from llmsim_lab import (
 )
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
-from llmsim_lab.run._people import people_of
+from llmsim_lab.run.people import people_of
 from llmsim_lab.study import Exact, exact
 from llmsim_lab.types import ChatReply, ChatRequest
 

@@ -15,7 +15,7 @@ from study_kit import Basin, Water, Wish, instant_client, played, study_of, time
 from llmsim_lab import Ask, Person, Question
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
-from llmsim_lab.run._people import people_of
+from llmsim_lab.run.people import people_of
 from llmsim_lab.study import Study, multiverse
 from llmsim_lab.study.estimates import effects
 

@@ -51,7 +51,7 @@ from llmsim_lab import (
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ScriptedBackend
-from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.study import Study
 from llmsim_lab.study.estimates.parts import Spread

@@ -18,7 +18,7 @@ from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
-from llmsim_lab.run._records import record_of
+from llmsim_lab.run.records import record_of
 
 
 class Kept(State):

@@ -13,7 +13,7 @@ from llmsim_lab import data_path
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import load, replay
-from llmsim_lab.run._records import config_of, llm_config_of
+from llmsim_lab.run.records import config_of, llm_config_of
 from llmsim_lab.tape import verify
 
 TAPES = data_path("tapes")

@@ -25,8 +25,8 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.prompts.language import written
-from llmsim_lab.run._config import StateChange
-from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run.config import StateChange
+from llmsim_lab.run.state import COMMON_COLUMNS
 from llmsim_lab.types import CallRecord, CallSite, Confidence, Reply, Status
 
 if TYPE_CHECKING:

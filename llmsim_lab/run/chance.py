@@ -22,7 +22,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import field_schemas, fields_of, json_number, narrowed, own_range
 from llmsim_lab.llm.choice import LABELS
 from llmsim_lab.llm.form import FORMATS
-from llmsim_lab.run._question import AskedQuestion
+from llmsim_lab.run.question import AskedQuestion
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
 _MOST_DRAWS = 100

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import contrast_name
 from llmsim_lab.errors import LabError
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.reading import Reading
 from llmsim_lab.study._charts import MOST_ARMS, letters_of, numbers_of, scale_of
 from llmsim_lab.study._multiverse import multiverse
-from llmsim_lab.study._playing import Key
+from llmsim_lab.study.playing import Key
 
 if TYPE_CHECKING:
     from llmsim_lab.study.estimates.estimate import Effects, Estimate

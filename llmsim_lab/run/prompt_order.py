@@ -21,8 +21,8 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.prompts import RenderedPrompt
-from llmsim_lab.run._chance import chance_reply
-from llmsim_lab.run._question import place_of
+from llmsim_lab.run.chance import chance_reply
+from llmsim_lab.run.question import place_of
 from llmsim_lab.tape.prompts_read import shared_start
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 

@@ -23,11 +23,11 @@ from llmsim_lab.llm.client import checked_client
 from llmsim_lab.llm.scope import scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import RenderedPrompt
-from llmsim_lab.run._config import OnError, WorldConfig, players_seed
 from llmsim_lab.run._personas import ending_of, persona_slots, persona_text
-from llmsim_lab.run._plain_prompts import dedented, has_slots
 from llmsim_lab.run._run_prompts import PromptsInUse, UsedPrompt
-from llmsim_lab.run._turn import Answer
+from llmsim_lab.run.config import OnError, WorldConfig, players_seed
+from llmsim_lab.run.plain_prompts import dedented, has_slots
+from llmsim_lab.run.turn import Answer
 from llmsim_lab.types import CallSite, Decision, Number, Reply
 
 Source = str | Path | Prompt | Callable[[str], str]

@@ -34,16 +34,16 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import StateChange, WorldConfig
-from llmsim_lab.run._plain_prompts import is_as_written
-from llmsim_lab.run._records import config_of
+from llmsim_lab.run.config import StateChange, WorldConfig
 from llmsim_lab.run.guided import ask_anew, edit_prompts, edits_of
+from llmsim_lab.run.plain_prompts import is_as_written
 from llmsim_lab.run.recorded import (
     listed_interventions,
     live_client,
     recorded_run,
     warn_of_settings,
 )
+from llmsim_lab.run.records import config_of
 from llmsim_lab.run.world import checked_state
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE

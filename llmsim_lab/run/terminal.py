@@ -17,7 +17,7 @@ from llmsim_lab.llm.fields import field_fault, field_words
 from llmsim_lab.llm.human import DAY_S, AnswerError, OpenQuestion
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._records import clients_of
+from llmsim_lab.run.records import clients_of
 from llmsim_lab.run.seating import SeatQuestion, put
 
 _terminal = threading.Lock()

@@ -30,7 +30,7 @@ from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm.human import StandIn
 from llmsim_lab.people import Population
 from llmsim_lab.run._kept import kept_values
-from llmsim_lab.run._registry import RunClass, is_shipped
+from llmsim_lab.run.registry import RunClass, is_shipped
 from llmsim_lab.types import OfJson, Rationale
 
 

@@ -21,7 +21,7 @@ from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._reading import Reading
+from llmsim_lab.run.reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
 _MODULES = (

@@ -15,11 +15,23 @@ from typing import Any
 from llmsim_lab._util.jsontext import JSONObject, loads
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.run import _records
 from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._config import StateChange
-from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import Answer, Turn, notes_by_player, result_in_words
+from llmsim_lab.run.config import StateChange
+from llmsim_lab.run.records import (
+    Record,
+    changed_values,
+    clients_of,
+    decode_turn,
+    entries_of,
+    interventions_of,
+    record_of,
+    recorded_settings,
+    row_on_tape,
+    settings_entries,
+    tape_turn,
+)
+from llmsim_lab.run.registry import RunClass
+from llmsim_lab.run.turn import Answer, Turn, notes_by_player, result_in_words
 from llmsim_lab.tape.recorder import LiveRecorder, Recorder, ReplayRecorder
 
 
@@ -160,8 +172,7 @@ class Recording(Session):
     async def _check_models(self, run: AnyRun) -> None:
         """Write down which models answer; a resumed run must have the same."""
         models = {
-            name: asdict(await client.model_info())
-            for name, client in _records.clients_of(run).items()
+            name: asdict(await client.model_info()) for name, client in clients_of(run).items()
         }
         # Read after the wait: another task may have changed the manifest meanwhile.
         manifest = self.tape.run(self.number).manifest
@@ -204,15 +215,15 @@ class Recording(Session):
 
     def _note_settings(self, run: AnyRun, turn: int) -> None:
         """Write down the settings of the clients, where they are not those of the turn before."""
-        settings = {seat: client.config for seat, client in _records.clients_of(run).items()}
+        settings = {seat: client.config for seat, client in clients_of(run).items()}
         # Compared before anything is read from the tape: it is so in nearly every turn.
         if settings == self._settings:
             return
         self._settings = settings
         manifest = self.tape.run(self.number).manifest
-        entries = _records.settings_entries(run)
-        recorded = _records.recorded_settings(manifest)
-        if recorded == _records.recorded_settings(entries):
+        entries = settings_entries(run)
+        recorded = recorded_settings(manifest)
+        if recorded == recorded_settings(entries):
             return
         earlier = list(manifest.get("settings_before", ()))
         last_turn = turn - 1
@@ -235,16 +246,16 @@ class Recording(Session):
         # Prompts are only ever added.
         if len(prompts) != self._known_prompts:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
-                self.recorder.describe({"prompts": _records.entries_of(prompts)})
+                self.recorder.describe({"prompts": entries_of(prompts)})
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
-        number, line = _records.tape_turn(run, turn, state)
+        number, line = tape_turn(run, turn, state)
         self.recorder.commit_turn(number, line)
         return turn
 
     def changed(self, run: AnyRun) -> None:
         """Write the latest turn again."""
-        number, line = _records.tape_turn(run, run.turns[-1])
+        number, line = tape_turn(run, run.turns[-1])
         self.recorder.replace_turn(number, line)
 
     def ended(self, outcome: str) -> None:
@@ -273,7 +284,7 @@ class Replaying(Session):
         self,
         tape: Tape,
         number: int,
-        lines: Mapping[int, _records.Record],
+        lines: Mapping[int, Record],
     ) -> None:
         self.tape = tape
         self.number = number
@@ -320,9 +331,9 @@ class Replaying(Session):
             )
         self.recorder.begin_turn(turn)
         if not self._settings or "settings_before" in self._manifest:
-            self._take_settings(run, _records.recorded_settings(self._manifest, turn))
+            self._take_settings(run, recorded_settings(self._manifest, turn))
         # From the record, not from the plan: some came in while the run was played.
-        return _records.interventions_of(self._lines[turn]["record"], "interventions")
+        return interventions_of(self._lines[turn]["record"], "interventions")
 
     def done(
         self,
@@ -337,21 +348,17 @@ class Replaying(Session):
         """
         cls = type(run)
         line = self._lines[turn.number]
-        recorded = _records.decode_turn(cls, line["record"], self.recorder.attempt)
+        recorded = decode_turn(cls, line["record"], self.recorder.attempt)
         now = replace(turn, seconds=recorded.seconds, by_code=_with_words_of(recorded, turn))
         now = _with_notes_of(recorded, now)
         # Columns that the recording lacks are a newer version's or code's; its own are what counts.
-        row = {
-            name: value
-            for name, value in _records.row_on_tape(cls, now).items()
-            if name in line["row"]
-        }
+        row = {name: value for name, value in row_on_tape(cls, now).items() if name in line["row"]}
         # As JSON too: an object of a class of one's own may equal no other.
         is_same_state = recorded.state == now.state or loads(state) == line["record"]["state"]
         is_same_turn = recorded == replace(now, state=recorded.state)
         if not is_same_state or not is_same_turn or row != line["row"]:
-            then = {**_records.record_of(cls, recorded), "row": line["row"]}
-            changes = _records.changed_values(then, {**_records.record_of(cls, now), "row": row})
+            then = {**record_of(cls, recorded), "row": line["row"]}
+            changes = changed_values(then, {**record_of(cls, now), "row": row})
             raise TapeError(
                 f"turn {turn.number} of run {self.number} came out differently from its "
                 f"recording: {changes or 'in something that its record does not show'}. Its calls "
@@ -403,7 +410,7 @@ def load_turns(
     cls: RunClass,
     tape: Tape,
     run: int,
-    records: Sequence[_records.Record],
+    records: Sequence[Record],
 ) -> list[Turn]:
     """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
     recorder = ReplayRecorder(tape, run)
@@ -416,5 +423,5 @@ def load_turns(
                 f"{turns[-1].number}; `llmsim-lab tape verify` says what else is wrong"
             )
         recorder.begin_turn(record["turn"])
-        turns.append(_records.decode_turn(cls, record, recorder.attempt))
+        turns.append(decode_turn(cls, record, recorder.attempt))
     return turns

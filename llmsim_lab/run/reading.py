@@ -24,18 +24,6 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import is_reasonable
 from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import TapeError
-from llmsim_lab.run._registry import how_to_import
-from llmsim_lab.run._session import load_turns
-from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import (
-    Series,
-    Turn,
-    outside_in_words,
-    own_numbers,
-    plain_series,
-    result_in_words,
-    with_outcomes,
-)
 from llmsim_lab.run.charts import (
     ChartedColumns,
     charted_columns,
@@ -43,6 +31,18 @@ from llmsim_lab.run.charts import (
     series_of,
     tables_in,
     without_fields,
+)
+from llmsim_lab.run.registry import how_to_import
+from llmsim_lab.run.session import load_turns
+from llmsim_lab.run.state import COMMON_COLUMNS
+from llmsim_lab.run.turn import (
+    Series,
+    Turn,
+    outside_in_words,
+    own_numbers,
+    plain_series,
+    result_in_words,
+    with_outcomes,
 )
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
@@ -67,6 +67,7 @@ class RowState(dict[str, Any]):
         self._row = row
 
     def columns(self) -> dict[str, Any]:
+        """Return the recorded columns of the world itself."""
         return {name: value for name, value in self._row.items() if name not in COMMON_COLUMNS}
 
 

@@ -10,9 +10,9 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.llm.scope import scope
-from llmsim_lab.run._question import Question
-from llmsim_lab.run._turn import Turn
+from llmsim_lab.run.question import Question
 from llmsim_lab.run.recorded import Run
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.types import CallSite, Decision, Number, Rationale
 
 

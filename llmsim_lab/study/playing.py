@@ -32,12 +32,12 @@ from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm.scope import Purse
-from llmsim_lab.run._records import llm_config_of
-from llmsim_lab.run._session import load_turns
 from llmsim_lab.run.guided import edits_of, leave_out_warnings, note_end, pay_from
 from llmsim_lab.run.playing import play_turns
 from llmsim_lab.run.recorded import ANEW, RunOrigin, record
-from llmsim_lab.study._design import AnyRun, Arm, Models, Play, PromptEdits, World, said
+from llmsim_lab.run.records import llm_config_of
+from llmsim_lab.run.session import load_turns
+from llmsim_lab.study.design import AnyRun, Arm, Models, Play, PromptEdits, World, said
 from llmsim_lab.tape import RunInfo, Tape
 
 NOTE = "study"

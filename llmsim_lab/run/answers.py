@@ -21,8 +21,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import fields_of, json_number
 from llmsim_lab.llm.choice import Decide, numeric
 from llmsim_lab.run._kept import defined_again, reply_as_json
-from llmsim_lab.run._question import AskedQuestion, limits_of
-from llmsim_lab.run._turn import Answer, as_confidence, as_reasoning
+from llmsim_lab.run.question import AskedQuestion, limits_of
+from llmsim_lab.run.turn import Answer, as_confidence, as_reasoning
 from llmsim_lab.types import CallRecord, Decision, Reply
 
 _MOST_VALUES = 101

@@ -13,9 +13,9 @@ from typing import Any, Self
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.scope import scoped
-from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.run.guided import leave_out_warnings
-from llmsim_lab.study._design import AnyRun
+from llmsim_lab.study.design import AnyRun
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import HUMAN, Attempt
 

@@ -134,7 +134,15 @@ class Origin(NamedTuple):
             TapeError: it is damaged, or is not that of the messages.
         """
         try:
-            return Provenance(spans=tuple(self._read(texts, agent, turn)))
+            return Provenance(
+                spans=tuple(
+                    self._read(
+                        texts,
+                        agent,
+                        turn,
+                    )
+                )
+            )
         except ValidationError as error:
             detail = clip(faults(error), 200)
             raise TapeError(f"where its values came from is damaged: {detail}") from error
@@ -175,7 +183,14 @@ class Origin(NamedTuple):
                     "characters"
                 )
             source = _FACT.sub(lambda match: facts.get(match[1], match[0]), words)
-            yield Span(name, role, start, end, source[:MAX_WORDS], count)
+            yield Span(
+                name,
+                role,
+                start,
+                end,
+                source[:MAX_WORDS],
+                count,
+            )
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
@@ -227,7 +242,11 @@ def form_of(
         words = "; ".join([source_of[slot] for slot in name.split(", ") if slot in source_of])
         rows[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
     parts = {**rows, "facts": {name[:MAX_WORDS]: fact for name, fact in facts}}
-    text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(
+        parts,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())
 
@@ -238,7 +257,11 @@ def _form_in(text: str) -> _FormText:
     return form
 
 
-def relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
+def relative(
+    fact: object,
+    agent: str | None,
+    turn: int | None,
+) -> _Fact:
     """Return a fact so that calls of any agent and turn have the same form."""
     # Not ``isinstance``: True is no turn, and an enum's member no name.
     if type(fact) is str and fact == agent:
@@ -248,7 +271,11 @@ def relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
     return str(fact)[:MAX_WORDS]
 
 
-def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:
+def _absolute(
+    fact: _Fact,
+    agent: str | None,
+    turn: int | None,
+) -> str:
     if fact is None:
         return agent or "?"
     if isinstance(fact, int):

@@ -145,8 +145,16 @@ class ChatRequest:
     site: CallSite | None = None
     attempt: int = 1
     top_logprobs: int | None = None
-    origin: Origin | None = field(default=None, compare=False, repr=False)
-    complaint: str = field(default="", compare=False, repr=False)
+    origin: Origin | None = field(
+        default=None,
+        compare=False,
+        repr=False,
+    )
+    complaint: str = field(
+        default="",
+        compare=False,
+        repr=False,
+    )
 
     @property
     def provenance(self) -> Provenance:
@@ -165,7 +173,11 @@ class ChatRequest:
         for message in reversed(self.messages):
             texts[message.role] = message.content
         site = self.site or CallSite(component="")
-        return self.origin.read(texts, agent=site.agent, turn=site.turn)
+        return self.origin.read(
+            texts,
+            agent=site.agent,
+            turn=site.turn,
+        )
 
     @property
     def prompt(self) -> str:
@@ -368,11 +380,18 @@ class CallRecord:
             case [_, [_, *_] as numbers] if places.others and tuple(numbers) in places.others:
                 return places.others[tuple(numbers)]
             case [status, [_, *_] as numbers] if status in get_args(Status) and places.attempts:
-                return cls(history=tuple(map(places.attempts, numbers)), status=status)
+                return cls(
+                    history=tuple(map(places.attempts, numbers)),
+                    status=status,
+                )
         raise ValueError(f"{value!r:.80} does not name a call by its place, or status and numbers")
 
     @model_serializer(mode="wrap")
-    def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
+    def _write(
+        self,
+        whole: Callable[[Any], Any],
+        info: SerializationInfo,
+    ) -> Any:
         if not isinstance(info.context, Places):
             return whole(self)
         # By identity: two calls of a turn may be equal, and comparing them takes long.
@@ -541,7 +560,11 @@ class Decision(OfJson, Immutable):
     """
 
     # By name, too: rules and limits know fields by their names, models by their aliases.
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="ignore",
+        allow_inf_nan=False,
+        populate_by_name=True,
+    )
 
     @property
     def call(self) -> CallRecord | None:
@@ -683,7 +706,10 @@ def reply_schema(
     return schema
 
 
-def _make_strict(part: dict[str, Any], max_text: int | None) -> None:
+def _make_strict(
+    part: dict[str, Any],
+    max_text: int | None,
+) -> None:
     """Change a part of pydantic's schema to what a model is asked for."""
     # A title made of the name says nothing more, and a reply has no defaults.
     for key in ("title", "default"):
@@ -701,7 +727,11 @@ def _make_strict(part: dict[str, Any], max_text: int | None) -> None:
         part["additionalProperties"] = False
 
 
-def _put_in_order(fields: dict[str, Any], model: type[Reply], rationale: Rationale) -> None:
+def _put_in_order(
+    fields: dict[str, Any],
+    model: type[Reply],
+    rationale: Rationale,
+) -> None:
     """Put the fields of a reply's schema in the order in which a model writes them.
 
     Raises:

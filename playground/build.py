@@ -99,7 +99,10 @@ def build(folder: Path) -> None:
     for name in PAGE:
         shutil.copy(HERE / name, folder)
     (folder / "window.js").write_text(module(), encoding="utf-8")
-    (folder / "worlds.json").write_text(json.dumps(worlds()), encoding="utf-8")
+    (folder / "worlds.json").write_text(
+        json.dumps(worlds()),
+        encoding="utf-8",
+    )
 
 
 def runtime_package() -> Path:
@@ -118,7 +121,13 @@ def runtime_package() -> Path:
             )
         cache.mkdir(parents=True, exist_ok=True)
         command = [npm, "pack", "--silent", f"pyodide@{PYODIDE}", "--pack-destination", str(cache)]
-        result = subprocess.run(command, cwd=cache, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            command,
+            cwd=cache,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if result.returncode:
             raise RuntimeError(f"npm could not fetch pyodide {PYODIDE}:\n{result.stderr[-2000:]}")
     digest = sha512_of(package)
@@ -138,7 +147,10 @@ def fetch_wheels(folder: Path) -> None:
         RuntimeError: pip fails.
     """
     wanted = folder / "wanted.txt"
-    wanted.write_text("".join(map(locked, PACKAGES)), encoding="utf-8")
+    wanted.write_text(
+        "".join(map(locked, PACKAGES)),
+        encoding="utf-8",
+    )
     command = [
         *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
         *("--no-deps", "--require-hashes", "--only-binary=:all:"),
@@ -147,7 +159,12 @@ def fetch_wheels(folder: Path) -> None:
         *(f"--python-version={PYTHON}", "--implementation=cp", f"--abi={ABI}"),
         *(f"--dest={folder}", f"--requirement={wanted}"),
     ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if result.returncode:
         raise RuntimeError(f"pip could not fetch the page's packages:\n{result.stderr[-2000:]}")
 
@@ -180,7 +197,11 @@ def join_site(wheels: Path, path: Path) -> None:
             add(site, f"llmsim_lab-{installed.version}.dist-info/{name}", text.encode())
 
 
-def add(site: zipfile.ZipFile, name: str, content: bytes) -> None:
+def add(
+    site: zipfile.ZipFile,
+    name: str,
+    content: bytes,
+) -> None:
     """Add a file with a fixed date, so that the same checkout makes the same page."""
     site.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 

@@ -94,7 +94,11 @@ def real_number(
     return float(number)
 
 
-def known_names(kind: str, names: object, known: Iterable[str]) -> tuple[str, ...]:
+def known_names(
+    kind: str,
+    names: object,
+    known: Iterable[str],
+) -> tuple[str, ...]:
     """Return one name or several, in the order of those that there are.
 
     Args:
@@ -120,7 +124,11 @@ def known_names(kind: str, names: object, known: Iterable[str]) -> tuple[str, ..
     return tuple(name for name in every_name if name in chosen)
 
 
-def _is_within(number: Any, least: float | None, most: float | None) -> bool:
+def _is_within(
+    number: Any,
+    least: float | None,
+    most: float | None,
+) -> bool:
     return (least is None or number >= least) and (most is None or number <= most)
 
 

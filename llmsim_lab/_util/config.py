@@ -42,7 +42,11 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                removed: Mapping[str, str] = getattr(cls, "gone", {})
+                removed: Mapping[str, str] = getattr(
+                    cls,
+                    "gone",
+                    {},
+                )
                 message = faults(error, names)
                 for name in values:
                     if name in removed:
@@ -63,7 +67,11 @@ class Settings(_Base):
     are read with, raises pydantic's ``ValidationError``, which knows each fault's place.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -101,7 +109,12 @@ class Settings(_Base):
                     "dicts in one another"
                 ) from None
 
-    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
+    def model_copy(
+        self,
+        *,
+        update: Mapping[str, object] | None = None,
+        deep: bool = False,
+    ) -> Self:
         """Return a copy with some values changed, which are not checked."""
         changes = {name: frozen(value) for name, value in (update or {}).items()}
         return super().model_copy(update=changes, deep=deep)
@@ -149,7 +162,12 @@ class YamlFile:
     _tree: Node | None = field(repr=False)  # None if the file is empty
 
     @classmethod
-    def read(cls, path: Path, *, example: str = "turns: 8") -> YamlFile:
+    def read(
+        cls,
+        path: Path,
+        *,
+        example: str = "turns: 8",
+    ) -> YamlFile:
         """Read a file; an empty one has no keys.
 
         Args:
@@ -189,12 +207,19 @@ class YamlFile:
         """
         try:
             # Files named in it are relative to its folder.
-            return model.model_validate(self.values, context={"folder": self.path.parent})
+            return model.model_validate(
+                self.values,
+                context={"folder": self.path.parent},
+            )
         except ValidationError as error:
             lines = each_fault(error, lambda fault: self._explain(fault, model))
             raise ConfigError("\n".join(lines)) from None
 
-    def fault(self, location: Sequence[str | int], message: str) -> str:
+    def fault(
+        self,
+        location: Sequence[str | int],
+        message: str,
+    ) -> str:
         """Return a message with its place: file, line and key, then what is wrong there."""
         # A key may be as long as the file.
         key = clip(".".join(str(part) for part in location), 200) or "the file"
@@ -208,7 +233,11 @@ class YamlFile:
         location = fault["loc"]
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
-        removed: Mapping[str, str] = getattr(model, "gone", {})
+        removed: Mapping[str, str] = getattr(
+            model,
+            "gone",
+            {},
+        )
         key = ".".join(map(str, location))
         if key in removed:
             return self.fault(location, removed[key])
@@ -309,7 +338,11 @@ def _yaml() -> YAML:
 
         count = 0
 
-        def compose_node(self, parent: Node | None, index: object) -> Node | None:
+        def compose_node(
+            self,
+            parent: Node | None,
+            index: object,
+        ) -> Node | None:
             self.count += 1
             if self.count > _MOST_VALUES:
                 raise ValueError(
@@ -328,7 +361,10 @@ def _yaml() -> YAML:
 # --- the place of a fault ------------------------------------------------------------------------
 
 
-def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
+def _line_of(
+    node: Node | None,
+    location: Sequence[str | int],
+) -> int:
     from ruamel.yaml import MappingNode, SequenceNode
 
     line = node.start_mark.line + 1 if node else 1

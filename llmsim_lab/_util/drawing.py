@@ -24,7 +24,12 @@ STYLES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
 """Of lines, so that colour is not all that tells them apart."""
 
 
-BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+BEHIND = {
+    "facecolor": "white",
+    "edgecolor": "none",
+    "alpha": 0.8,
+    "pad": 0.5,
+}
 """What is behind words in a chart, so that they are read above lines."""
 
 
@@ -40,7 +45,13 @@ def _chart_class() -> Any:
 
         def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
             if self.small:
-                png = small_png(figure_bytes(self, "png", dpi=80))
+                png = small_png(
+                    figure_bytes(
+                        self,
+                        "png",
+                        dpi=80,
+                    )
+                )
             else:
                 png = figure_bytes(self, "png", dpi=96)
             # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
@@ -60,7 +71,12 @@ def load_matplotlib() -> None:
     _chart_class()
 
 
-def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
+def new_figure(
+    across: float,
+    down: float,
+    *,
+    small: bool = False,
+) -> Figure:
     """Return an empty figure, white on dark pages too, whose parts make room for each other.
 
     Notebooks show it although pyplot does not know it.
@@ -79,7 +95,12 @@ def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
     return figure
 
 
-def figure_bytes(figure: Figure, kind: _Kind, *, dpi: float = 150) -> bytes:
+def figure_bytes(
+    figure: Figure,
+    kind: _Kind,
+    *,
+    dpi: float = 150,
+) -> bytes:
     """Return a figure as a file, without dates or versions in it; text in SVG and PDF stays text.
 
     Args:
@@ -96,7 +117,11 @@ def figure_bytes(figure: Figure, kind: _Kind, *, dpi: float = 150) -> bytes:
     }
     without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
     # The same ids in an SVG each time; and text stays text, to be found and edited.
-    settings: Any = {"svg.hashsalt": "llmsim_lab", "svg.fonttype": "none", "pdf.fonttype": 42}
+    settings: Any = {
+        "svg.hashsalt": "llmsim_lab",
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,
+    }
     buffer = io.BytesIO()
     with mpl.rc_context(settings):
         figure.savefig(
@@ -125,7 +150,11 @@ def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
     # White below and around, so that it reads on a dark page.
     style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
     look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')
-    return look.format(getattr(figure, "alt", ""), png, style)
+    return look.format(
+        getattr(figure, "alt", ""),
+        png,
+        style,
+    )
 
 
 def told(figure: Figure, words: str) -> Figure:
@@ -134,7 +163,10 @@ def told(figure: Figure, words: str) -> Figure:
     return figure
 
 
-def plain_axes(axes: Axes, lines: Literal["x", "y"] | None = None) -> None:
+def plain_axes(
+    axes: Axes,
+    lines: Literal["x", "y"] | None = None,
+) -> None:
     """Take away the frame at the top and on the right.
 
     Args:

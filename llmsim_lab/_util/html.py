@@ -132,7 +132,11 @@ def pre(text: object) -> Markup:
     )
 
 
-def join(parts: Iterable[object], *, between: str = "") -> Markup:
+def join(
+    parts: Iterable[object],
+    *,
+    between: str = "",
+) -> Markup:
     """Return parts one after another, each made safe."""
     return Markup(escape(between)).join(safe(part) for part in parts)
 
@@ -152,7 +156,11 @@ def table(
     columns = zip(*body, strict=True) if body else [()] * len(header)
     column_styles = [_column_style(column) for column in columns]
 
-    def line(cells: Iterable[object], css: str, scopes: Iterable[str | None]) -> Markup:
+    def line(
+        cells: Iterable[object],
+        css: str,
+        scopes: Iterable[str | None],
+    ) -> Markup:
         parts: list[Markup] = []
         for content, style, scope in zip(cells, column_styles, scopes, strict=False):
             tag = "th" if scope else "td"
@@ -169,12 +177,22 @@ def table(
     parts: list[Markup] = []
     if caption:
         caption_css = "text-align:left;font-weight:600;padding:4px 0"
-        parts.append(styled(caption, caption_css, tag="caption"))
+        parts.append(
+            styled(
+                caption,
+                caption_css,
+                tag="caption",
+            )
+        )
     if header:
         parts.append(styled(line(header, _CELL, repeat("col")), tag="thead"))
     lines = join(line(row, _LINED, chain(["row"], repeat(None))) for row in body)
     parts.append(styled(lines, tag="tbody"))
-    return styled(join(parts), _TABLE, tag="table")
+    return styled(
+        join(parts),
+        _TABLE,
+        tag="table",
+    )
 
 
 def _column_style(cells: Iterable[object]) -> str:
@@ -186,7 +204,11 @@ def _column_style(cells: Iterable[object]) -> str:
     return "text-align:left"
 
 
-def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Markup:
+def pairs(
+    items: Iterable[tuple[object, object]],
+    *,
+    caption: object = "",
+) -> Markup:
     """Return names and what they hold as a table of two columns."""
     return table((), items, caption=caption)
 
@@ -197,7 +219,12 @@ def badge(status: str) -> Markup:
     return styled(status, css, tag="span")
 
 
-def details(summary: object, body: object, *, open: bool = False) -> Markup:  # noqa: A002 - HTML's
+def details(
+    summary: object,
+    body: object,
+    *,
+    open: bool = False,  # noqa: A002 - HTML's
+) -> Markup:
     """Return something that unfolds under a line.
 
     Args:

@@ -101,7 +101,10 @@ def _not_finite(text: str) -> float:
 _strict = json.JSONDecoder(parse_constant=_not_finite, object_pairs_hook=_once)
 
 
-def _parsed(parse: Callable[[], T], size: int) -> T:
+def _parsed(
+    parse: Callable[[], T],
+    size: int,
+) -> T:
     """Return what a text holds; Python does not look for garbage while a long one is parsed.
 
     Nothing becomes garbage meanwhile, and looking through all the lists again and again takes eight
@@ -207,7 +210,11 @@ def checked(place: str) -> Iterator[None]:
 def write(adapter: TypeAdapter[Any], value: object) -> bytes:
     """Return a value of the adapter's type as JSON, without what has its default or is None."""
     try:
-        return adapter.serializer.to_json(value, exclude_defaults=True, exclude_none=True)
+        return adapter.serializer.to_json(
+            value,
+            exclude_defaults=True,
+            exclude_none=True,
+        )
     except ValueError:  # half a character, which pydantic cannot write
         ready = adapter.dump_python(
             value,

@@ -28,7 +28,12 @@ _CATEGORIES = {
 }
 
 
-def text_like(pattern: str, rng: Random, *, shortest: int = 0) -> str:
+def text_like(
+    pattern: str,
+    rng: Random,
+    *,
+    shortest: int = 0,
+) -> str:
     """Return a text that a regular expression matches, as far as it is one of characters.
 
     Args:
@@ -41,7 +46,12 @@ def text_like(pattern: str, rng: Random, *, shortest: int = 0) -> str:
         ValueError: Python's ``re`` does not read it, though pydantic may.
     """
     try:
-        return _text_of(_parser.parse(pattern), rng, {}, max(_MORE, shortest))
+        return _text_of(
+            _parser.parse(pattern),
+            rng,
+            {},
+            max(_MORE, shortest),
+        )
     except (re.error, LookupError) as error:
         raise ValueError(str(error)) from error
 
@@ -67,9 +77,19 @@ def _text_of(
         elif kind is regex.NOT_LITERAL:
             text += rng.choice(_PRINTABLE.replace(chr(value), ""))
         elif kind is regex.BRANCH:
-            text += _text_of(rng.choice(value[1]), rng, groups, more)
+            text += _text_of(
+                rng.choice(value[1]),
+                rng,
+                groups,
+                more,
+            )
         elif kind is regex.SUBPATTERN:
-            groups[value[0]] = _text_of(value[-1], rng, groups, more)
+            groups[value[0]] = _text_of(
+                value[-1],
+                rng,
+                groups,
+                more,
+            )
             text += groups[value[0]]
         elif kind is regex.GROUPREF:
             text += groups[value]

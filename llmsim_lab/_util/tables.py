@@ -23,7 +23,10 @@ _KEPT = "\n\t\u00a0\u202f"
 """Characters that Python does not count as printable, and that are harmless."""
 
 
-def frame_of(rows: Any, columns: list[str] | None = None) -> pd.DataFrame:
+def frame_of(
+    rows: Any,
+    columns: list[str] | None = None,
+) -> pd.DataFrame:
     """Return rows, or columns by their names, as a frame; pandas is imported only then."""
     import pandas as pd
 
@@ -38,7 +41,12 @@ def columns_of(rows: Iterable[Mapping[str, object]]) -> dict[str, None]:
     return columns
 
 
-def is_reasonable(rows: Sized, columns: int, *, values: int | None = None) -> bool:
+def is_reasonable(
+    rows: Sized,
+    columns: int,
+    *,
+    values: int | None = None,
+) -> bool:
     """Return True unless a table of rows would be large and nearly empty.
 
     A file of megabytes may name thousands of other columns in each row.
@@ -56,7 +64,10 @@ def is_reasonable(rows: Sized, columns: int, *, values: int | None = None) -> bo
     return cells <= _MOST_CELLS_A_VALUE * values
 
 
-def plain_frame(rows: Sequence[Mapping[str, object]], columns: Iterable[str]) -> pd.DataFrame:
+def plain_frame(
+    rows: Sequence[Mapping[str, object]],
+    columns: Iterable[str],
+) -> pd.DataFrame:
     """Return a frame whose columns hold one type each, so that ``to_parquet`` takes it.
 
     A column is of truth values, whole numbers, numbers or texts, with missing values where a row
@@ -107,7 +118,13 @@ def _column_type(value: object) -> type:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return whole_text(value)
-    return whole_text(json.dumps(value, ensure_ascii=False, default=str))
+    return whole_text(
+        json.dumps(
+            value,
+            ensure_ascii=False,
+            default=str,
+        )
+    )
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -138,7 +138,10 @@ def counted(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def few(texts: Sequence[str], most: int) -> list[str]:
+def few(
+    texts: Sequence[str],
+    most: int,
+) -> list[str]:
     """Return the first of several texts, and how many more there are as one more."""
     first = list(texts[:most])
     if len(texts) > most:
@@ -185,7 +188,12 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(kept)
 
 
-def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0) -> str:
+def faults(
+    error: ValidationError,
+    known: Iterable[str] = (),
+    *,
+    within: int = 0,
+) -> str:
     """Return what pydantic found wrong as one line: each place and what is wrong there.
 
     Args:
@@ -202,7 +210,10 @@ def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0
     return "; ".join(each_fault(error, say))
 
 
-def each_fault(error: ValidationError, say: Callable[[ErrorDetails], str]) -> list[str]:
+def each_fault(
+    error: ValidationError,
+    say: Callable[[ErrorDetails], str],
+) -> list[str]:
     """Return what is said of the first faults that pydantic found, and how many more there are.
 
     A file may have a hundred thousand.
@@ -214,7 +225,10 @@ def each_fault(error: ValidationError, say: Callable[[ErrorDetails], str]) -> li
     return lines
 
 
-def fault_text(fault: ErrorDetails, names: Sequence[str] = ()) -> str:
+def fault_text(
+    fault: ErrorDetails,
+    names: Sequence[str] = (),
+) -> str:
     """Return one fault that pydantic found: the place, what is wrong there, and the value.
 
     Args:
@@ -270,7 +284,11 @@ def _is_library(filename: str) -> bool:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` where a known name is like a wrong one, else nothing."""
-    like = difflib.get_close_matches(name, list(known), n=1)
+    like = difflib.get_close_matches(
+        name,
+        list(known),
+        n=1,
+    )
     return f" (did you mean {like[0]!r}?)" if like else ""
 
 
@@ -328,7 +346,12 @@ def log_event(
             )
         return
     line = f"{event} {logfmt(**fields)}".rstrip()
-    logger.log(level, "%s", line, stacklevel=2)
+    logger.log(
+        level,
+        "%s",
+        line,
+        stacklevel=2,
+    )
 
 
 def log_as_asked() -> None:

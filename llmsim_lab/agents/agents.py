@@ -149,7 +149,11 @@ class Agent(ABC):
         # With its call, so that the tape says which request the decision came from.
         return reply.model_validate(fields).with_call(call)
 
-    def _fields_of(self, action: Action, here: float) -> dict[str, object]:
+    def _fields_of(
+        self,
+        action: Action,
+        here: float,
+    ) -> dict[str, object]:
         """Return what an action says, by the names of replies' fields."""
         rate = action.proposed_rate
         if action.rate_change_bp is not None:
@@ -220,7 +224,11 @@ class LLMAgent(Agent):
         """
         prompt = self._construct_prompt(state)
         # Of the turn that is being played: the state is the one before it.
-        site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
+        site = CallSite(
+            component="agent",
+            agent=self.name,
+            turn=state.turn + 1,
+        )
         status: Status | None = None
         try:
             decision = await self.llm_client.call_with_retry(
@@ -319,7 +327,11 @@ class EconLLMAgent(LLMAgent):
 
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators."""
-        write = thin_prompts(Prompt.load("agent_policy"), state.global_state, turn=state.turn)
+        write = thin_prompts(
+            Prompt.load("agent_policy"),
+            state.global_state,
+            turn=state.turn,
+        )
         return write(self.name, self.profile)
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
@@ -404,13 +416,19 @@ def rule_proposal(
     if moves_bp:
         rates = {bp: limits.inside(here + bp / 100) for bp in moves_bp}
         # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
-        move = min(rates, key=lambda bp: (round(abs(rates[bp] - wanted), 9), abs(bp)))
+        move = min(
+            rates,
+            key=lambda bp: (round(abs(rates[bp] - wanted), 9), abs(bp)),
+        )
         rate = rates[move]
         # A smaller move is the nearest one; only of the largest is something left.
         is_largest = move in (min(moves_bp), max(moves_bp))
         is_cut_short = is_largest and abs(wanted - here) > abs(move) / 100
     else:
-        rate = min(limits.choices(here), key=lambda offered: (abs(offered - wanted), offered))
+        rate = min(
+            limits.choices(here),
+            key=lambda offered: (abs(offered - wanted), offered),
+        )
         proposed_rate = rate
         # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
         is_cut_short = abs(rate - wanted) > limits.rate_step

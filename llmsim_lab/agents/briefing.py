@@ -118,7 +118,11 @@ def role_of(
     )
 
 
-def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
+def briefing(
+    quarters: Sequence[Quarter],
+    *,
+    masked: bool,
+) -> dict[str, str]:
     """Return the values of those slots of a briefing's prompt that all members read alike.
 
     Args:
@@ -129,7 +133,13 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
     latest = quarters[-SHOWN:]
     lines = [_HEADER]
     for quarters_ago, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
-        lines.append(_line(quarter, quarters_ago, masked=masked))
+        lines.append(
+            _line(
+                quarter,
+                quarters_ago,
+                masked=masked,
+            )
+        )
     now = latest[-1]
     assert now.inflation is not None  # a run's own states have it
     real_rate = now.interest_rate - now.inflation
@@ -190,7 +200,12 @@ def briefing_for_people(
     )
 
 
-def _name_of(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
+def _name_of(
+    quarter: Quarter,
+    quarters_ago: int,
+    *,
+    masked: bool,
+) -> str:
     """Return what a quarter is called."""
     # Counted back where it is masked: a date would tell a model what happened next.
     if quarter.period and not masked:
@@ -198,7 +213,12 @@ def _name_of(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
     return f"-{quarters_ago}" if quarters_ago else "now"
 
 
-def _line(quarter: Quarter, quarters_ago: int, *, masked: bool) -> str:
+def _line(
+    quarter: Quarter,
+    quarters_ago: int,
+    *,
+    masked: bool,
+) -> str:
     """Return a quarter as a line of the table."""
     name = _name_of(quarter, quarters_ago, masked=masked)
     real_rate = None

@@ -75,8 +75,17 @@ class OllamaAdapter:
         site: where in a run its calls are made.
     """
 
-    def __init__(self, client: LLMClient, *, site: CallSite = _SITE) -> None:
-        self.client: LLMClient = checked_client(client, "client", ("converse", "config"))
+    def __init__(
+        self,
+        client: LLMClient,
+        *,
+        site: CallSite = _SITE,
+    ) -> None:
+        self.client: LLMClient = checked_client(
+            client,
+            "client",
+            ("converse", "config"),
+        )
         self.site = site
 
     async def generate(
@@ -177,7 +186,11 @@ class OllamaAdapter:
         return _read_form(reply)
 
 
-def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Schema, ...]:
+def _wired(
+    tools: Sequence[ToolDeclaration],
+    *,
+    responds: bool,
+) -> tuple[Schema, ...]:
     """Return declarations as requests have them, with ``respond`` if they are to have it."""
     names = [tool.name for tool in tools]
     if RESPOND in names:
@@ -217,7 +230,10 @@ def _whole(message: LLMMessage) -> LLMMessage:
     )
 
 
-def _complaint(read: Callable[[ChatReply], LLMResponse], reply: ChatReply) -> str | None:
+def _complaint(
+    read: Callable[[ChatReply], LLMResponse],
+    reply: ChatReply,
+) -> str | None:
     """Return what is wrong with a reply, for the model to read; None if nothing is."""
     try:
         read(reply)

@@ -300,13 +300,23 @@ class _Message:
             for place, call in enumerate(calls, 1):
                 result = self._checked(call, place, toolbox)
                 if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
-                    return self._asks_first(call, result, is_followed=place < len(calls))
+                    return self._asks_first(
+                        call,
+                        result,
+                        is_followed=place < len(calls),
+                    )
                 # No model call is left to read results, but a question takes none.
                 if not isinstance(result, ToolResult) and not is_last:
                     result = await self._run(call.name, result, toolbox)
                 if isinstance(result, ToolResult):
                     text = result_text(result, max_chars=self.config.max_result_chars)
-                    messages.append(LLMMessage("tool", text, tool_name=call.name))
+                    messages.append(
+                        LLMMessage(
+                            "tool",
+                            text,
+                            tool_name=call.name,
+                        )
+                    )
         return self._says("ERROR:TOO_MANY_STEPS", TOO_COMPLEX)
 
     def _first_messages(self) -> list[LLMMessage]:
@@ -358,7 +368,11 @@ class _Message:
             after = " What was to follow has not been done; ask again afterwards."
         return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=after)
 
-    async def _ask(self, messages: list[LLMMessage], toolbox: Toolbox) -> LLMResponse:
+    async def _ask(
+        self,
+        messages: list[LLMMessage],
+        toolbox: Toolbox,
+    ) -> LLMResponse:
         config = self.config
         limit_s = self.engine.call_timeout_s
         late = (
@@ -509,7 +523,11 @@ class _Message:
                 duration_ms=milliseconds,
             )
 
-    async def _kept(self, row: str, writing: Awaitable[None]) -> None:
+    async def _kept(
+        self,
+        row: str,
+        writing: Awaitable[None],
+    ) -> None:
         """Write a row; log one that is lost, and continue: what was decided has been done."""
         try:
             await writing

@@ -39,9 +39,18 @@ class ToolLookup:
         max_lookups: most model calls for looking up, before each decision.
     """
 
-    def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2) -> None:
+    def __init__(
+        self,
+        tools: ToolExecutor,
+        *,
+        max_lookups: int = 2,
+    ) -> None:
         self.tools = tools
-        self.max_lookups = whole_number("max_lookups", max_lookups, least=1)
+        self.max_lookups = whole_number(
+            "max_lookups",
+            max_lookups,
+            least=1,
+        )
 
     async def look_up(
         self,
@@ -86,12 +95,22 @@ class ToolLookup:
                 if toolbox.needs_yes(call.name):
                     result = failed_result("no user can confirm it", "REFUSED")
                 if not isinstance(result, ToolResult):
-                    result = await toolbox.run(call.name, result, site.agent or "somebody")
+                    result = await toolbox.run(
+                        call.name,
+                        result,
+                        site.agent or "somebody",
+                    )
                 text = result_text(result, max_chars=_MAX_RESULT_CHARS)
                 arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
                 # The failed ones too: the decision should know what could not be found out.
                 findings.append(f"- {call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)}): {text}")
-                messages.append(LLMMessage("tool", text, tool_name=call.name))
+                messages.append(
+                    LLMMessage(
+                        "tool",
+                        text,
+                        tool_name=call.name,
+                    )
+                )
         if not findings:
             return prompt
         return _with_findings(prompt, findings)

@@ -297,7 +297,10 @@ def _fault_text(fault: Any) -> str:
     return clip(text, 200)
 
 
-def without(schema: object, keywords: Collection[str] = ()) -> Any:
+def without(
+    schema: object,
+    keywords: Collection[str] = (),
+) -> Any:
     """Return a JSON schema without some keywords and the user's identity, in no part of it.
 
     Nor has it the titles that pydantic makes from names, which cost tokens.
@@ -390,7 +393,11 @@ def json_ready(value: object) -> Any:
         raise ValueError(f"no JSON can be made of it: {error}") from error
 
 
-def json_text(value: object, *, indent: int | None = None) -> str:
+def json_text(
+    value: object,
+    *,
+    indent: int | None = None,
+) -> str:
     """Return a value as JSON for people and models to read."""
     return json.dumps(
         value,

@@ -188,7 +188,11 @@ class Chat(Run[ChatState]):
             decision=decision,
         )
 
-    def changed(self, state: ChatState, values: Mapping[str, Any]) -> ChatState:
+    def changed(
+        self,
+        state: ChatState,
+        values: Mapping[str, Any],
+    ) -> ChatState:
         """Return a state with what is set from outside, such as the next message."""
         # An empty inbox is how a conversation says that it waits for a message.
         if not str(values.get("inbox", "any")).strip():

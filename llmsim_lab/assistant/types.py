@@ -108,7 +108,10 @@ class PendingAction(Value):
     tool_name: Annotated[str, Field(min_length=1)]
     parameters: Arguments = Field(default_factory=dict)
     description: str = ""
-    call_id: str = Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)
+    call_id: str = Field(
+        min_length=1,
+        default_factory=lambda: uuid.uuid4().hex,
+    )
     user_id: Annotated[str, Field(min_length=1)] | None = None
     conversation_id: Annotated[str, Field(min_length=1)] | None = None
 
@@ -210,7 +213,11 @@ class AgentEngineConfig:
 
     def __post_init__(self) -> None:
         for name in ("max_iterations", "max_tokens", "max_calls", "max_result_chars"):
-            whole_number(name, getattr(self, name), least=1)
+            whole_number(
+                name,
+                getattr(self, name),
+                least=1,
+            )
         whole_number(
             "include_history_messages",
             self.include_history_messages,

@@ -69,7 +69,11 @@ async def findings(
     )
     abilities: list[Ability] = []
     speed = _Speed()
-    checks = {"answers": speed.answers, "tokens read a second": speed.reads, **_CHECKS}
+    checks = {
+        "answers": speed.answers,
+        "tokens read a second": speed.reads,
+        **_CHECKS,
+    }
     for name, check in [*checks.items()][:first]:
         progress(name)
         try:
@@ -79,7 +83,14 @@ async def findings(
             if failure.reason in LASTING or not abilities:
                 raise
             note = clip(str(failure), 200)
-            abilities.append(Ability(name, "failed", ok=False, note=note))
+            abilities.append(
+                Ability(
+                    name,
+                    "failed",
+                    ok=False,
+                    note=note,
+                )
+            )
         else:
             abilities.append(Ability(name, result, ok, note))
     return abilities
@@ -119,7 +130,11 @@ class _Speed:
     async def answers(self, client: LLMClient) -> _Result:
         """Let the model write, and say how long it took."""
         prompt = [Message("user", "Count from 1 upwards, one number a line, and do not stop.")]
-        options = {"num_predict": 32, "seed": _SEED, "temperature": _TEMPERATURE}
+        options = {
+            "num_predict": 32,
+            "seed": _SEED,
+            "temperature": _TEMPERATURE,
+        }
         reply, call = await client.converse(prompt, options=options)
         note = f"after {call.seconds:.1f} s"
         if reply.load_seconds:
@@ -138,7 +153,11 @@ class _Speed:
         chance = random.SystemRandom()  # a seed's words may be in the cache
         words = " ".join(chance.choice(_WORDS) for _ in range(number))
         prompt = [Message("user", f"{words}\n\nWhich word came first?")]
-        options = {"num_predict": 1, "seed": _SEED, "temperature": _TEMPERATURE}
+        options = {
+            "num_predict": 1,
+            "seed": _SEED,
+            "temperature": _TEMPERATURE,
+        }
         reply, call = await client.converse(prompt, options=options)
         if reply.prompt_tokens is None:
             return "not known", True, "the server does not count tokens"
@@ -160,7 +179,11 @@ def _rate(tokens_per_s: float) -> str:
     return f"{tokens_per_s:,.0f}"
 
 
-async def _turn_of_economy(client: LLMClient, reads: float, writes: float) -> str:
+async def _turn_of_economy(
+    client: LLMClient,
+    reads: float,
+    writes: float,
+) -> str:
     """Return how long a choice among the economy's moves takes, and how that is computed.
 
     Args:
@@ -209,7 +232,11 @@ class _Length(Decision):
 async def _untold(client: LLMClient) -> _Result:
     """Ask without a word about JSON; the second attempt tells the form where none came."""
     tokens = min(200, client.config.num_ctx // 2)
-    seeded = _with_settings(client, seed=_SEED, max_tokens=tokens)
+    seeded = _with_settings(
+        client,
+        seed=_SEED,
+        max_tokens=tokens,
+    )
     question = "What suits a picnic: red, green, blue or yellow?"
     decision = await seeded.call_with_retry(prompt=question, response_model=_Colour)
     if decision.call is not None and lacks_form(decision.call.history[0]):
@@ -220,12 +247,19 @@ async def _untold(client: LLMClient) -> _Result:
 _SUBJECTS = ("a picnic", "a boat", "a lighthouse", "a school day")
 
 
-def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
+def _keeps(
+    form: type[Decision],
+    words: str,
+) -> Callable[[LLMClient], Any]:
     async def check(client: LLMClient) -> _Result:
         tokens = min(200, client.config.num_ctx // 2)
 
         async def ask(seed: int, subject: str) -> str:
-            seeded = _with_settings(client, seed=seed, max_tokens=tokens)
+            seeded = _with_settings(
+                client,
+                seed=seed,
+                max_tokens=tokens,
+            )
             prompt = f"Answer in JSON with the field {words.format(subject)}"
             decision = await seeded.call_with_retry(prompt=prompt, response_model=form)
             return decision.call.status if decision.call else "ok"
@@ -249,7 +283,11 @@ async def _repeats(client: LLMClient) -> _Result:
     equal = await _equal_replies(client)
     note = ""
     if equal < len(_TOPICS) and not client.config.repeatable:
-        careful = _with_settings(client, repeatable=True, max_concurrency=None)
+        careful = _with_settings(
+            client,
+            repeatable=True,
+            max_concurrency=None,
+        )
         equal_then = await _equal_replies(careful)
         note = f"{equal_then} of {len(_TOPICS)} with repeatable=True"
     answer = "yes" if equal == len(_TOPICS) else "no"
@@ -259,7 +297,11 @@ async def _repeats(client: LLMClient) -> _Result:
 async def _equal_replies(client: LLMClient) -> int:
     """Return how many of the questions get the same words again."""
     chance = random.SystemRandom()  # a seed's words may be in the cache
-    options = {"num_predict": 40, "seed": _SEED, "temperature": _TEMPERATURE}
+    options = {
+        "num_predict": 40,
+        "seed": _SEED,
+        "temperature": _TEMPERATURE,
+    }
     equal = 0
     for topic in _TOPICS:
         words = " ".join(chance.choice(_WORDS) for _ in range(_FEWEST_WORDS))
@@ -319,7 +361,11 @@ async def _tools(client: LLMClient) -> _Result:
 
     async def ask(seed: int, prompt: str) -> str:
         options = {"seed": seed, "num_predict": 80}
-        reply = await adapter.ask([LLMMessage("user", prompt)], _TOOLS, options=options)
+        reply = await adapter.ask(
+            [LLMMessage("user", prompt)],
+            _TOOLS,
+            options=options,
+        )
         calls = [FunctionCall(call.name, call.arguments) for call in reply.function_calls or ()]
         # Exactly one: a second call would do what was not asked for.
         return "ok" if calls == [_WANTED[prompt]] else "another call"

@@ -107,7 +107,11 @@ def _report(host: str | None) -> bool:
     works = [_answers(model, host) for model in _models_here(host)]
     # What a script without a model's name would get.
     try:
-        client = connect("auto", host=host, quiet=True)
+        client = connect(
+            "auto",
+            host=host,
+            quiet=True,
+        )
         run_sync(client.aclose())
         say(f"connect('auto') says: {client.chosen}")
     except LabError as error:

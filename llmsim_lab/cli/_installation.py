@@ -37,7 +37,11 @@ _EXTRAS = {
 """What one of the extras is for; those that only serve development are left out."""
 
 Result = Literal["ok", "note", "fault"]
-_STYLES: dict[Result, str] = {"ok": "", "note": "yellow", "fault": "red"}
+_STYLES: dict[Result, str] = {
+    "ok": "",
+    "note": "yellow",
+    "fault": "red",
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,10 @@ def _checks() -> Iterator[Check]:
         yield _runtime_of_embedded_models()
 
 
-def _guarded(about: str, check: Callable[[], Check]) -> Check:
+def _guarded(
+    about: str,
+    check: Callable[[], Check],
+) -> Check:
     """Do a check; what it raises is what it found."""
     try:
         return check()
@@ -213,7 +220,11 @@ def _chart() -> Check:
 
     run = Simulation(start_at="1979Q3", players={"*": "rule"})
     run.run(4)
-    picture = figure_bytes(rate_figure({"rule": run.to_frame()}), "png", dpi=60)
+    picture = figure_bytes(
+        rate_figure({"rule": run.to_frame()}),
+        "png",
+        dpi=60,
+    )
     return Check("a chart", "ok", f"four quarters from 1979Q3 as a PNG of {len(picture):,} bytes")
 
 

@@ -61,7 +61,11 @@ def new(
             raise ConfigError(f"choose a template; there are:{options}")
         raise ConfigError(f"there is no template {template!r}; there are:{options}")
     # By its text: importing it would run it.
-    [world] = re.findall(r"^class (\w+)\(Run\[", codes[template], re.MULTILINE)
+    [world] = re.findall(
+        r"^class (\w+)\(Run\[",
+        codes[template],
+        re.MULTILINE,
+    )
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -76,7 +80,10 @@ def new(
     cells = (text.format(module=template, world=world) for text in (first_cell, _SECOND_CELL))
     notebook = {"cells": [{**empty, "source": cell} for cell in cells], "metadata": {}}
     # As JSON, since nbformat is not among what is installed.
-    text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
+    text = json.dumps(
+        {**notebook, "nbformat": 4, "nbformat_minor": 4},
+        indent=1,
+    )
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     recorded = f", and {template}.tape, a recorded run" if is_recorded else ""
     say(f"{folder} has {template}.py, the world{recorded}. Look at it")

@@ -130,7 +130,12 @@ def grade_hand_ins(
     Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
     """
     open_folder(out)
-    limits = replace(HAND_IN, cpu_s=cpu, wall_s=wall, memory_mb=memory)
+    limits = replace(
+        HAND_IN,
+        cpu_s=cpu,
+        wall_s=wall,
+        memory_mb=memory,
+    )
     grades = grade(
         folder,
         key=key,

@@ -36,7 +36,12 @@ _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
 
 
-def say(text: object, *, style: str = "", to: Console = console) -> None:
+def say(
+    text: object,
+    *,
+    style: str = "",
+    to: Console = console,
+) -> None:
     """Print text as it is, lines kept: no markup, no terminal control codes."""
     plain = printable(str(text), keep="\n\t")
     # Rich would also turn :names: into emoji, and break long lines, which are often paths to copy.
@@ -85,7 +90,13 @@ def say_turns(frame: pd.DataFrame, series: Sequence[Series]) -> None:
     headings["interventions"] = "from outside"
     shown = frame[[name for name in headings if name in frame]].rename(columns=headings)
     # What a state does not have yet is not a number in the frame.
-    say(shown.to_string(index=False, float_format="{:.2f}".format, na_rep=""))
+    say(
+        shown.to_string(
+            index=False,
+            float_format="{:.2f}".format,
+            na_rep="",
+        )
+    )
 
 
 def decision_in_words(answer: Answer) -> str:
@@ -108,7 +119,11 @@ def _say_decisions(turns: Sequence[Turn]) -> None:
         say("\n".join(few(lines, _MOST_DECISIONS)) + "\n")
 
 
-def _summary(turns: Sequence[Turn], unfinished: Sequence[CallRecord], failed_s: float) -> str:
+def _summary(
+    turns: Sequence[Turn],
+    unfinished: Sequence[CallRecord],
+    failed_s: float,
+) -> str:
     """Return one line on some turns: calls by status, tokens, seconds.
 
     Args:

@@ -88,11 +88,21 @@ def people(
     client = None
     if model not in _WORDS:
         # Not from Ollama, where a misspelt name may be gigabytes.
-        client = connect(model, host=host, download=not model.startswith("ollama"), quiet=True)
+        client = connect(
+            model,
+            host=host,
+            download=not model.startswith("ollama"),
+            quiet=True,
+        )
         say(client.chosen)
         who = {"llm_client": client}
     runs = out / "runs"
-    designs = people_designs(only or None, folder=runs, **settings, **who)
+    designs = people_designs(
+        only or None,
+        folder=runs,
+        **settings,
+        **who,
+    )
     # The cheapest first, so that a card that is stopped has most of its measures.
     for name, played in designs.items():
         say(f"Playing {name}.")
@@ -101,11 +111,20 @@ def people(
         if isinstance(played, Study) and played.counts["failed"]:
             failed = counted(played.counts["failed"], "run")
             say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
-    recall = recall_study(list(designs), folder=runs, **who)
+    recall = recall_study(
+        list(designs),
+        folder=runs,
+        **who,
+    )
     recall.run()
     player = client.config.model if client is not None else model
     asked = recall.simulation(recall.reference, recall.units[0])
-    card = PeopleCard.of(designs, player=player, recall=asked, margin=margin)
+    card = PeopleCard.of(
+        designs,
+        player=player,
+        recall=asked,
+        margin=margin,
+    )
     say(card)
     page = card.page(out / "people.html")
     measures = write_file(out / "people.csv", csv_text(card.compared.to_frame()).encode())

@@ -142,7 +142,11 @@ def with_model(config: Any, model: str) -> Any:
     return config.model_copy(update={"llm": config.llm.model_copy(update={"model": model})})
 
 
-def client_for(config: Any, *, host: str | None) -> LLMClient | None:
+def client_for(
+    config: Any,
+    *,
+    host: str | None,
+) -> LLMClient | None:
     """Connect to a run's model, fetching the embedded one first if need be.
 
     Raises:
@@ -163,7 +167,11 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     return client
 
 
-def play(simulation: Run, turns: int, out: Path) -> None:
+def play(
+    simulation: Run,
+    turns: int,
+    out: Path,
+) -> None:
     """Play turns, let go of the model, report what came of them, and close the run.
 
     People in the run are asked on the terminal. What ends the run early is raised once the turns
@@ -191,7 +199,12 @@ def play(simulation: Run, turns: int, out: Path) -> None:
         # Before the report: an embedded server holds gigabytes.
         if simulation.llm_client is not None:
             run_sync(simulation.llm_client.aclose())
-    report(simulation, out, since=taped, failed_s=failed_s)
+    report(
+        simulation,
+        out,
+        since=taped,
+        failed_s=failed_s,
+    )
     tape = simulation.tape
     if taped:
         say(f"Turns up to {taped} are from the tape; those after it are live.")

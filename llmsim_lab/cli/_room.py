@@ -29,7 +29,11 @@ class _OpenByDefault(TyperGroup):
     """``room WORLD`` opens one, ``room forget FOLDER`` is a command of its own."""
 
     # The type of a context is of a package that typer brings, or of its own copy, by its version.
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(
+        self,
+        ctx: Any,
+        args: list[str],
+    ) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
             args = ["open", *args]
         return super().parse_args(ctx, args)
@@ -180,7 +184,10 @@ def _study_of_world(
     )
 
 
-def _seats_asked(world: type[Run], parameters: Mapping[str, Any]) -> list[str]:
+def _seats_asked(
+    world: type[Run],
+    parameters: Mapping[str, Any],
+) -> list[str]:
     """Return the players that a world asks, as a few turns by chance show."""
     trial = world(players={"*": "random"}, **parameters)
     trial.run(_MOST_TURNS_ON_TRIAL, progress=False)

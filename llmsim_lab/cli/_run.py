@@ -77,7 +77,11 @@ def run(
     # Before a model is connected, which may have to be fetched.
     out = open_folder(out)
     client = _playing.client_for(config, host=host)
-    simulation = run_class(config, llm_client=client, tape=tape)
+    simulation = run_class(
+        config,
+        llm_client=client,
+        tape=tape,
+    )
     _playing.play(simulation, config.turns, out)
 
 
@@ -107,7 +111,10 @@ def lint(described: _Described, parameters: _Parameters = None) -> None:
         raise typer.Exit(1)
 
 
-def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
+def _described(
+    named: str,
+    parameters: Path | None,
+) -> tuple[Any, Any]:
     """Return the class and the configuration that the command line names.
 
     Raises:
@@ -142,7 +149,11 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
     return class_and_config(named, kind=Simulation.kind)
 
 
-def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
+def _with_values(
+    world: Any,
+    config: Any,
+    values: Mapping[str, Any],
+) -> Any:
     """Return a configuration with parameters set, and values of the state that it starts from.
 
     Raises:
@@ -158,7 +169,11 @@ def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
             continue
         # Only what was set: other fields may follow from the changed one.
         kept = {field: getattr(changed, field) for field in changed.model_fields_set}
-        kept[str(first)] = with_value(getattr(changed, str(first)), rest, value)
+        kept[str(first)] = with_value(
+            getattr(changed, str(first)),
+            rest,
+            value,
+        )
         try:
             changed = type(config).model_validate(kept)
         except ValidationError as error:
@@ -259,8 +274,19 @@ def _continuing(verb: str, about: str) -> Any:
                 )
             # A rerun plays all turns anew.
             taped = info.turns if verb == "resume" else 0
-            wanted, client = _prepared(info, taped, turns, model, host, settings)
-            begun = getattr(operations, verb)(tape, info.id, llm_client=client)
+            wanted, client = _prepared(
+                info,
+                taped,
+                turns,
+                model,
+                host,
+                settings,
+            )
+            begun = getattr(operations, verb)(
+                tape,
+                info.id,
+                llm_client=client,
+            )
             _playing.play(begun, wanted, open_folder(out))
 
     # Typer makes the command's name and help of these.
@@ -308,7 +334,14 @@ def fork(
         settings, values = _settings_in(named_values(set_ or ()))
         changes = [{"turn": at, "set": values}] if values else []
         prompts = _edits(prompt or (), info)
-        wanted, client = _prepared(info, at, turns, model, host, settings)
+        wanted, client = _prepared(
+            info,
+            at,
+            turns,
+            model,
+            host,
+            settings,
+        )
         begun = operations.fork(
             tape,
             info.id,
@@ -320,7 +353,10 @@ def fork(
         _playing.play(begun, wanted, open_folder(out))
 
 
-def _edits(files: Iterable[Path], info: RunInfo) -> list[Prompt]:
+def _edits(
+    files: Iterable[Path],
+    info: RunInfo,
+) -> list[Prompt]:
     """Return the prompts of files, each as an edit of the recorded one of its name."""
     recorded = {prompt.name: prompt for prompt in prompts_of(info.manifest).values()}
     edits = []

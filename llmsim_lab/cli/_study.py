@@ -138,7 +138,11 @@ def study_from(file: Path, *, tape: Path | None) -> Study:
         raise _located(error, described, source) from error
 
 
-def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, Any]:
+def _arguments(
+    path: Path,
+    described: StudyFile,
+    source: YamlFile,
+) -> dict[str, Any]:
     """Return what ``Study`` takes beside the world."""
     arguments: dict[str, Any] = {
         "vary": described.vary,
@@ -165,7 +169,11 @@ def _code_of(path: Path, described: StudyFile) -> Path | None:
     return path.parent / f"{file}{end}"
 
 
-def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
+def _world(
+    path: Path,
+    described: StudyFile,
+    source: YamlFile,
+) -> Any:
     try:
         if ".py" in described.world:
             return world_from(str(path.parent / described.world))
@@ -177,7 +185,11 @@ def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
         raise ConfigError(source.fault(("world",), text)) from error
 
 
-def _located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigError:
+def _located(
+    error: ConfigError,
+    file: StudyFile,
+    source: YamlFile,
+) -> ConfigError:
     """Return an error of ``Study`` with the line of the file that it is most likely about."""
     places: list[tuple[str, ...]] = [("fixed", name) for name in file.fixed]
     places += [("vary", name) for name in file.vary]

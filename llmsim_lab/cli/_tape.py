@@ -82,7 +82,11 @@ def diff(
         first = valid_run(tape, a)
         second = valid_run(tape, b)
         say(f"Run {first.id} ({first.name}) and run {second.id} ({second.name})", style="bold")
-        changed = differences(_defining(first), _defining(second), most=_MOST_OF_A_VALUE)
+        changed = differences(
+            _defining(first),
+            _defining(second),
+            most=_MOST_OF_A_VALUE,
+        )
         changed += _changed_prompts(first, second)
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
@@ -155,7 +159,12 @@ def _is_answered_alike(
     host: str | None,
 ) -> bool:
     """Ask recorded calls again and say what that shows; return True if all replies are equal."""
-    client = connect(model or recorded_model(tape), host=host, quiet=True, timeout_s=300)
+    client = connect(
+        model or recorded_model(tape),
+        host=host,
+        quiet=True,
+        timeout_s=300,
+    )
     say(client.chosen)
 
     async def asked() -> Audit:
@@ -194,7 +203,10 @@ def _replayed(tape: Tape, info: RunInfo) -> list[Finding]:
 
 
 @app.command("repair")
-def repair(file: TapeFile, target: Annotated[Path, typer.Argument(help="The new tape.")]) -> None:
+def repair(
+    file: TapeFile,
+    target: Annotated[Path, typer.Argument(help="The new tape.")],
+) -> None:
     """Write the intact part of a damaged tape to a new one."""
     for run, (before, kept) in repair_tape(file, target).items():
         if kept < 0:
@@ -225,7 +237,11 @@ def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
         yield f"The prompt {', '.join(places)} differs:\n{word_diff(was, now)}"
 
 
-def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+def _show_trajectories(
+    tape: Tape,
+    a: RunInfo,
+    b: RunInfo,
+) -> None:
     rows_of_a = tape.frame_rows(a.id)
     rows_of_b = tape.frame_rows(b.id)
     changed: dict[int, list[str]] = {}
@@ -266,7 +282,11 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         say(f"and {len(defining) - _MOST_LINES:,} more values")
     for earlier in info.manifest.get("settings_before", ()):
         llm = as_mapping(info.manifest["llm"])
-        changed = differences(as_mapping(earlier["llm"]), llm, most=_MOST_OF_A_VALUE)
+        changed = differences(
+            as_mapping(earlier["llm"]),
+            llm,
+            most=_MOST_OF_A_VALUE,
+        )
         if changed:
             say(f"after turn {earlier['last_turn']} with other settings: {', '.join(changed)}")
     texts = Counter[str]()
@@ -279,7 +299,13 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for name, times in texts.items():
         say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
     rows = [whole(row) for row in tape.frame_rows(info.id).values()]
-    series = series_of(run_on_tape(tape, info, first=info.turns))
+    series = series_of(
+        run_on_tape(
+            tape,
+            info,
+            first=info.turns,
+        )
+    )
     charted = {item.column for item in series}
     uncharted: list[str] = []
     for row in rows:
@@ -291,11 +317,18 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     say_turns(frame_of([_only(row, wanted) for row in rows]), shown)
 
 
-def _only(row: Mapping[str, object], names: Container[str]) -> dict[str, object]:
+def _only(
+    row: Mapping[str, object],
+    names: Container[str],
+) -> dict[str, object]:
     return {name: value for name, value in row.items() if name in names}
 
 
-def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
+def _show_turn(
+    tape: Tape,
+    info: RunInfo,
+    at: int,
+) -> None:
     """Print a turn's decisions, with prompts and replies; of one that failed, its calls.
 
     Raises:
@@ -303,11 +336,20 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     """
     # Of a turn that is not there none is read, so that the run's class is known all the same.
     near = min(max(at, 0), info.turns)
-    run = run_on_tape(tape, info, first=near, last=near)
+    run = run_on_tape(
+        tape,
+        info,
+        first=near,
+        last=near,
+    )
     turn = next((turn for turn in run.turns if turn.number == at), None)
     # A fork's first turns are its parent's.
     owner = tape.player(info.id, at)
-    calls = tape.calls(owner, turn=at, forgotten=True)
+    calls = tape.calls(
+        owner,
+        turn=at,
+        forgotten=True,
+    )
     outside = tape.outside(owner, at)
     if turn is None and not calls and not outside:
         raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")

@@ -63,7 +63,10 @@ def event_line(event: Mapping[str, object]) -> str:
     return " ".join(str(words).split())
 
 
-def quoted(words: Mapping[str, str], names: Iterable[str]) -> str:
+def quoted(
+    words: Mapping[str, str],
+    names: Iterable[str],
+) -> str:
     """Return what each has said, in the form ``Speaker: "words"``.
 
     The words are a model's, so they are untrusted. Lines that could pass for a section's heading,
@@ -106,13 +109,19 @@ def _speaker_in(line: str) -> str | None:
     return line[: speech.start()].strip(" \t*_#>-").casefold()
 
 
-def bullets(heading: str, lines: Iterable[str]) -> list[str]:
+def bullets(
+    heading: str,
+    lines: Iterable[str],
+) -> list[str]:
     """Return lines as a list below a heading, with an empty line above; nothing for none."""
     listed = [f"- {line}" for line in lines]
     return ["", heading, *listed] if listed else []
 
 
-def _state_lines(variables: Mapping[str, Variable], state: Mapping[str, object]) -> list[str]:
+def _state_lines(
+    variables: Mapping[str, Variable],
+    state: Mapping[str, object],
+) -> list[str]:
     """Return variables with label and unit: the defined ones in their order, then any others."""
     lines = []
     for name in dict.fromkeys([*variables, *state]):
@@ -123,7 +132,10 @@ def _state_lines(variables: Mapping[str, Variable], state: Mapping[str, object])
     return lines
 
 
-def shared_order(reader: str, speakers: Sequence[str]) -> list[str]:
+def shared_order(
+    reader: str,
+    speakers: Sequence[str],
+) -> list[str]:
     """Return the speakers but the reader, so that readers' lists begin alike for as long as can be.
 
     The half without the reader comes first, which all in the reader's half read too; then the same
@@ -155,7 +167,10 @@ class _Section(NamedTuple):
     source: str = CORE
 
 
-def _joined(sections: Iterable[_Section], role: _Role) -> tuple[str, list[Span]]:
+def _joined(
+    sections: Iterable[_Section],
+    role: _Role,
+) -> tuple[str, list[Span]]:
     """Return a message, and where its sections are in it."""
     message = ""
     spans = []

@@ -152,7 +152,10 @@ class CrisisSimulation(Run[CrisisState]):
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
-        return CrisisState(**self._start.get_current_state(), pending=self.scenario.events)
+        return CrisisState(
+            **self._start.get_current_state(),
+            pending=self.scenario.events,
+        )
 
     async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
         """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
@@ -210,7 +213,11 @@ class CrisisSimulation(Run[CrisisState]):
             by=ENGINE,
         )
 
-    async def _answered(self, state: CrisisState, ask: Ask) -> dict[str, str]:
+    async def _answered(
+        self,
+        state: CrisisState,
+        ask: Ask,
+    ) -> dict[str, str]:
         """Ask the agents; return what each says in public, empty where it says nothing."""
         replies = await ask.each(
             [agent for agent in state.agent_vars if agent not in state.muted],
@@ -229,12 +236,20 @@ class CrisisSimulation(Run[CrisisState]):
     def rule(self, question: Question) -> Any:
         """Return what needs no model: no change, or the course kept."""
         if question.by == ENGINE:
-            return {"state_updates": {}, "events": [], "reasoning": ""}
+            return {
+                "state_updates": {},
+                "events": [],
+                "reasoning": "",
+            }
         return self._reply.saying("We keep our course and change nothing.")
 
     # --- from outside ------------------------------------------------------------------------
 
-    def changed(self, state: CrisisState, values: Mapping[str, Any]) -> CrisisState:
+    def changed(
+        self,
+        state: CrisisState,
+        values: Mapping[str, Any],
+    ) -> CrisisState:
         """Return a state with values that are set from outside.
 
         Args:
@@ -341,7 +356,13 @@ class CrisisSimulation(Run[CrisisState]):
 def _from_outside(event: object) -> Happening:
     """Return an event that is set from outside: its description, or its fields."""
     fields = event if isinstance(event, Mapping) else {"description": event}
-    return Happening(**{"type": OUTSIDE, "source": OUTSIDE, **fields})
+    return Happening(
+        **{
+            "type": OUTSIDE,
+            "source": OUTSIDE,
+            **fields,
+        }
+    )
 
 
 # --- a turn's story ------------------------------------------------------------------------------

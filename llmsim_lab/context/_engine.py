@@ -77,7 +77,11 @@ class EngineOutput(Decision):
     reasoning: str
 
 
-def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[EngineOutput]:
+def engine_output_for(
+    engine: GameEngine,
+    *,
+    max_events: int = 3,
+) -> type[EngineOutput]:
     """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
 
     The schema has this scenario's variables and no others. Scales and whole percents are integers
@@ -102,7 +106,11 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
         "global_vars": _changes(engine.variables.global_vars),
         "agent_vars": _object(dict.fromkeys(engine.agents, changes_of_agent), optional=True),
     }
-    events = {"type": "array", "maxItems": max_events, "items": event}
+    events = {
+        "type": "array",
+        "maxItems": max_events,
+        "items": event,
+    }
     return create_model(
         "EngineOutput",
         __base__=EngineOutput,
@@ -112,7 +120,11 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
     )
 
 
-def _object(properties: Schema, *, optional: bool = False) -> dict[str, Any]:
+def _object(
+    properties: Schema,
+    *,
+    optional: bool = False,
+) -> dict[str, Any]:
     required = [] if optional else list(properties)
     return {
         "type": "object",
@@ -266,7 +278,11 @@ class SimulatorAgent:
         # Events of the last turn, which the engine reads once more with what agents did about them.
         self._known: tuple[Happening, ...] = ()
 
-    def process_step(self, step_number: int, agent_responses: Mapping[str, str]) -> dict[str, str]:
+    def process_step(
+        self,
+        step_number: int,
+        agent_responses: Mapping[str, str],
+    ) -> dict[str, str]:
         """Play a turn and return each agent's prompt.
 
         Rules of the modules first, then the engine's judgement, then the prompts. A turn that fails

@@ -107,8 +107,16 @@ class GameEngine:
         closed: bool = False,
     ) -> None:
         defined = (modules or ComposedModules()).variables_with(variables)
-        of_world = _Start("global_vars", defined.global_vars, closed=closed)
-        of_agents = _Start("agent_vars", defined.agent_vars, closed=closed)
+        of_world = _Start(
+            "global_vars",
+            defined.global_vars,
+            closed=closed,
+        )
+        of_agents = _Start(
+            "agent_vars",
+            defined.agent_vars,
+            closed=closed,
+        )
         self._values: dict[str | None, dict[str, Scalar]] = {}
         # The world's values stand under None, so that no agent's name can be theirs.
         self._values[None] = of_world.values(global_vars)
@@ -248,7 +256,11 @@ class _Start:
         self._defined = defined
         self._closed = closed
 
-    def values(self, values: Mapping[str, object], agent: str = "") -> dict[str, Scalar]:
+    def values(
+        self,
+        values: Mapping[str, object],
+        agent: str = "",
+    ) -> dict[str, Scalar]:
         """Return the values by name, those left out at their defaults, in the definitions' order.
 
         Raises:

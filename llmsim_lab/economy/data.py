@@ -50,8 +50,16 @@ def load_us_macro() -> pd.DataFrame:
     import pandas as pd
 
     rows = _quarters()
-    index = pd.PeriodIndex(list(rows), freq="Q", name="quarter")
-    return pd.DataFrame(list(rows.values()), index=index, dtype="float64")
+    index = pd.PeriodIndex(
+        list(rows),
+        freq="Q",
+        name="quarter",
+    )
+    return pd.DataFrame(
+        list(rows.values()),
+        index=index,
+        dtype="float64",
+    )
 
 
 def initial_state(quarter: object) -> SimulationState:
@@ -102,7 +110,11 @@ class Quarter(NamedTuple):
     interest_rate: float
 
 
-def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]:
+def quarters_before(
+    quarter: object,
+    *,
+    mirrored: bool = False,
+) -> list[Quarter]:
     """Return the real quarters before one, oldest first.
 
     Args:

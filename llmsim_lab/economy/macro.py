@@ -48,7 +48,10 @@ class Shocks(Value):
     demand: Rate = 0.0
 
     def __add__(self, other: Shocks) -> Shocks:
-        return Shocks(supply=self.supply + other.supply, demand=self.demand + other.demand)
+        return Shocks(
+            supply=self.supply + other.supply,
+            demand=self.demand + other.demand,
+        )
 
 
 NO_SHOCKS = Shocks()
@@ -260,7 +263,10 @@ def mirrored(state: GlobalState) -> GlobalState:
     )
 
 
-def _mirrored(values: Sequence[float], middles: Sequence[float]) -> Any:
+def _mirrored(
+    values: Sequence[float],
+    middles: Sequence[float],
+) -> Any:
     """Return each value as far on the other side of its middle."""
     return tuple(2 * middle - value for value, middle in zip(values, middles, strict=True))
 
@@ -387,7 +393,12 @@ def rate_by(rule: Rule, state: GlobalState) -> float:
     )
 
 
-def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> float:
+def fiscal_demand(
+    state: GlobalState,
+    *,
+    rate: float,
+    lower_bound: float,
+) -> float:
     """Return what the budget adds where the rate is at its lower bound, percent of output.
 
     At the bound the real rate rises as prices fall, and a linear model has nothing that would end
@@ -477,7 +488,12 @@ class EngineConfig(Settings):
             )
         ]
 
-    def problem(self, rate: float, *, current: float) -> str | None:
+    def problem(
+        self,
+        rate: float,
+        *,
+        current: float,
+    ) -> str | None:
         """Return what is wrong with a new rate, or None.
 
         A rate between the grid's points is accepted: the grid only limits what a model is offered.

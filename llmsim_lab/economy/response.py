@@ -43,7 +43,11 @@ class _Judged(NamedTuple):
     bounds: _Bounds | None
 
 
-_AROUND_ZERO = _Bounds(least=-0.25, most=0.25, wrong=-0.25)
+_AROUND_ZERO = _Bounds(
+    least=-0.25,
+    most=0.25,
+    wrong=-0.25,
+)
 _CRITERIA = {
     "inflation": _Judged((0, 1, 0, 0), _Bounds(least=0.0, most=inf, wrong=0.05)),
     "long run": _Judged((0, 1, 0, 1), _Bounds(least=0.0, most=inf, wrong=0.0)),
@@ -163,7 +167,11 @@ class PolicyResponse:
         # The first is of the estimates themselves.
         roots = largest_roots(matrices_of(weights))
         low, high = np.quantile(roots[1:], [1 - _AT, _AT])
-        return Estimated(float(roots[0]), float(low), float(high))
+        return Estimated(
+            float(roots[0]),
+            float(low),
+            float(high),
+        )
 
     @property
     def stability(self) -> str:
@@ -321,14 +329,23 @@ def response_of(
     import numpy as np
     from scipy.special import stdtrit  # quantiles of Student's t
 
-    regressors = np.insert(np.asarray(deviations, dtype=float), 0, 1.0, axis=1)
+    regressors = np.insert(
+        np.asarray(deviations, dtype=float),
+        0,
+        1.0,
+        axis=1,
+    )
     labels, places = np.unique(np.asarray(groups), return_inverse=True)
     units = len(labels)
     if units < _FEWEST:
         return PolicyResponse("undecided", (), None, units)
     # A row for each group, which says which decisions are its own.
     member = np.arange(units)[:, None] == places
-    slopes, variance = _regressed(regressors, np.asarray(moves, dtype=float), member)
+    slopes, variance = _regressed(
+        regressors,
+        np.asarray(moves, dtype=float),
+        member,
+    )
     quantile = float(stdtrit(units - 3, _AT))
     criteria = {}
     for name, judged in _CRITERIA.items():
@@ -398,7 +415,11 @@ def _ratio(
     # Fieller's ends are the roots of a quadratic; rounding may leave nothing between them.
     root = sqrt(max(0.0, b * b - a * c))
     value = (top @ slopes) / (bottom @ slopes)
-    return Estimated(float(value), float((b - root) / a), float((b + root) / a))
+    return Estimated(
+        float(value),
+        float((b - root) / a),
+        float((b + root) / a),
+    )
 
 
 def _regressed(
@@ -426,7 +447,11 @@ def _regressed(
     return slopes, apart.T @ apart
 
 
-def _criterion(name: str, measured: Estimated, bounds: _Bounds | None) -> Criterion:
+def _criterion(
+    name: str,
+    measured: Estimated,
+    bounds: _Bounds | None,
+) -> Criterion:
     value, low, high = measured.rounded()
     if bounds is None:
         return Criterion(name, value, low, high)

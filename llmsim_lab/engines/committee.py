@@ -48,7 +48,12 @@ class Committee(Settings):
             )
         return self
 
-    def rate(self, votes: Mapping[str, float], *, current: float) -> float:
+    def rate(
+        self,
+        votes: Mapping[str, float],
+        *,
+        current: float,
+    ) -> float:
         """Return the rate that the votes lead to.
 
         Args:

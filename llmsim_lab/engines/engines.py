@@ -69,7 +69,11 @@ class LLMEngine(Engine):
         llm_client: the model.
     """
 
-    def __init__(self, config: Any = None, llm_client: LLMClient | None = None) -> None:
+    def __init__(
+        self,
+        config: Any = None,
+        llm_client: LLMClient | None = None,
+    ) -> None:
         super().__init__()
         self.config: EngineConfig = getattr(config, "engine", config) or EngineConfig()
         if llm_client is not None:
@@ -99,7 +103,11 @@ class LLMEngine(Engine):
                 logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
                 continue
             # One after the other, not at once: each action finds the rate that the last one left.
-            decision, chain = await self._decide(action, state.global_state, start.turn + 1)
+            decision, chain = await self._decide(
+                action,
+                state.global_state,
+                start.turn + 1,
+            )
             chains.append(chain)
             state = self._apply_state_update(decision, state)
         return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
@@ -132,7 +140,11 @@ class LLMEngine(Engine):
                 "TaylorRuleAgent"
             )
         prompt = self._construct_state_update_prompt(action, current_state)
-        site = CallSite(component="engine", agent=action.agent_name, turn=turn)
+        site = CallSite(
+            component="engine",
+            agent=action.agent_name,
+            turn=turn,
+        )
         decision = await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
@@ -267,9 +279,17 @@ def update_prompts(
         }
     )
 
-    def write(rate: float, action: str, agent: str) -> RenderedPrompt:
+    def write(
+        rate: float,
+        action: str,
+        agent: str,
+    ) -> RenderedPrompt:
         text = render({"current_rate": number(rate), "action_string": action})
-        return text.sourced(_SOURCES, turn=turn, agent=agent)
+        return text.sourced(
+            _SOURCES,
+            turn=turn,
+            agent=agent,
+        )
 
     return write
 

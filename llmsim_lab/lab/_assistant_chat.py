@@ -32,7 +32,12 @@ class AssistantChat(Lab):
 
     parts = ("chat",)
 
-    def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
+    def __init__(
+        self,
+        chat: Chat | LLMAgentEngine,
+        *,
+        user_id: str | None = None,
+    ) -> None:
         if not isinstance(chat, Chat):
             if user_id is None:
                 raise ConfigError("say who writes: AssistantChat(engine, user_id='ann')")

@@ -49,7 +49,11 @@ def settable(run: Run, number: int) -> Settable:
     return Settable(values, left_out=len(names) - len(values))
 
 
-def _names_to_set(run: Run, turn: Turn, numbers: Mapping[str, float]) -> list[str]:
+def _names_to_set(
+    run: Run,
+    turn: Turn,
+    numbers: Mapping[str, float],
+) -> list[str]:
     """Return those of some numbers that are the state's own, not derived, nor a player's.
 
     All are tried at once, and where that fails each half: the whole state is checked each time.
@@ -63,17 +67,28 @@ def _names_to_set(run: Run, turn: Turn, numbers: Mapping[str, float]) -> list[st
     middle = len(names) // 2
     settable_names: list[str] = []
     for half in (names[:middle], names[middle:]):
-        settable_names += _names_to_set(run, turn, {name: numbers[name] for name in half})
+        settable_names += _names_to_set(
+            run,
+            turn,
+            {name: numbers[name] for name in half},
+        )
     return settable_names
 
 
-def change_fields(run: Run, numbers: Mapping[str, float]) -> list[Field]:
+def change_fields(
+    run: Run,
+    numbers: Mapping[str, float],
+) -> list[Field]:
     """Return the fields of what a fork can change: numbers of the state, and prompts."""
     labels = {}
     for series in series_of(run):
         if series.label != series.column:  # else the name is put into words
             labels[series.column] = str(series)
-    fields = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
+    fields = fields_of(
+        StateChange.model_json_schema(),
+        {"set": numbers},
+        labels,
+    )
     for name, prompt in prompts_by_name(run).items():
         field: Field = {
             "place": ["prompt", name],
@@ -99,7 +114,10 @@ def prompts_by_name(run: Run) -> dict[str, Prompt]:
     return {prompt.name: prompt for prompt in run.prompts.values()}
 
 
-def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(
+    values: Mapping[str, Any],
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return nested values with some of them changed."""
     result = dict(values)
     for name, change in changes.items():
@@ -125,7 +143,10 @@ def words_of(changes: object, name: str = "") -> str:
     return "; ".join(words)
 
 
-def words_of_fork(changes: Mapping[str, object], turn: int) -> list[str]:
+def words_of_fork(
+    changes: Mapping[str, object],
+    turn: int,
+) -> list[str]:
     """Return what a fork was given in a cell, in the words that the form uses."""
     words = []
     for name, change in changes.items():

@@ -59,7 +59,10 @@ class Line:
         """Return a column as turns and values; a truth value counts as 0 or 1."""
         rows = [row for row in self.rows if _is_drawable(row.get(column))]
         turns = [float(row["turn"]) for row in rows]
-        return Points(turns=turns, values=[float(row[column]) for row in rows])
+        return Points(
+            turns=turns,
+            values=[float(row[column]) for row in rows],
+        )
 
     def columns_of(self, chart: Series) -> dict[str, str]:
         """Return the columns with numbers that a chart draws, by the names of their lines."""
@@ -131,10 +134,17 @@ def _named_runs(
             yield str(name), run
 
 
-def _line(name: str, run: Run | RecordedRun | pd.DataFrame) -> Line:
+def _line(
+    name: str,
+    run: Run | RecordedRun | pd.DataFrame,
+) -> Line:
     if not isinstance(run, Run | RecordedRun):
         rows: list[Any] = run.to_dict("records")
-        return Line(name=name or "run", rows=rows, charts=_charts_of_rows(rows))
+        return Line(
+            name=name or "run",
+            rows=rows,
+            charts=_charts_of_rows(rows),
+        )
     if not name:
         name = run.name if run.run_id is None else f"{run.run_id} {run.name}"
     return Line(
@@ -164,7 +174,10 @@ def _in_words(column: str) -> str:
     return column.replace("_", " ")
 
 
-def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
+def charted(
+    lines: Sequence[Line],
+    columns: Sequence[str] | None = None,
+) -> list[Series]:
     """Return the charts to draw: those named, else the first that the runs have.
 
     Args:

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 _LATEST = 16
 """Turns whose answers stay in the notebook."""
-_NEWS = {"inflation": 0.5, "unemployment": 0.4, "gdp_growth": 2.0}
+_NEWS = {
+    "inflation": 0.5,
+    "unemployment": 0.4,
+    "gdp_growth": 2.0,
+}
 """What makes headlines, each with its usual change in a quarter, percentage points. The rate is
 no news to the one who sets it."""
 _PARTS = ("loss", "inflation", "output_gap", "rate_change", "term")
@@ -56,7 +60,11 @@ class Leaderboard(Losses):
         title = "The same quarters, by who decided"
         if self.after:
             title += f" (the last {self.after} by the rule for all)"
-        return rate_figure(self.runs, history=past, title=title)
+        return rate_figure(
+            self.runs,
+            history=past,
+            title=title,
+        )
 
 
 def leaderboard(
@@ -95,7 +103,11 @@ def leaderboard(
             another start or other shocks; or there are no tapes in the folder.
     """
     if isinstance(simulation, str | Path):
-        return of_class(Path(simulation), loss, after=after)
+        return of_class(
+            Path(simulation),
+            loss,
+            after=after,
+        )
     return Leaderboard(simulation, model, loss, after=after)
 
 
@@ -309,7 +321,11 @@ class HumanSeat(Lab):
     def _do_score(self) -> None:
         self._ending = self._start(self._show_score())
 
-    def _reply(self, name: str, values: Mapping[str, Any]) -> None:
+    def _reply(
+        self,
+        name: str,
+        values: Mapping[str, Any],
+    ) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
         waiting = self.people.waiting()
         if name not in waiting:
@@ -324,7 +340,11 @@ class HumanSeat(Lab):
                 reply["advice_asked"] = True
         person.answer(question, reply)
 
-    async def _turn_with(self, agent: str | None, values: Mapping[str, Any]) -> None:
+    async def _turn_with(
+        self,
+        agent: str | None,
+        values: Mapping[str, Any],
+    ) -> None:
         """Begin a turn if none is under way, answer in it, and wait for its end."""
         # Where a cell plays the run, its next turn will ask.
         if not self._under_way and self.simulation._driver is None:
@@ -424,7 +444,11 @@ class HumanSeat(Lab):
         run: Any = self.simulation  # one of another kind raises
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
-            board = await asyncio.to_thread(leaderboard, run, model=self.model)
+            board = await asyncio.to_thread(
+                leaderboard,
+                run,
+                model=self.model,
+            )
             self._score = self._as_score(board)
             self._board = board
         except LabError as error:
@@ -480,7 +504,10 @@ class HumanSeat(Lab):
         return super().static_picture()
 
 
-def _with_action(action: str | None, values: dict[str, Any]) -> dict[str, Any]:
+def _with_action(
+    action: str | None,
+    values: dict[str, Any],
+) -> dict[str, Any]:
     if action is None:
         return values
     return {"action": action, **values}

@@ -109,7 +109,11 @@ class Lab(LiveWindow, AnyWidget):
     ) -> None:
         self.receive(message)
 
-    def _later(self, act: Callable[[], None], wait_s: float) -> None:
+    def _later(
+        self,
+        act: Callable[[], None],
+        wait_s: float,
+    ) -> None:
         """Do something soon, once for all who ask for it in the meantime."""
         if wait_s <= 0:
             act()
@@ -129,12 +133,19 @@ class Lab(LiveWindow, AnyWidget):
         timer.start()
 
     def _say(self, message: Message) -> None:
-        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(
+            message,
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
         packed = text.encode(errors="replace")  # a model may write half a character
         if len(packed) < _PACK_FROM:
             self.send(message)
         else:
-            self.send({"packed": True}, buffers=[gzip.compress(packed, 6)])
+            self.send(
+                {"packed": True},
+                buffers=[gzip.compress(packed, 6)],
+            )
 
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""

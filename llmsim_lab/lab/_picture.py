@@ -91,7 +91,11 @@ class Picture:
                 _draw_column(panel, chart, self, large=is_main)
             _name_panel(panel, chart, large=is_main)
             is_wide = is_main or len(panels) == 2
-            panel.locator_params(axis="x", integer=True, nbins=9 if is_wide else 4)
+            panel.locator_params(
+                axis="x",
+                integer=True,
+                nbins=9 if is_wide else 4,
+            )
         _mark_interventions(panels, self.lines)
         _name_turns(main, self.lines)
         main.set_title(drawing.drawable(self.heading, 90), loc="left")
@@ -103,22 +107,39 @@ def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:
     """Return a figure with a large panel and, below it, the others beside each other."""
     small_count = count - 1
     if not small_count:
-        figure = drawing.new_figure(8.2, 3.6, small=True)
+        figure = drawing.new_figure(
+            8.2,
+            3.6,
+            small=True,
+        )
         return figure, [figure.subplots()]
-    figure = drawing.new_figure(8.2, 5.4, small=True)
+    figure = drawing.new_figure(
+        8.2,
+        5.4,
+        small=True,
+    )
     below = [str(place) for place in range(small_count)]
     mosaic: list[Any] = [["main"] * small_count, below]
     axes = figure.subplot_mosaic(mosaic, height_ratios=(3, 2))
     return figure, [axes["main"], *(axes[name] for name in below)]
 
 
-def _name_panel(axes: Axes, chart: Series, *, large: bool) -> None:
+def _name_panel(
+    axes: Axes,
+    chart: Series,
+    *,
+    large: bool,
+) -> None:
     drawing.plain_axes(axes, "y")
     words = str(chart)
     if large:
         axes.set_ylabel(drawing.drawable(words, 60))
         return
-    axes.set_title(drawing.drawable(words, 34), loc="left", fontsize="small")
+    axes.set_title(
+        drawing.drawable(words, 34),
+        loc="left",
+        fontsize="small",
+    )
     axes.tick_params(labelsize="small")
 
 
@@ -193,7 +214,11 @@ def _draw_column(
     _set_axis(axes, chart, picture, values)
 
 
-def _draw_predictions(axes: Axes, chart: Series, lines: Sequence[Line]) -> list[float]:
+def _draw_predictions(
+    axes: Axes,
+    chart: Series,
+    lines: Sequence[Line],
+) -> list[float]:
     """Draw what theory says of a chart's columns; returns it, each value once."""
     predictions: dict[float, None] = {}
     for line in lines:
@@ -299,7 +324,12 @@ def _draw_dict(
     _set_axis(axes, chart, picture, values)
 
 
-def _draw_keys(axes: Axes, keys: Sequence[_Key], *, large: bool) -> None:
+def _draw_keys(
+    axes: Axes,
+    keys: Sequence[_Key],
+    *,
+    large: bool,
+) -> None:
     """Draw the lines of one run: a few in colours, of many the highest and the lowest."""
     by_end = sorted(keys, key=lambda key: key.end)
     coloured = keys if len(keys) <= _MOST_COLOURED else [by_end[-1], by_end[0]]
@@ -361,23 +391,46 @@ def _mean_of(keys: Sequence[_Key]) -> Points:
         for turn, value in zip(key.points.turns, key.points.values, strict=True):
             by_turn.setdefault(turn, []).append(value)
     turns = sorted(by_turn)
-    return Points(turns=turns, values=[fmean(by_turn[turn]) for turn in turns])
+    return Points(
+        turns=turns,
+        values=[fmean(by_turn[turn]) for turn in turns],
+    )
 
 
 # --- a network -----------------------------------------------------------------------------------
 
 
-def _draw_network(axes: Axes, network: Network, turn: int) -> None:
+def _draw_network(
+    axes: Axes,
+    network: Network,
+    turn: int,
+) -> None:
     """Draw players on a circle, which needs no layout, and a line for each tie."""
     places: dict[str, tuple[float, float]] = {}
     for index, name in enumerate(network.names):
         angle = 2 * math.pi * index / len(network.names)
         places[name] = (math.sin(angle), math.cos(angle))
     for one, other in {tuple(sorted(pair)) for pair in network.pairs}:
-        across, down = zip(places[one], places[other], strict=True)
-        axes.plot(across, down, color=_PALE, linewidth=0.8, zorder=1)
+        across, down = zip(
+            places[one],
+            places[other],
+            strict=True,
+        )
+        axes.plot(
+            across,
+            down,
+            color=_PALE,
+            linewidth=0.8,
+            zorder=1,
+        )
     across, down = zip(*places.values(), strict=True)
-    axes.scatter(across, down, s=14, color=SERIES_COLOURS[0], zorder=2)
+    axes.scatter(
+        across,
+        down,
+        s=14,
+        color=SERIES_COLOURS[0],
+        zorder=2,
+    )
     if len(places) <= _MOST_NAMED:
         for name, (right, up) in places.items():
             axes.annotate(
@@ -397,7 +450,11 @@ def _draw_network(axes: Axes, network: Network, turn: int) -> None:
     axes.axis("off")
 
 
-_ALIGNED: Mapping[int, Literal["left", "center", "right"]] = {-1: "right", 0: "center", 1: "left"}
+_ALIGNED: Mapping[int, Literal["left", "center", "right"]] = {
+    -1: "right",
+    0: "center",
+    1: "left",
+}
 """How a name stands beside its place: away from the middle of the circle."""
 
 
@@ -416,7 +473,10 @@ def _interventions(lines: Sequence[Line]) -> dict[int, str]:
     return {turn: "; ".join(words) for turn, words in sorted(by_turn.items())}
 
 
-def _mark_interventions(panels: Sequence[Axes], lines: Sequence[Line]) -> None:
+def _mark_interventions(
+    panels: Sequence[Axes],
+    lines: Sequence[Line],
+) -> None:
     """Draw a line at each intervention, and say in the large panel what it was."""
     interventions = _interventions(lines)
     for axes in panels:

@@ -92,7 +92,12 @@ class PromptComparer(StudyBoard):
         self._client = live_client(source, llm_client)
         self.prompt = _prompt_of(source, prompt)
         self._options = more
-        self._samples = whole_number("samples", samples, least=1, most=_MOST_SAMPLES)
+        self._samples = whole_number(
+            "samples",
+            samples,
+            least=1,
+            most=_MOST_SAMPLES,
+        )
         self._filling: dict[int, asyncio.Task[None]] = {}
         self.texts: dict[str, str] = {}
         self._functions: dict[str, _FunctionVariant] = {}
@@ -129,8 +134,16 @@ class PromptComparer(StudyBoard):
             self._read(name)
         except LabError as error:
             fault = str(error)
-        shown = {"name": name, "text": self.reading.keep_text(text), "fault": fault}
-        self.reading.put(VIEW, [*self.texts].index(name), shown)
+        shown = {
+            "name": name,
+            "text": self.reading.keep_text(text),
+            "fault": fault,
+        }
+        self.reading.put(
+            VIEW,
+            [*self.texts].index(name),
+            shown,
+        )
 
     def _read(self, name: str) -> Prompt:
         """Return a variant as it stands.
@@ -168,7 +181,12 @@ class PromptComparer(StudyBoard):
         turn: int,
     ) -> None:
         """Take what was typed, and fill it from a recorded situation."""
-        whole_number("place", place, least=0, most=len(self.texts) - 1)
+        whole_number(
+            "place",
+            place,
+            least=0,
+            most=len(self.texts) - 1,
+        )
         self._show_variant([*self.texts][place], text if place else self.texts[_FIRST])
         self._send_new()
         self._fill(place, turn)
@@ -189,12 +207,22 @@ class PromptComparer(StudyBoard):
             request = await self._first_request(prompt, turn)
             if request is None:
                 return
-            shown = self.reading.attempt(Attempt(request=request, reply=None, seconds=0.0))
+            shown = self.reading.attempt(
+                Attempt(
+                    request=request,
+                    reply=None,
+                    seconds=0.0,
+                )
+            )
             self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
 
     async def _first_request(self, prompt: Prompt, turn: int) -> ChatRequest | None:
         """Return the first request that a turn makes with a prompt; None where it makes none."""
-        traced = _Traced(prompt.user, system=prompt.system, name=prompt.name)
+        traced = _Traced(
+            prompt.user,
+            system=prompt.system,
+            name=prompt.name,
+        )
         calls = turn_of(self._source, turn + 1).calls
         # Answered as it was recorded, so that a second question of the turn is reached as well.
         replies = {call.request.site: call.reply for call in calls}
@@ -218,7 +246,12 @@ class PromptComparer(StudyBoard):
 
     def _do_run(self, samples: int = 0) -> None:
         """Ask the recorded situations again, with each variant."""
-        whole_number("samples", samples, least=0, most=_MOST_SAMPLES)
+        whole_number(
+            "samples",
+            samples,
+            least=0,
+            most=_MOST_SAMPLES,
+        )
         if self._client is None:
             raise ConfigError(_NO_MODEL)
         prompts: dict[str, Any] = {}

@@ -101,13 +101,26 @@ class SavedView:
         """
         self._revision = self._window.revision
         if self._window.comm is not None:
-            view = {"version_major": 2, "version_minor": 0, "model_id": self._window.model_id}
+            view = {
+                "version_major": 2,
+                "version_minor": 0,
+                "model_id": self._window.model_id,
+            }
             # The live output's HTML is empty, so that a page without widgets shows the facts once;
             # with no second form at all, nbconvert would warn that it cannot show that output.
             display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
         picture, metadata = _picture_data(self._window.static_picture())
-        self._picture = display(picture, raw=True, metadata=metadata, display_id=True)  # type: ignore[no-untyped-call]
-        self._text = display(self._text_data(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._picture = display(
+            picture,
+            raw=True,
+            metadata=metadata,
+            display_id=True,
+        )  # type: ignore[no-untyped-call]
+        self._text = display(
+            self._text_data(),
+            raw=True,
+            display_id=True,
+        )  # type: ignore[no-untyped-call]
         shell = get_ipython()
         if shell is not None:
             # A notebook that is executed as a whole keeps nothing that comes after its last cell.
@@ -127,7 +140,11 @@ class SavedView:
         self._revision = self._window.revision
         began = time.monotonic()
         picture, metadata = _picture_data(self._window.static_picture())
-        self._picture.update(picture, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
+        self._picture.update(
+            picture,
+            raw=True,
+            metadata=metadata,
+        )  # type: ignore[no-untyped-call]
         self._text.update(self._text_data(), raw=True)  # type: ignore[no-untyped-call]
         ended = time.monotonic()
         self.rests_until = ended + _REST * (ended - began)
@@ -154,7 +171,13 @@ def _picture_data(figure: Figure | None) -> tuple[dict[str, str], dict[str, dict
     """
     if figure is None:
         return {"text/html": ""}, {}
-    png = small_png(figure_bytes(figure, "png", dpi=_DOTS_PER_INCH))
+    png = small_png(
+        figure_bytes(
+            figure,
+            "png",
+            dpi=_DOTS_PER_INCH,
+        )
+    )
     # JupyterLab 4.6 leaves out a picture's text, so the HTML below has it as well.
     alt = getattr(figure, "alt", "")
     return {"image/png": base64.b64encode(png).decode()}, {"image/png": {"alt": alt}}

@@ -61,7 +61,11 @@ class RunsShown(MutableMapping[int, ShownRun]):
         self.read: dict[int, ShownRun] = {}
         self._recorded: dict[int, Callable[[], ShownRun]] = {}
 
-    def record(self, number: int, read: Callable[[], ShownRun]) -> None:
+    def record(
+        self,
+        number: int,
+        read: Callable[[], ShownRun],
+    ) -> None:
         """Add a run on a tape, and what reads it."""
         self._recorded[number] = read
 

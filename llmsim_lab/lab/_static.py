@@ -143,7 +143,11 @@ def _facts(run: ShownRun, turn: Turn) -> Iterator[_Fact]:
     for series in (named or plain_series(columns))[:_MOST_FACTS]:
         value = columns[series.column]
         change = _change(columns_before.get(series.column), value)
-        yield _Fact(printable(str(series)), _value(value), change)
+        yield _Fact(
+            printable(str(series)),
+            _value(value),
+            change,
+        )
 
 
 def _value(value: object) -> str:
@@ -226,7 +230,10 @@ def turn_html(run: ShownRun, turn: Turn) -> Markup:
     return join(parts)
 
 
-def _columns_by_player(run: ShownRun, turn: Turn) -> dict[str, dict[str, str]]:
+def _columns_by_player(
+    run: ShownRun,
+    turn: Turn,
+) -> dict[str, dict[str, str]]:
     """Return the columns of dicts of numbers: by the dict's label, by key."""
     columns = turn.columns()
     by_label: dict[str, dict[str, str]] = {}
@@ -237,7 +244,10 @@ def _columns_by_player(run: ShownRun, turn: Turn) -> dict[str, dict[str, str]]:
     return by_label
 
 
-def _player_table(turn: Turn, by_label: Mapping[str, Mapping[str, str]]) -> Markup:
+def _player_table(
+    turn: Turn,
+    by_label: Mapping[str, Mapping[str, str]],
+) -> Markup:
     """Return dicts of numbers as a table: a row for each key, a column for each dict."""
     columns = turn.columns()
     keys: dict[str, None] = {}
@@ -264,7 +274,13 @@ def _decision_table(decisions: Sequence[_Decided]) -> Markup:
         answer = [styled(decided.words)]
         if decided.reasoning:
             # Below the answer, since a telephone has no room for a column of sentences.
-            answer.append(styled(clip(decided.reasoning, 300), _REASON, dir="auto"))
+            answer.append(
+                styled(
+                    clip(decided.reasoning, 300),
+                    _REASON,
+                    dir="auto",
+                )
+            )
         cells: list[object] = [decided.player, join(answer)]
         if has_status:
             cells.insert(1, badge(decided.status) if decided.status in _WORTH_SAYING else "")

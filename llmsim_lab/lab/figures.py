@@ -67,7 +67,10 @@ def rate_figure(
         for name in _PANELS:
             if name in history.columns:
                 values = history[name].astype(float).tolist()
-                curves[name] = Points(turns=turns, values=values[: len(turns)])
+                curves[name] = Points(
+                    turns=turns,
+                    values=values[: len(turns)],
+                )
         beside["history (T-bill)"] = curves
     if rule_of is not None:
         known_names("run", rule_of, [line.name for line in lines])

@@ -38,7 +38,11 @@ class Playground:
         folder: where files of worlds and tapes are, a folder in it for each world.
     """
 
-    def __init__(self, send: Callable[[str], object], folder: str | Path) -> None:
+    def __init__(
+        self,
+        send: Callable[[str], object],
+        folder: str | Path,
+    ) -> None:
         self._send = send
         self._folder = Path(folder)
         self._window: PlaygroundWindow | None = None
@@ -115,7 +119,11 @@ class PlaygroundWindow(LiveWindow):
         tell: takes a message for the page.
     """
 
-    def __init__(self, path: Path, tell: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tell: Callable[[Message], None],
+    ) -> None:
         self._path = path
         self._tell_page = tell
         self._waiting: set[str] = set()
@@ -140,7 +148,11 @@ class PlaygroundWindow(LiveWindow):
     def _say(self, message: Message) -> None:
         self._tell_page({"window": message})
 
-    def _later(self, act: Callable[[], None], wait_s: float) -> None:
+    def _later(
+        self,
+        act: Callable[[], None],
+        wait_s: float,
+    ) -> None:
         name = act.__name__
         if name in self._waiting:
             return
@@ -158,10 +170,19 @@ class PlaygroundWindow(LiveWindow):
 
     def _run(self, number: int) -> Run:
         if number in self._infos and number not in self.runs.read:
-            self._keep(number, _resumed(self._path, self._infos[number]), self._infos[number])
+            self._keep(
+                number,
+                _resumed(self._path, self._infos[number]),
+                self._infos[number],
+            )
         return super()._run(number)
 
-    async def play(self, turns: int = 1, *, run: int | None = None) -> None:
+    async def play(
+        self,
+        turns: int = 1,
+        *,
+        run: int | None = None,
+    ) -> None:
         """Play some turns; what fails is shown at its line, too."""
         try:
             await super().play(turns, run=run)

@@ -130,7 +130,11 @@ class LiveWindow:
         """Send a message to the page, from any thread."""
         raise NotImplementedError
 
-    def _later(self, act: Callable[[], None], wait_s: float) -> None:
+    def _later(
+        self,
+        act: Callable[[], None],
+        wait_s: float,
+    ) -> None:
         """Do something soon, once for all who ask for it in the meantime."""
         raise NotImplementedError
 
@@ -139,7 +143,11 @@ class LiveWindow:
 
     # --- runs ---------------------------------------------------------------------------------
 
-    def _open(self, source: Source, run: int | None) -> int | None:
+    def _open(
+        self,
+        source: Source,
+        run: int | None,
+    ) -> int | None:
         """Read what is to be shown; returns the number of the run to show first, if any."""
         if isinstance(source, Run):
             if run is not None:
@@ -166,7 +174,12 @@ class LiveWindow:
             return max(self.runs, default=0) + 1
         return run.run_id
 
-    def _add(self, run: Run | RecordedRun, *, name: str = "") -> int:
+    def _add(
+        self,
+        run: Run | RecordedRun,
+        *,
+        name: str = "",
+    ) -> int:
         """Show a run; returns its number here."""
         number = self._number_for(run)
         if isinstance(run, RecordedRun):
@@ -208,11 +221,19 @@ class LiveWindow:
                 self._infos[number], outcome=recorded.outcome, manifest=recorded.manifest
             )
             # A turn that failed or was stopped leaves calls on the tape that no turn names.
-            later = run.tape.calls(number, turn=run.turn_number + 1, forgotten=True)
+            later = run.tape.calls(
+                number,
+                turn=run.turn_number + 1,
+                forgotten=True,
+            )
             calls = [(call.attempt, call.forgotten) for call in later]
         self._read_turns(number, calls)
 
-    def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
+    def _read_turns(
+        self,
+        number: int,
+        calls: Sequence[tuple[Attempt, bool]] = (),
+    ) -> None:
         words = self.reading.runs.get(number, {}).get("changes", ())
         self.reading.add(
             self._infos[number],
@@ -275,7 +296,11 @@ class LiveWindow:
         self._say({"live": self._live})
         self._asked()
 
-    def _guarded(self, act: Callable[..., object], message: Message) -> None:
+    def _guarded(
+        self,
+        act: Callable[..., object],
+        message: Message,
+    ) -> None:
         do = act.__name__.removeprefix("_do_")
         try:
             _strictly(act.__func__)(self, **message)  # type: ignore[attr-defined]
@@ -358,7 +383,12 @@ class LiveWindow:
 
     # --- playing ------------------------------------------------------------------------------
 
-    async def play(self, turns: int = 1, *, run: int | None = None) -> None:
+    async def play(
+        self,
+        turns: int = 1,
+        *,
+        run: int | None = None,
+    ) -> None:
         """Play some turns, as the button does.
 
         Args:
@@ -411,7 +441,11 @@ class LiveWindow:
                 return f"The run is over after turn {simulation.turn_number}."
         return ""
 
-    def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
+    def _check_play(
+        self,
+        turns: int,
+        number: int,
+    ) -> tuple[Run, int]:
         return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)
 
     async def _turn(
@@ -524,7 +558,12 @@ class LiveWindow:
         """
         at = self.shown[1] if turn is None else whole_number("turn", turn)
         words = words_of_fork(changes, at)
-        return self._forked(self._number_of(run), at, changes, words)
+        return self._forked(
+            self._number_of(run),
+            at,
+            changes,
+            words,
+        )
 
     def _forked(
         self,
@@ -563,10 +602,18 @@ class LiveWindow:
         if run.unrecorded:
             words = [*words, f"not recorded: {run.unrecorded}"]
         number = self._number_for(run)
-        info = about(run, number, RunOrigin(parent=parent, fork_turn=at))
+        info = about(
+            run,
+            number,
+            RunOrigin(parent=parent, fork_turn=at),
+        )
         info = replace(info, verb=verb)
         self._keep(number, run, info)
-        self.reading.add(info, run, changes=words)
+        self.reading.add(
+            info,
+            run,
+            changes=words,
+        )
         self._send_new()  # before it is shown: a view knows no run of which it has no record
         self.show(run=number)
 
@@ -617,7 +664,11 @@ class LiveWindow:
         """
         number = self._number_of(run)
         old = self._run(number)
-        before = old.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        before = old.config.model_dump(
+            mode="json",
+            by_alias=True,
+            exclude_unset=True,
+        )
         config = type(old.config)(**merged(before, changes))
         client = live_client(old, self.llm_client)
         if client is None and config.needs_model and old.llm_client is not None:

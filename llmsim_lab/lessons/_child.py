@@ -75,7 +75,13 @@ def leave_network() -> bool:
     return bool(ctypes.CDLL(None).unshare(NEW_USER_AND_NETWORK) == 0)
 
 
-def set_limits(cpu_s: int, memory_mb: int, own_folder: Path, *, starts_threads: bool) -> None:
+def set_limits(
+    cpu_s: int,
+    memory_mb: int,
+    own_folder: Path,
+    *,
+    starts_threads: bool,
+) -> None:
     """Have the system keep what it can, and Python the rest."""
     limits = {
         # What the host watches too; this holds if the host is gone.
@@ -182,7 +188,13 @@ class Player:
     def answer(self, question: Record) -> Any:
         """Return what the function answers."""
         rng = random.Random(question.pop("rng"))
-        reply = self._function(AskedPlayer(**question, run=self._run, rng=rng))
+        reply = self._function(
+            AskedPlayer(
+                **question,
+                run=self._run,
+                rng=rng,
+            )
+        )
         if inspect.isawaitable(reply):
             return asyncio.run(_awaited(reply))
         return reply

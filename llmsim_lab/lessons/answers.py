@@ -162,14 +162,22 @@ class AnswerKey(Settings):
         try:
             _form(key_question.kind, answer)
         except TypeError as error:
-            return Graded(question=name, verdict="wrong", text=str(error))
+            return Graded(
+                question=name,
+                verdict="wrong",
+                text=str(error),
+            )
         entries: list[tuple[Verdict, KnownAnswer]] = []
         entries += [("right", entry) for entry in key_question.right]
         entries += [("nearly", entry) for entry in key_question.nearly]
         for verdict, entry in entries:
             text = self._text_if_equal(name, key_question.kind, entry, answer)
             if text is not None:
-                return Graded(question=name, verdict=verdict, text=text)
+                return Graded(
+                    question=name,
+                    verdict=verdict,
+                    text=text,
+                )
         if key_question.kind == "set":
             items = list(plain_numbers(answer))
             right_items = [item for item in items if self._is_member(name, key_question, item)]
@@ -178,10 +186,23 @@ class AnswerKey(Settings):
                     f"{len(right_items)} of your {len(items)} belong to it; something is wrong or "
                     "missing"
                 )
-                return Graded(question=name, verdict="nearly", text=text)
-        return Graded(question=name, verdict="wrong", text=key_question.hint)
+                return Graded(
+                    question=name,
+                    verdict="nearly",
+                    text=text,
+                )
+        return Graded(
+            question=name,
+            verdict="wrong",
+            text=key_question.hint,
+        )
 
-    def _is_member(self, name: str, key_question: KeyQuestion, item: object) -> bool:
+    def _is_member(
+        self,
+        name: str,
+        key_question: KeyQuestion,
+        item: object,
+    ) -> bool:
         for member in key_question.members:
             if self._text_if_equal(name, "words", member, item) is not None:
                 return True
@@ -195,7 +216,13 @@ class AnswerKey(Settings):
         answer: object,
     ) -> str | None:
         """Return what is said of a known answer; None if the answer is another one."""
-        secret = _secret(f"{self.salt} {name}", kind, answer, entry.width, entry.offset)
+        secret = _secret(
+            f"{self.salt} {name}",
+            kind,
+            answer,
+            entry.width,
+            entry.offset,
+        )
         if _check(secret) != entry.check:
             return None
         return _padded(bytes.fromhex(entry.text), secret).decode()

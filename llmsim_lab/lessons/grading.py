@@ -36,7 +36,12 @@ from llmsim_lab.tape import RunInfo, verify
 if TYPE_CHECKING:
     import pandas as pd
 
-HAND_IN = ProcessLimits(cpu_s=60, wall_s=300, memory_mb=2_048, printed=20_000_000)
+HAND_IN = ProcessLimits(
+    cpu_s=60,
+    wall_s=300,
+    memory_mb=2_048,
+    printed=20_000_000,
+)
 """Of a hand-in's tapes together, and of each of its notebooks."""
 _NOT_OF_AN_ARM = ("seed", "replicate", "name", "llm")
 """Of a configuration: what differs between runs of one arm, and the model's settings."""
@@ -138,7 +143,12 @@ class Grades(list[HandIn]):
             )
             parts.append(link_to(hand_in.name))
         view = join(parts, between="\n")
-        return write_page(folder / "index.html", None, title="Hand-ins", print_view=view)
+        return write_page(
+            folder / "index.html",
+            None,
+            title="Hand-ins",
+            print_view=view,
+        )
 
 
 def _parts_of(hand_in: HandIn) -> Iterator[Markup]:
@@ -255,7 +265,12 @@ def _judged(
         _replay(hand_in, copy, limits)
         for notebook in sorted(copy.rglob("*.ipynb")):
             if ".ipynb_checkpoints" not in notebook.parts and not notebook.is_symlink():
-                _run(hand_in, notebook, str(notebook.relative_to(copy)), limits)
+                _run(
+                    hand_in,
+                    notebook,
+                    str(notebook.relative_to(copy)),
+                    limits,
+                )
     if not hand_in.tape_count and not hand_in.notebooks and not hand_in.faults:
         hand_in.faults.append("it has neither tapes nor notebooks of its own")
     if expected.key is not None:
@@ -267,7 +282,11 @@ def _tapes_of(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for path in paths if path.name.endswith((".tape", ".tape.gz")))
 
 
-def _verify(hand_in: HandIn, path: Path, place: str) -> None:
+def _verify(
+    hand_in: HandIn,
+    path: Path,
+    place: str,
+) -> None:
     """Take up a tape that is sound, or what is wrong with it."""
     try:
         findings = verify(path)
@@ -283,7 +302,11 @@ def _verify(hand_in: HandIn, path: Path, place: str) -> None:
         hand_in.tapes[place] = path
 
 
-def _replay(hand_in: HandIn, copy: Path, limits: ProcessLimits) -> None:
+def _replay(
+    hand_in: HandIn,
+    copy: Path,
+    limits: ProcessLimits,
+) -> None:
     """Play what the sound tapes have again, in the copy."""
     if not hand_in.tapes:
         return
@@ -305,7 +328,12 @@ def _replay(hand_in: HandIn, copy: Path, limits: ProcessLimits) -> None:
                     return
 
 
-def _run(hand_in: HandIn, notebook: Path, place: str, limits: ProcessLimits) -> None:
+def _run(
+    hand_in: HandIn,
+    notebook: Path,
+    place: str,
+    limits: ProcessLimits,
+) -> None:
     with LimitedProcess(notebook.parent, limits) as process:
         result = run_notebook(process, notebook)
     hand_in.notebooks[place] = result
@@ -318,10 +346,20 @@ def _grade_answers(hand_in: HandIn, key: AnswerKey) -> None:
     answers: dict[str, Any] = {}
     for result in hand_in.notebooks.values():
         answers |= result.answers
-    worth = {"right": 1.0, "nearly": 0.5, "wrong": 0.0}
+    worth = {
+        "right": 1.0,
+        "nearly": 0.5,
+        "wrong": 0.0,
+    }
     for question, key_question in key.questions.items():
         if question not in answers:
-            hand_in.graded.append(Graded(question=question, verdict="wrong", text="no answer"))
+            hand_in.graded.append(
+                Graded(
+                    question=question,
+                    verdict="wrong",
+                    text="no answer",
+                )
+            )
             continue
         graded = key.grade(question, answers[question])
         hand_in.points += key_question.points * worth[graded.verdict]
@@ -375,7 +413,10 @@ def arms_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:
     return arms
 
 
-def design_faults(runs: Sequence[RunInfo], expected: Expected) -> list[str]:
+def design_faults(
+    runs: Sequence[RunInfo],
+    expected: Expected,
+) -> list[str]:
     """Return why the runs of the conditions cannot be compared."""
     if not runs:
         return []
@@ -409,7 +450,10 @@ def _by_arm(words: Mapping[str, str]) -> str:
     return "; ".join(f"{arm}: {text}" for arm, text in words.items()) + note
 
 
-def _code_faults(runs: Sequence[RunInfo], expected: Expected) -> Iterator[str]:
+def _code_faults(
+    runs: Sequence[RunInfo],
+    expected: Expected,
+) -> Iterator[str]:
     codes = {dumps(plain(run.manifest["code"])) for run in runs}
     if len(codes) > 1:
         yield f"its runs are of {len(codes)} versions of the code"

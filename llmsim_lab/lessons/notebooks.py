@@ -27,7 +27,11 @@ _MARK = re.compile(r"# (BEGIN|END) (QUESTION|SOLUTION|PROMPT)\s*$", re.MULTILINE
 _OTHER_TESTS = re.compile(r"# BEGIN TESTS")
 _WRITTEN = re.compile(r"\s*(\*\*|<strong>)solution:?(\*\*|</strong>)", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w, .\[\]'\"]+=)(?!=)")
-_TEACHER = ProcessLimits(cpu_s=300, wall_s=1_200, memory_mb=4_096)
+_TEACHER = ProcessLimits(
+    cpu_s=300,
+    wall_s=1_200,
+    memory_mb=4_096,
+)
 """Of the teacher's own notebook, which is trusted."""
 _ANSWERS = "answers.json"
 
@@ -84,7 +88,11 @@ def run_notebook(
         cells = cells_of(notebook)
         process.ask("answers", recording=recording)
     except (ConfigError, HandInFault) as error:
-        return NotebookResult(cells=0, fault=str(error), answers=answers)
+        return NotebookResult(
+            cells=0,
+            fault=str(error),
+            answers=answers,
+        )
     for number, cell in enumerate(cells, 1):
         if cell["cell_type"] != "code" or not cell["source"].strip():
             continue
@@ -92,9 +100,17 @@ def run_notebook(
             _run_cell(process, cell)
             answers |= dict(process.ask("answers", recording=recording))
         except HandInFault as error:
-            return NotebookResult(cells=finished, fault=f"cell {number}: {error}", answers=answers)
+            return NotebookResult(
+                cells=finished,
+                fault=f"cell {number}: {error}",
+                answers=answers,
+            )
         finished += 1
-    return NotebookResult(cells=finished, fault="", answers=answers)
+    return NotebookResult(
+        cells=finished,
+        fault="",
+        answers=answers,
+    )
 
 
 def _run_cell(process: LimitedProcess, cell: Cell) -> None:
@@ -139,9 +155,17 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         questions[question.name] = question
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "lesson"
-        shutil.copytree(source.parent, copy, ignore=_left_out(folder))
+        shutil.copytree(
+            source.parent,
+            copy,
+            ignore=_left_out(folder),
+        )
         with LimitedProcess(copy, _TEACHER) as process:
-            result = run_notebook(process, copy / source.name, recording=True)
+            result = run_notebook(
+                process,
+                copy / source.name,
+                recording=True,
+            )
     if result.fault:
         raise ConfigError(
             f"{source} does not run, so that nothing is known to be right: {result.fault}"
@@ -155,12 +179,21 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     answers = {name: question.answer for name, question in questions.items()}
     for version, target in versions.items():
         ignored = _left_out(folder, "*.ipynb", "*.key")
-        shutil.copytree(source.parent, target, ignore=ignored, dirs_exist_ok=True)
+        shutil.copytree(
+            source.parent,
+            target,
+            ignore=ignored,
+            dirs_exist_ok=True,
+        )
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
             version_cells = list(_without_solutions(cells))
         content = json.loads(source.read_text(encoding="utf-8")) | {"cells": version_cells}
-        notebook = json.dumps(content, indent=1, ensure_ascii=False)
+        notebook = json.dumps(
+            content,
+            indent=1,
+            ensure_ascii=False,
+        )
         (target / source.name).write_text(notebook + "\n", encoding="utf-8")
         (target / f"{source.stem}.key").write_text(key.model_dump_json(), encoding="utf-8")
     teachers = versions["teacher"] / _ANSWERS
@@ -175,7 +208,10 @@ def _left_out(folder: Path, *patterns: str) -> Callable[[str, list[str]], set[st
     # copied into itself, and the answers of the last time into the student's version.
     made = {(folder / version).resolve() for version in ("student", "teacher")}
 
-    def ignored(place: str, names: list[str]) -> set[str]:
+    def ignored(
+        place: str,
+        names: list[str],
+    ) -> set[str]:
         if _ANSWERS in names and any(name.endswith(".key") for name in names):
             return set(names)  # the teacher's version, made in another folder
         return by_name(place, names) | {
@@ -189,7 +225,10 @@ def _is_mark(cell: Cell) -> bool:
     return cell["cell_type"] == "raw" and bool(_MARK.match(cell["source"]))
 
 
-def _questions(source: Path, cells: list[Cell]) -> Iterator[LessonQuestion]:
+def _questions(
+    source: Path,
+    cells: list[Cell],
+) -> Iterator[LessonQuestion]:
     for number, cell in enumerate(cells, 1):
         text = cell["source"]
         if cell["cell_type"] == "raw" and _OTHER_TESTS.match(text):
@@ -219,7 +258,12 @@ def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:
             continue
         if cell["cell_type"] == "code":
             text = without_solutions(cell["source"])
-            yield {**cell, "source": text, "outputs": [], "execution_count": None}
+            yield {
+                **cell,
+                "source": text,
+                "outputs": [],
+                "execution_count": None,
+            }
         else:
             yield cell
 

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 def table_of(frame: pd.DataFrame, caption: str) -> Markup:
     """Return a frame as a table."""
     rows = [list(map(_cell, row)) for row in frame.itertuples(index=False)]
-    return table(list(frame.columns), rows, caption=caption)
+    return table(
+        list(frame.columns),
+        rows,
+        caption=caption,
+    )
 
 
 def _cell(value: object) -> object:
@@ -37,7 +41,10 @@ def link_to(page: str) -> Markup:
     return Markup('<p><a href="pages/{}.html">{}</a></p>').format(quote(page), page)
 
 
-def reading_of(title: str, tapes: Mapping[str, Path]) -> Reading | None:
+def reading_of(
+    title: str,
+    tapes: Mapping[str, Path],
+) -> Reading | None:
     """Return the runs of several tapes as one log for the window; None if there are none.
 
     Args:
@@ -51,9 +58,19 @@ def reading_of(title: str, tapes: Mapping[str, Path]) -> Reading | None:
             for info in tape.runs():
                 number += 1
                 # Runs of several tapes have one numbering here, and no parents.
-                shown = replace(info, id=number, name=name, parent=None, fork_turn=None)
+                shown = replace(
+                    info,
+                    id=number,
+                    name=name,
+                    parent=None,
+                    fork_turn=None,
+                )
                 calls = [
                     (call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True)
                 ]
-                reading.add(shown, run_on_tape(tape, info), calls=calls)
+                reading.add(
+                    shown,
+                    run_on_tape(tape, info),
+                    calls=calls,
+                )
     return reading if number else None

@@ -143,9 +143,17 @@ class _Player:
         self.fault = ""
         self.answered: object = None
 
-    def begin(self, seed: int, run: Mapping[str, object]) -> None:
+    def begin(
+        self,
+        seed: int,
+        run: Mapping[str, object],
+    ) -> None:
         self.process.begin_task()
-        self._ask("begin", seed=seed, run=run)
+        self._ask(
+            "begin",
+            seed=seed,
+            run=run,
+        )
 
     def __call__(self, question: Question) -> Any:
         question_parts = {
@@ -172,7 +180,12 @@ class _Player:
 class _Out(Exception):  # noqa: N818 - the result of a match
     """A player is out."""
 
-    def __init__(self, place: int, turn: int, fault: str) -> None:
+    def __init__(
+        self,
+        place: int,
+        turn: int,
+        fault: str,
+    ) -> None:
         super().__init__(fault)
         self.place = place
         self.turn = turn
@@ -206,9 +219,21 @@ async def _play_pair(pair: _Pair) -> _PairResult:
         for seed in game.seeds:
             tape = pair.tape if seed == game.seeds[0] else None
             try:
-                score = await _match(game, seed, players, (0, 1), tape)
+                score = await _match(
+                    game,
+                    seed,
+                    players,
+                    (0, 1),
+                    tape,
+                )
                 if game.both_ways:
-                    other = await _match(game, seed, players, (1, 0), None)
+                    other = await _match(
+                        game,
+                        seed,
+                        players,
+                        (1, 0),
+                        None,
+                    )
                     score = ((score[0] + other[0]) / 2, (score[1] + other[1]) / 2)
             except _Out as out:
                 forfeit = Forfeit(
@@ -259,13 +284,23 @@ async def _match(
                 player.begin(2 * seed + place, parameters)
             except HandInFault as fault:
                 raise _Out(place, 0, str(fault)) from fault
-    place_of = dict(zip(game.seats, seating, strict=True))
+    place_of = dict(
+        zip(
+            game.seats,
+            seating,
+            strict=True,
+        )
+    )
     while run.turn_number < game.rounds and not run.done(run.state):
         turn = await run.step()
         for answer in turn.answers:
             if answer.status == "fallback":
                 place = place_of[answer.player]
-                raise _Out(place, turn.number, _fault_of(players[place], answer.reasoning))
+                raise _Out(
+                    place,
+                    turn.number,
+                    _fault_of(players[place], answer.reasoning),
+                )
     points = {place: run.payoff(seat) / run.turn_number for seat, place in place_of.items()}
     run.close()
     return points[0], points[1]
@@ -365,7 +400,12 @@ def tournament(
     forfeits = [result.forfeit for result in trials if result.forfeit is not None]
     out = {forfeit.player for forfeit in forfeits}
     left = [entry for entry in entries if entry.name not in out]
-    pairs = _pairs(game, left, self_play=self_play, folder=folder)
+    pairs = _pairs(
+        game,
+        left,
+        self_play=self_play,
+        folder=folder,
+    )
     kept = _Kept(folder)
     to_play = [pair for pair in pairs if kept.scores_of(pair) is None]
     for pair in to_play:
@@ -395,7 +435,10 @@ def tournament(
     )
 
 
-def _entries(players: str | Path | Mapping[str, str | Path], also: Sequence[str]) -> list[_Entry]:
+def _entries(
+    players: str | Path | Mapping[str, str | Path],
+    also: Sequence[str],
+) -> list[_Entry]:
     if isinstance(players, Mapping):
         files = {name: Path(file) for name, file in players.items()}
     else:
@@ -421,7 +464,10 @@ def _entries(players: str | Path | Mapping[str, str | Path], also: Sequence[str]
     return entries
 
 
-def _seats_of(world: type[Run], parameters: Mapping[str, Any]) -> tuple[tuple[str, str], bool]:
+def _seats_of(
+    world: type[Run],
+    parameters: Mapping[str, Any],
+) -> tuple[tuple[str, str], bool]:
     """Return the two seats of a world, as chance finds them; whether they are asked differently."""
     if not hasattr(world, "payoff"):
         raise ConfigError(
@@ -461,22 +507,49 @@ def _pairs(
             matches = Path(folder) / "matches"
             matches.mkdir(parents=True, exist_ok=True)
             tape = matches / f"{first.name} and {second.name}.tape"
-        pairs.append(_Pair(game=game, entries=(first, second), tape=tape))
+        pairs.append(
+            _Pair(
+                game=game,
+                entries=(first, second),
+                tape=tape,
+            )
+        )
     return pairs
 
 
-def _rows(pair: _Pair, scores: Sequence[Sequence[float]]) -> Iterator[dict[str, Any]]:
+def _rows(
+    pair: _Pair,
+    scores: Sequence[Sequence[float]],
+) -> Iterator[dict[str, Any]]:
     first, second = pair.names
     for seed, (of_first, of_second) in zip(pair.game.seeds, scores, strict=True):
         if first == second:
             mean = (of_first + of_second) / 2
-            yield {"player": first, "against": first, "seed": seed, "score": mean}
+            yield {
+                "player": first,
+                "against": first,
+                "seed": seed,
+                "score": mean,
+            }
             continue
-        yield {"player": first, "against": second, "seed": seed, "score": of_first}
-        yield {"player": second, "against": first, "seed": seed, "score": of_second}
+        yield {
+            "player": first,
+            "against": second,
+            "seed": seed,
+            "score": of_first,
+        }
+        yield {
+            "player": second,
+            "against": first,
+            "seed": seed,
+            "score": of_second,
+        }
 
 
-def _played(pairs: Sequence[_Pair], executor: Executor | None) -> Iterator[_PairResult]:
+def _played(
+    pairs: Sequence[_Pair],
+    executor: Executor | None,
+) -> Iterator[_PairResult]:
     """Play pairs, here or by an executor; what came of them follows in their order."""
     if executor is not None:
         return executor.map(play_pair, pairs)
@@ -503,18 +576,29 @@ class _Kept:
                         "another folder"
                     ) from error
             if lines[-1]:
-                self._file.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
+                self._file.write_text(
+                    "".join(f"{line}\n" for line in whole),
+                    encoding="utf-8",
+                )
 
     def scores_of(self, pair: _Pair) -> list[tuple[float, float]] | None:
         """Return scores by seed; None if they are not known."""
         return self._scores.get(_key(pair))
 
-    def add(self, pair: _Pair, scores: list[tuple[float, float]]) -> None:
+    def add(
+        self,
+        pair: _Pair,
+        scores: list[tuple[float, float]],
+    ) -> None:
         """Keep the scores of a pair."""
         key = _key(pair)
         self._scores[key] = scores
         if self._file is not None:
-            row = {"key": key, "players": pair.names, "scores": scores}
+            row = {
+                "key": key,
+                "players": pair.names,
+                "scores": scores,
+            }
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
@@ -566,7 +650,11 @@ class Standings:
         for player, of_player in self.scores.groupby("player"):
             values = of_player["score"].to_numpy(dtype=float)
             interval = _interval(values)
-            row = {"player": player, "score": float(values.mean()), "seeds": len(values)}
+            row = {
+                "player": player,
+                "score": float(values.mean()),
+                "seeds": len(values),
+            }
             if interval is not None:
                 row |= {"low": interval.low, "high": interval.high}
             rows.append(row)
@@ -588,8 +676,20 @@ class Standings:
 
         order = list(self.to_frame()["player"])
         by_player = self.scores.set_index("player").loc[order].reset_index()
-        long = by_player.rename(columns={"player": "arm", "seed": "unit", "score": "value"})
-        long = long.assign(run=long["unit"], wording=0, replicate=0, turn=0, outcome="score")
+        long = by_player.rename(
+            columns={
+                "player": "arm",
+                "seed": "unit",
+                "score": "value",
+            }
+        )
+        long = long.assign(
+            run=long["unit"],
+            wording=0,
+            replicate=0,
+            turn=0,
+            outcome="score",
+        )
         return effects(long, reference=order[0])
 
     def __str__(self) -> str:
@@ -650,7 +750,12 @@ class Standings:
                 self._page_of(player, folder / "pages" / f"{player}.html")
                 parts.append(link_to(player))
         view = join(parts, between="\n")
-        return write_page(folder / "index.html", None, title="Tournament", print_view=view)
+        return write_page(
+            folder / "index.html",
+            None,
+            title="Tournament",
+            print_view=view,
+        )
 
     def _page_of(self, player: str, path: Path) -> None:
         """Write a player's results, and the window with its matches of the first seed."""
@@ -662,7 +767,12 @@ class Standings:
         of_player = frame[frame["player"] == player].groupby("against", sort=False)["score"]
         rows = of_player.agg(["mean", "min", "max"]).reset_index()
         view = join([styled(player, tag="h1"), table_of(rows, "Points a round, over seeds")])
-        write_page(path, reading_of(player, tapes), title=player, print_view=view)
+        write_page(
+            path,
+            reading_of(player, tapes),
+            title=player,
+            print_view=view,
+        )
 
 
 def _interval(values: Numbers) -> Interval | None:

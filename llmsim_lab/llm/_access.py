@@ -41,7 +41,11 @@ _SHORTEST_KEY = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _SHORTEST_MASKED = 4
 """Characters of a password, or another form of a secret; shorter ones are parts of many words."""
-_LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOCAL = {
+    None: "127.0.0.1",
+    "0.0.0.0": "127.0.0.1",
+    "::": "::1",
+}
 """What a server that listens everywhere is reached by on its own machine."""
 _HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+(%[\w.-]+)?", re.IGNORECASE)
 
@@ -123,7 +127,11 @@ def read_address(
     return address
 
 
-def _address(text: str, usual_port: int | None, usual_path: str) -> Address:
+def _address(
+    text: str,
+    usual_port: int | None,
+    usual_path: str,
+) -> Address:
     """Return what ``read_address`` does.
 
     Raises:
@@ -146,7 +154,11 @@ def _address(text: str, usual_port: int | None, usual_path: str) -> Address:
     return Address(url, SecretStr(f"{unquote(name)}:{unquote(password)}"))
 
 
-def _url(scheme: str, place: str, usual_port: int | None) -> str:
+def _url(
+    scheme: str,
+    place: str,
+    usual_port: int | None,
+) -> str:
     """Return a server's URL.
 
     Args:
@@ -341,7 +353,11 @@ class Mask:
         proxy: user name and password of a proxy, if it has them.
     """
 
-    def __init__(self, credential: Credential | None, proxy: SecretStr | None = None) -> None:
+    def __init__(
+        self,
+        credential: Credential | None,
+        proxy: SecretStr | None = None,
+    ) -> None:
         forms = set[str]()
         if credential is not None and credential.kind == "Bearer":
             key = credential.secret.get_secret_value()
@@ -353,7 +369,11 @@ class Mask:
         for login in logins:
             forms |= _forms_of_login(login.get_secret_value())
         # The longest first, since one may begin with another.
-        ordered = sorted(forms, key=len, reverse=True)
+        ordered = sorted(
+            forms,
+            key=len,
+            reverse=True,
+        )
         ordered = [form for form in ordered if len(form) >= _SHORTEST_MASKED]
         self._forms = [form.lower() for form in ordered]
         self._firsts = {form[0] for form in self._forms}
@@ -521,7 +541,12 @@ class LocalsCleared:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: object,
+        error: BaseException | None,
+        trace: object,
+    ) -> None:
         if error is not None:
             clear_locals(error)
 

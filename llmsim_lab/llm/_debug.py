@@ -79,7 +79,11 @@ def log_outcome(attempt: Attempt) -> None:
         )
 
 
-def log_wait(request: ChatRequest, wait_s: float, reason: str) -> None:
+def log_wait(
+    request: ChatRequest,
+    wait_s: float,
+    reason: str,
+) -> None:
     """Log the wait before a second request."""
     if not logger.isEnabledFor(logging.DEBUG):
         return

@@ -105,7 +105,11 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def member(values: Any, name: str, kind: type) -> Any:
+def member(
+    values: Any,
+    name: str,
+    kind: type,
+) -> Any:
     """Return a member of a JSON object; what is empty of its kind, where it is missing or null.
 
     Args:
@@ -142,7 +146,12 @@ class Written:
         mask: of what the server was shown, which it may repeat.
     """
 
-    def __init__(self, server_name: str, on_text: OnText | None, mask: Mask) -> None:
+    def __init__(
+        self,
+        server_name: str,
+        on_text: OnText | None,
+        mask: Mask,
+    ) -> None:
         self.fields: dict[str, Any] = {}
         self.ended = False
         self._server_name = server_name
@@ -749,7 +758,12 @@ class HttpAnswer:
         mask: of what it was shown.
     """
 
-    def __init__(self, response: httpx.Response, server_name: str, mask: Mask) -> None:
+    def __init__(
+        self,
+        response: httpx.Response,
+        server_name: str,
+        mask: Mask,
+    ) -> None:
         self.mask = mask
         self._response = response
         self._server_name = server_name
@@ -853,7 +867,10 @@ class _Clock:
         self._since = self._time()
 
 
-async def _chunks(response: httpx.Response, server_name: str) -> AsyncGenerator[bytes, None]:
+async def _chunks(
+    response: httpx.Response,
+    server_name: str,
+) -> AsyncGenerator[bytes, None]:
     """Yield a body as it comes.
 
     Raises:

@@ -66,7 +66,12 @@ class Limits:
         tokens_per_s: what was measured last with each number that was tried.
     """
 
-    def __init__(self, fixed: int | None = None, *, slots: int | None = None) -> None:
+    def __init__(
+        self,
+        fixed: int | None = None,
+        *,
+        slots: int | None = None,
+    ) -> None:
         self.tokens_per_s: dict[int, float] = {}
         self._is_fixed = fixed is not None
         self._lock = threading.Lock()  # event loops on other threads share the number
@@ -180,7 +185,12 @@ class Limits:
         if self._answers >= self._wanted:
             self._judge()
 
-    def _try(self, number: int, *, wanted: int = 0) -> None:
+    def _try(
+        self,
+        number: int,
+        *,
+        wanted: int = 0,
+    ) -> None:
         """Count anew, with so many at once, until there are enough answers to judge by."""
         # What few answers decided is looked at again, with twice as many.
         enough = number * (2 if number in self.tokens_per_s else 1)
@@ -197,7 +207,10 @@ class Limits:
         self._best = number
         self._may_be_fewer = False
         # Ever more seldom, as answers add up: to try a number that is worse costs time.
-        self._try(number, wanted=max(4 * number, self._total // _PAUSE))
+        self._try(
+            number,
+            wanted=max(4 * number, self._total // _PAUSE),
+        )
 
     def _keep_or_try_fewer(self, number: int) -> None:
         """Take a number as the best one so far."""
@@ -538,7 +551,11 @@ class Lane:
             self._is_choosing = True
             # Two steps of the loop: code that got an answer starts tasks in the first, which ask
             # in the second.
-            self._loop.call_soon(self._loop.call_soon, self._choose, context=Context())
+            self._loop.call_soon(
+                self._loop.call_soon,
+                self._choose,
+                context=Context(),
+            )
 
     def _choose(self) -> None:
         """Send the requests that are next, as many as may be sent."""

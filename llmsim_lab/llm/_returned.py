@@ -160,7 +160,12 @@ def _is_plain(reply: ChatReply) -> bool:
     )
 
 
-def _text(name: str, value: object, *, unsaid: str | None = None) -> str:
+def _text(
+    name: str,
+    value: object,
+    *,
+    unsaid: str | None = None,
+) -> str:
     """Return a field that is a text.
 
     Args:
@@ -256,7 +261,10 @@ def _arguments(values: object) -> JSONObject:
     return arguments
 
 
-def _alternatives(pairs: object, who: str) -> tuple[tuple[str, float], ...]:
+def _alternatives(
+    pairs: object,
+    who: str,
+) -> tuple[tuple[str, float], ...]:
     """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
 
     Args:

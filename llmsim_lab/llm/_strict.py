@@ -142,7 +142,12 @@ def _required(node: Node) -> Node:
     return node
 
 
-def _union(lenient: Node, strict: Node, *, complete: bool) -> Node:
+def _union(
+    lenient: Node,
+    strict: Node,
+    *,
+    complete: bool,
+) -> Node:
     """Return alternatives under their own names; if complete, only what a model is asked for."""
     choices: list[object] = []
     for before, after in zip(lenient["choices"], strict["choices"], strict=True):
@@ -187,7 +192,11 @@ def _checked_after(check: Check, node: Node) -> Node:
     return _around("function-after", check, node)
 
 
-def _around(kind: str, check: Check, node: Node) -> Node:
+def _around(
+    kind: str,
+    check: Check,
+    node: Node,
+) -> Node:
     """Return a node around another one, which it takes the place of for those that refer to it."""
     outer: Node = {
         "type": kind,

@@ -206,7 +206,11 @@ def recorded_model(tape: Tape) -> str:
     return f"{backend}:{name}"
 
 
-def _other_weights(digests: set[str], digest: str | None, name: str) -> list[str]:
+def _other_weights(
+    digests: set[str],
+    digest: str | None,
+    name: str,
+) -> list[str]:
     """Return in words that a tape names other weights than those that are asked."""
     if digest is None or not digests or digest in digests:
         return []
@@ -269,7 +273,10 @@ class _Pool:
                 self.digests.add(str(digest))
 
 
-def sampling_seeds(info: RunInfo, calls: Sequence[RecordedCall]) -> dict[int, int | None]:
+def sampling_seeds(
+    info: RunInfo,
+    calls: Sequence[RecordedCall],
+) -> dict[int, int | None]:
     """Return the seeds that a run gave its calls, by their numbers; None where it gave none.
 
     Args:
@@ -311,7 +318,11 @@ def sampling_seeds(info: RunInfo, calls: Sequence[RecordedCall]) -> dict[int, in
 # --- judging --------------------------------------------------------------------------------------
 
 
-async def _asked_again(client: LLMClient, call: RecordedCall, seed: int | None) -> AskedAgain:
+async def _asked_again(
+    client: LLMClient,
+    call: RecordedCall,
+    seed: int | None,
+) -> AskedAgain:
     """Ask a call again, and judge the recorded reply."""
     request = _request_again(client, call.attempt.request, seed)
     recorded = call.attempt.reply
@@ -324,13 +335,21 @@ async def _asked_again(client: LLMClient, call: RecordedCall, seed: int | None) 
         if _words(reply) == _words(recorded):
             return AskedAgain(call, "equal")
         if not isinstance(backend, EmbeddedBackend):
-            return AskedAgain(call, "differs", _difference(recorded.text, reply.text))
+            return AskedAgain(
+                call,
+                "differs",
+                _difference(recorded.text, reply.text),
+            )
         return await _judged_tokens(backend, request, call, recorded)
     except BackendError as error:
         return AskedAgain(call, "unanswered", clip(str(error), 200))
 
 
-def _request_again(client: LLMClient, request: ChatRequest, seed: int | None) -> ChatRequest:
+def _request_again(
+    client: LLMClient,
+    request: ChatRequest,
+    seed: int | None,
+) -> ChatRequest:
     """Return a recorded request as it is sent again."""
     options = dict(request.options)
     if seed is not None:
@@ -367,14 +386,21 @@ def _difference(recorded: str, written: str) -> str:
     return f"recorded {from_there!r} from character {start + 1} on, and now {here!r}"
 
 
-def _judged_choice(call: RecordedCall, recorded: ChatReply, reply: ChatReply) -> AskedAgain:
+def _judged_choice(
+    call: RecordedCall,
+    recorded: ChatReply,
+    reply: ChatReply,
+) -> AskedAgain:
     """Judge the probabilities of an answer's first token."""
     then = {token: math.exp(logarithm) for token, logarithm in recorded.top_logprobs}
     now = {token: math.exp(logarithm) for token, logarithm in reply.top_logprobs}
     if then == now:
         return AskedAgain(call, "equal")
     # What the other list lacks is at most as likely as the last that it has, and mostly less.
-    furthest = max(then, key=lambda token: abs(then[token] - now.get(token, 0.0)))
+    furthest = max(
+        then,
+        key=lambda token: abs(then[token] - now.get(token, 0.0)),
+    )
     detail = (
         f"probability of {furthest!r} recorded as {then[furthest]:.3f}, and now "
         f"{now.get(furthest, 0.0):.3f}"

@@ -93,7 +93,11 @@ def _is_close(value: object, values: Sequence[object]) -> bool:
 # --- a field with its limits ----------------------------------------------------------------------
 
 
-def narrowed(part: Schema, root: Schema, limits: Schema) -> dict[str, Any]:
+def narrowed(
+    part: Schema,
+    root: Schema,
+    limits: Schema,
+) -> dict[str, Any]:
     """Return a field's schema with its limits; what describes the field stays.
 
     Args:
@@ -328,7 +332,11 @@ class _Limit:
         )
 
 
-def allowed_of(player: str, reply: type[Decision], limits: Limits) -> Allowed:
+def allowed_of(
+    player: str,
+    reply: type[Decision],
+    limits: Limits,
+) -> Allowed:
     """Return what a reply's fields allow, narrowed by a question's limits.
 
     Args:
@@ -479,7 +487,11 @@ def _step_of(kinds: Sequence[Schema]) -> Number | None:
     return None if places is None else Decimal(1).scaleb(-places)
 
 
-def _has_multiple(step: Number, lowest: Number, highest: Number) -> bool:
+def _has_multiple(
+    step: Number,
+    lowest: Number,
+    highest: Number,
+) -> bool:
     # As decimals, since 0.3 / 0.1 is below 3 in floats.
     width = Decimal(str(step))
     first = math.ceil(Decimal(str(lowest)) / width)
@@ -505,7 +517,10 @@ def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
     return tuple(values), _read_values(limit, values)
 
 
-def _read_values(limit: _Limit, values: Sequence[object]) -> tuple[object, ...]:
+def _read_values(
+    limit: _Limit,
+    values: Sequence[object],
+) -> tuple[object, ...]:
     """Return values as the reply's class reads them.
 
     Raises:
@@ -542,7 +557,10 @@ def _all_plain_numbers(values: Sequence[Any]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _reader(reply: type[Decision], name: str) -> Callable[[Sequence[object]], list[object]]:
+def _reader(
+    reply: type[Decision],
+    name: str,
+) -> Callable[[Sequence[object]], list[object]]:
     """Return what reads a list of values of a field."""
     field = reply.model_fields[name]
     return TypeAdapter(list[Annotated[field.annotation, field]]).validate_python  # type: ignore[name-defined]

@@ -86,7 +86,10 @@ class Choice(Generic[OptionT]):
     misfit: float | None = None
     interval: Mapping[OptionT, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
-    calls: tuple[CallRecord, ...] = field(default=(), compare=False)
+    calls: tuple[CallRecord, ...] = field(
+        default=(),
+        compare=False,
+    )
 
     @property
     def mode(self) -> OptionT:
@@ -196,10 +199,19 @@ def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[Optio
         raise ConfigError(
             f"{len(values)} options, and letters for {len(LABELS)}: offer fewer, or ask in groups"
         )
-    return dict(zip(values, shown, strict=True))
+    return dict(
+        zip(
+            values,
+            shown,
+            strict=True,
+        )
+    )
 
 
-def _can_be_told_apart(values: Sequence[object], texts: Sequence[str]) -> bool:
+def _can_be_told_apart(
+    values: Sequence[object],
+    texts: Sequence[str],
+) -> bool:
     """Return True if two or more options differ, each with a text of its own."""
     if len(values) < 2 or len(texts) < len(values) or not all(texts):
         return False
@@ -228,7 +240,13 @@ def orders_of(options: Mapping[OptionT, str]) -> list[Order[OptionT]]:
     for start in range(len(values)):
         # In the rotations each option stands once at each letter, so that its pull cancels.
         rotated = values[start:] + values[:start]
-        meaning = dict(zip(labels, rotated, strict=True))
+        meaning = dict(
+            zip(
+                labels,
+                rotated,
+                strict=True,
+            )
+        )
         lines = [f"{label}: {options[value]}" for label, value in meaning.items()]
         shown = "\n".join(lines)
         orders.append(Order(f"{shown}\n\n{instruction}", meaning))
@@ -284,7 +302,10 @@ async def choice_by(
     return replace(choice, calls=(*measuring, *choice.calls))
 
 
-def label_of(text: str, labels: Mapping[str, object]) -> str | None:
+def label_of(
+    text: str,
+    labels: Mapping[str, object],
+) -> str | None:
     """Return the letter that a token or an answer clearly means, else None.
 
     White space and punctuation around it do not matter, nor lower case, except for "a", which
@@ -297,7 +318,10 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     return label if label in labels else None
 
 
-def by_letters(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) -> Choice[OptionT]:
+def by_letters(
+    options: Mapping[OptionT, str],
+    answers: Sequence[ReplyAndCall],
+) -> Choice[OptionT]:
     """Return the choice from the probabilities of letters, in the order of the questions.
 
     Raises:
@@ -370,12 +394,18 @@ def _shares(weights: Mapping[KeyT, float]) -> dict[KeyT, float]:
     return {key: weight / whole for key, weight in weights.items()}
 
 
-def _distance(shares: Mapping[str, float], others: Mapping[str, float]) -> float:
+def _distance(
+    shares: Mapping[str, float],
+    others: Mapping[str, float],
+) -> float:
     """Return the total variation distance: how much of one would have to move to be the other."""
     return sum(abs(share - others[label]) for label, share in shares.items()) / 2
 
 
-def _by_samples(options: Mapping[OptionT, str], answers: Sequence[ReplyAndCall]) -> Choice[OptionT]:
+def _by_samples(
+    options: Mapping[OptionT, str],
+    answers: Sequence[ReplyAndCall],
+) -> Choice[OptionT]:
     """Return the choice from drawn answers, as many to each question, in the questions' order.
 
     Raises:
@@ -412,7 +442,11 @@ def _no_option(why: str, calls: Sequence[CallRecord]) -> LLMFailureException:
         f"{why}; say in the prompt what is to be chosen, or use another model",
         reason="invalid_response",
     )
-    return failure_of(fault, calls[-1], calls[-1].request)
+    return failure_of(
+        fault,
+        calls[-1],
+        calls[-1].request,
+    )
 
 
 def wilson(count: int, whole: int) -> tuple[float, float]:

@@ -110,7 +110,11 @@ class LLMClient:
         self._share(limits, advised)
         self._set(config)
 
-    def _share(self, limits: Limits, advised: set[str] | None) -> None:
+    def _share(
+        self,
+        limits: Limits,
+        advised: set[str] | None,
+    ) -> None:
         """Make the layers that calls pass, with what clients of one server have in common.
 
         Args:
@@ -146,7 +150,11 @@ class LLMClient:
         Both keep to one number of requests in flight, unless the number itself is set otherwise.
         """
         # Of this class, not of a derived one, whose arguments are not known here.
-        other = LLMClient(config, self.backend, chosen=self.chosen)
+        other = LLMClient(
+            config,
+            self.backend,
+            chosen=self.chosen,
+        )
         limits = other.limits
         # Two clients, each with a number of its own, would send one server twice as many.
         if config.most_at_once == self.config.most_at_once:
@@ -608,7 +616,11 @@ def run_client(client: Any, argument: str = "llm_client") -> LLMClient | None:
     if client is None:
         return None
     methods = ("call_with_retry", "converse", "choose", "model_info", "with_config")
-    checked: LLMClient = checked_client(client, argument, (*methods, "config", "backend"))
+    checked: LLMClient = checked_client(
+        client,
+        argument,
+        (*methods, "config", "backend"),
+    )
     return checked
 
 
@@ -668,7 +680,11 @@ def _schema_of(
     Raises:
         ConfigError: a field is narrowed that the response model lacks.
     """
-    schema = reply_schema(response_model, max_text=max_text, rationale=rationale)
+    schema = reply_schema(
+        response_model,
+        max_text=max_text,
+        rationale=rationale,
+    )
     fields: dict[str, Any] = schema.get("properties", {})
     aliases = aliases_of(response_model)
     for field, limits in json.loads(allowed).items():

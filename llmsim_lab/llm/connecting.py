@@ -195,7 +195,12 @@ def _check_address(kind: str, **address: Key | None) -> None:
         raise ConfigError("key= and api_key= are one; give key= only")
 
 
-def _auto(host: str | None, config: LLMConfig, *, download: bool) -> ChosenModel:
+def _auto(
+    host: str | None,
+    config: LLMConfig,
+    *,
+    download: bool,
+) -> ChosenModel:
     """Return the model of an Ollama that answers, else an embedded one."""
     try:
         # Without a key: it is sent only to a server that the user named.
@@ -252,9 +257,17 @@ def _ollama(
     )
 
 
-def _openai(name: str, base_url: str | None, key: Key | None) -> ChosenModel:
+def _openai(
+    name: str,
+    base_url: str | None,
+    key: Key | None,
+) -> ChosenModel:
     """Return a model of a server that speaks OpenAI's protocol; without a name its only one."""
-    backend = OpenAIBackend(name or None, base_url=base_url, api_key=key)
+    backend = OpenAIBackend(
+        name or None,
+        base_url=base_url,
+        api_key=key,
+    )
     # On another loop: a notebook's own is busy with the cell that asks.
     names = run_aside(backend.names())
     name = name or only_one(names, backend.base_url)
@@ -293,4 +306,8 @@ def _embedded(
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
         )
-    return ChosenModel(name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen)
+    return ChosenModel(
+        name,
+        EmbeddedBackend(name, num_ctx=config.num_ctx),
+        chosen,
+    )

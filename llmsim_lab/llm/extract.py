@@ -211,7 +211,10 @@ def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
     return "; ".join(few(wrong, _MAX_FAULTS))
 
 
-def _by_field(error: ValidationError, allowed: Mapping[str, str]) -> dict[str, str]:
+def _by_field(
+    error: ValidationError,
+    allowed: Mapping[str, str],
+) -> dict[str, str]:
     """Return what is wrong with a reply, by field; under an empty name, with all of it."""
     by_field: dict[str, str] = {}
     for fault in error.errors(include_url=False):
@@ -225,7 +228,10 @@ def _by_field(error: ValidationError, allowed: Mapping[str, str]) -> dict[str, s
     return by_field
 
 
-def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+def with_instruction(
+    messages: Sequence[Message],
+    text: str,
+) -> tuple[Message, ...]:
     """Return the conversation with a text at the end of its system message."""
     # Chat templates take one system message, some refuse a second.
     if messages and messages[0].role == "system":

@@ -127,7 +127,12 @@ class _Form:
 
     # --- in words ---------------------------------------------------------------------------------
 
-    def _described(self, part: Schema | bool, place: str, indent: str) -> list[str]:
+    def _described(
+        self,
+        part: Schema | bool,
+        place: str,
+        indent: str,
+    ) -> list[str]:
         """Return what a value must be: the end of a line, and the lines below it.
 
         Args:
@@ -166,7 +171,11 @@ class _Form:
     def _described_object(self, part: Schema, indent: str) -> list[str]:
         lines = ["an object with these fields, in this order:"]
         for name, field in part["properties"].items():
-            first, *below = self._described(field, _json(name), f"{indent}  ")
+            first, *below = self._described(
+                field,
+                _json(name),
+                f"{indent}  ",
+            )
             notes: list[str] = []
             if name not in part.get("required", ()):
                 notes.append("may be left out")
@@ -192,7 +201,12 @@ class _Form:
             lines += [f"{indent}- {first}", *below]
         return lines
 
-    def _described_mapping(self, part: Schema, place: str, indent: str) -> list[str]:
+    def _described_mapping(
+        self,
+        part: Schema,
+        place: str,
+        indent: str,
+    ) -> list[str]:
         keys, values = _entries(part)
         if values is False:
             return ["an empty object, {}"]
@@ -201,7 +215,12 @@ class _Form:
         count = _count_words(part, "Properties", "members")
         return [f"an object{count}, each name {names}, each value {first}", *below]
 
-    def _described_list(self, part: Schema, place: str, indent: str) -> list[str]:
+    def _described_list(
+        self,
+        part: Schema,
+        place: str,
+        indent: str,
+    ) -> list[str]:
         if part.get("prefixItems"):
             lines = [f"a list of {len(part['prefixItems'])}, in this order:"]
             for number, item in enumerate(part["prefixItems"], 1):
@@ -211,12 +230,20 @@ class _Form:
             return lines
         count = _count_words(part, "Items", "items")
         different = ", all different" if part.get("uniqueItems") else ""
-        first, *below = self._described(part.get("items", {}), f"the items of {place}", indent)
+        first, *below = self._described(
+            part.get("items", {}),
+            f"the items of {place}",
+            indent,
+        )
         return [f"a list{count}{different}, each item {first}", *below]
 
     # --- an example -------------------------------------------------------------------------------
 
-    def _example(self, part: Schema | bool, inside: tuple[Schema, ...]) -> JSON:
+    def _example(
+        self,
+        part: Schema | bool,
+        inside: tuple[Schema, ...],
+    ) -> JSON:
         """Return a small value that fits a schema.
 
         Args:
@@ -259,13 +286,21 @@ class _Form:
                 return None
         return _TEXT
 
-    def _first_example(self, parts: Iterable[Schema], inside: tuple[Schema, ...]) -> JSON:
+    def _first_example(
+        self,
+        parts: Iterable[Schema],
+        inside: tuple[Schema, ...],
+    ) -> JSON:
         for part in parts:
             with suppress(_NoExample):
                 return self._example(part, inside)
         raise _NoExample
 
-    def _example_object(self, part: Schema, inside: tuple[Schema, ...]) -> JSONObject:
+    def _example_object(
+        self,
+        part: Schema,
+        inside: tuple[Schema, ...],
+    ) -> JSONObject:
         fields: Mapping[str, Schema] = part["properties"]
         required = [name for name in fields if name in part.get("required", ())]
         if required:
@@ -276,7 +311,11 @@ class _Form:
                 return {name: self._example(field, inside)}
         return {}
 
-    def _example_mapping(self, part: Schema, inside: tuple[Schema, ...]) -> JSONObject:
+    def _example_mapping(
+        self,
+        part: Schema,
+        inside: tuple[Schema, ...],
+    ) -> JSONObject:
         keys, values = _entries(part)
         if values is False:
             return {}
@@ -290,7 +329,11 @@ class _Form:
                 raise
             return {}
 
-    def _example_list(self, part: Schema, inside: tuple[Schema, ...]) -> list[JSON]:
+    def _example_list(
+        self,
+        part: Schema,
+        inside: tuple[Schema, ...],
+    ) -> list[JSON]:
         first = [self._example(item, inside) for item in part.get("prefixItems", ())]
         fewest = part.get("minItems", 0)
         # One shows the form, where the schema does not want more.
@@ -308,7 +351,12 @@ class _Form:
                 raise
             return first
 
-    def _different(self, part: Schema, count: int, inside: tuple[Schema, ...]) -> list[JSON]:
+    def _different(
+        self,
+        part: Schema,
+        count: int,
+        inside: tuple[Schema, ...],
+    ) -> list[JSON]:
         """Return several values that fit a schema and differ."""
         part = resolved(part, self._schema)
         example = self._example(part, inside)
@@ -324,7 +372,11 @@ class _Form:
             raise _NoExample
         return list(values[:count])
 
-    def _example_text(self, part: Schema, inside: tuple[Schema, ...]) -> str:
+    def _example_text(
+        self,
+        part: Schema,
+        inside: tuple[Schema, ...],
+    ) -> str:
         shortest = part.get("minLength", 0)
         longest = part.get("maxLength", math.inf)
         default = FORMATS.get(part.get("format", ""), _TEXT)
@@ -339,7 +391,11 @@ class _Form:
         if "pattern" in part:
             with suppress(ValueError):
                 for draw in range(_DRAWS):
-                    text = text_like(part["pattern"], Random(draw), shortest=shortest)
+                    text = text_like(
+                        part["pattern"],
+                        Random(draw),
+                        shortest=shortest,
+                    )
                     candidates.append(text)
         for candidate in candidates:
             if not isinstance(candidate, str) or not shortest <= len(candidate) <= longest:
@@ -376,7 +432,11 @@ def _scalar_words(kind: str, part: Schema) -> str:
     return " ".join(filter(None, words))
 
 
-def _count_words(part: Schema, key: str, noun: str) -> str:
+def _count_words(
+    part: Schema,
+    key: str,
+    noun: str,
+) -> str:
     """Return in words how many a list or a mapping has, with a blank first; may be empty."""
     fewest = part.get(f"min{key}", 0)
     most = part.get(f"max{key}")

@@ -61,7 +61,11 @@ class AnswerError(ConfigError):
         by_field: what is wrong, by field; under an empty name what is wrong with the whole.
     """
 
-    def __init__(self, name: str, by_field: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        by_field: Mapping[str, str],
+    ) -> None:
         faults = "; ".join(f"{field} {fault}".strip() for field, fault in by_field.items())
         super().__init__(f"the answer of {name} was not sent: {faults}")
         self.by_field = dict(by_field)
@@ -303,7 +307,12 @@ class Person(ChatBackend):
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
-        question = OpenQuestion(request, scope().judge, scope().for_people, scope().answerer)
+        question = OpenQuestion(
+            request,
+            scope().judge,
+            scope().for_people,
+            scope().answerer,
+        )
         waiting: _Waiting = Future()
         self._asked[question] = waiting
         self._listeners()
@@ -369,7 +378,11 @@ def _close_unawaited(waiting: _Waiting) -> None:
         answer.close()  # does nothing to one that has ended
 
 
-def _ask_by_function(ask: AskPerson, question: OpenQuestion, waiting: _Waiting) -> None:
+def _ask_by_function(
+    ask: AskPerson,
+    question: OpenQuestion,
+    waiting: _Waiting,
+) -> None:
     """Ask by calling a function; what it raises is raised where the answer is awaited."""
     answer: object = None
     try:

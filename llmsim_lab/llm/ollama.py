@@ -101,7 +101,12 @@ class OllamaBackend(ChatBackend):
         )
         return make, ()
 
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+    async def chat(
+        self,
+        request: ChatRequest,
+        *,
+        on_text: OnText | None = None,
+    ) -> ChatReply:
         """Answer one request.
 
         Args:
@@ -198,7 +203,11 @@ class OllamaBackend(ChatBackend):
         async with _official(self.server, timeout_s=timeout_s) as client:
             listing = await client.list()
             # The one pulled last is the one that was wanted last.
-            models = sorted(listing.models, key=_pulled_at, reverse=True)
+            models = sorted(
+                listing.models,
+                key=_pulled_at,
+                reverse=True,
+            )
             names = [printable(model.model or "") for model in models]
             processes = await client.ps()
             loaded = [printable(model.model or "") for model in processes.models]
@@ -247,7 +256,11 @@ class OllamaBackend(ChatBackend):
                     details = shown.modelinfo or {}
                     # The name before it is that of the model's architecture.
                     keys = (key for key in details if key.endswith(".context_length"))
-                    self._trained[model] = member(details, next(keys, ""), int)
+                    self._trained[model] = member(
+                        details,
+                        next(keys, ""),
+                        int,
+                    )
         return self._trained.get(model)
 
 
@@ -408,7 +421,11 @@ def full_name(name: str) -> str:
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
-async def _version(server: Server, *, timeout_s: float | None = None) -> str:
+async def _version(
+    server: Server,
+    *,
+    timeout_s: float | None = None,
+) -> str:
     """Return the server's version.
 
     Raises:
@@ -433,7 +450,12 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
 
 
 @without_locals
-def look(host: str | None = None, *, key: Key | None = None, timeout_s: float = 5.0) -> OllamaProbe:
+def look(
+    host: str | None = None,
+    *,
+    key: Key | None = None,
+    timeout_s: float = 5.0,
+) -> OllamaProbe:
     """Return what an Ollama server has.
 
     Args:

@@ -57,7 +57,11 @@ _REJECTIONS = (400, 403, 422, 501)
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs", "cache_prompt")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
-_OFF = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+_OFF = {
+    "top_k": 0,
+    "min_p": 0.0,
+    "repeat_penalty": 1.0,
+}
 """Settings that change nothing, where a server lacks them."""
 _NOT_OF_OPENAI = frozenset(("chat_template_kwargs", "max_tokens", "full_schema", "cache_prompt"))
 """What OpenAI's own servers do not take."""
@@ -71,7 +75,11 @@ _NEVER_STRICT = frozenset(
     ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
 )
 """What it turns down wherever it stands."""
-_DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
+_DONE_REASONS = {
+    "length": "length",
+    "content_filter": "aborted",
+    "abort": "aborted",
+}
 
 
 class Token(NamedTuple):
@@ -170,7 +178,12 @@ class OpenAIBackend(ChatBackend):
         )
         return make, ()
 
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+    async def chat(
+        self,
+        request: ChatRequest,
+        *,
+        on_text: OnText | None = None,
+    ) -> ChatReply:
         """Answer one request.
 
         Args:
@@ -256,13 +269,22 @@ class OpenAIBackend(ChatBackend):
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
-        at_root = dataclasses.replace(self.server, url=self.base_url.removesuffix("/v1"))
+        at_root = dataclasses.replace(
+            self.server,
+            url=self.base_url.removesuffix("/v1"),
+        )
         with LocalsCleared():
             async with at_root.asked("/tokenize", {"content": text}) as answer:
                 tokens = bytearray()
                 async for line in answer.lines():
                     tokens += line
-        return len(member(read_json(bytes(tokens)), "tokens", list))
+        return len(
+            member(
+                read_json(bytes(tokens)),
+                "tokens",
+                list,
+            )
+        )
 
     @without_locals
     async def phase(self, request: ChatRequest) -> str:
@@ -292,7 +314,10 @@ class OpenAIBackend(ChatBackend):
                 return []
             raise
         if any(model.get("owned_by") == "llamacpp" for model in models):
-            at_root = dataclasses.replace(self.server, url=self.base_url.removesuffix("/v1"))
+            at_root = dataclasses.replace(
+                self.server,
+                url=self.base_url.removesuffix("/v1"),
+            )
             with suppress(ValueError, TypeError):  # nothing depends on it
                 properties = read_object(await at_root.glance("/props") or b"{}")
                 self.slots = member(properties, "total_slots", int) or None
@@ -305,7 +330,12 @@ class OpenAIBackend(ChatBackend):
         self._model = self._model or only_one(await self.names(), self.base_url)
         return self._model
 
-    def body_of(self, model: str, request: ChatRequest, without: Set[str] = frozenset()) -> Body:
+    def body_of(
+        self,
+        model: str,
+        request: ChatRequest,
+        without: Set[str] = frozenset(),
+    ) -> Body:
         """Return a request as the protocol writes it, without what its server does not take."""
         fields = {name: value for name, value in request.options.items() if value is not None}
         fields.pop("num_ctx", None)
@@ -337,7 +367,11 @@ class OpenAIBackend(ChatBackend):
         elif request.schema is not None:
             fields["response_format"] = _response_format(request.schema, without)
         fields = {name: value for name, value in fields.items() if name not in without}
-        body = {"model": model, "messages": list(as_json(messages)), **fields}
+        body = {
+            "model": model,
+            "messages": list(as_json(messages)),
+            **fields,
+        }
         if self._extend is not None:
             self._extend(request, body)
         return body
@@ -439,7 +473,13 @@ def _add(written: Written, line: bytes) -> None:
     done_reason = member(choice, "finish_reason", str)
     if done_reason:
         written.fields["done_reason"] = _DONE_REASONS.get(done_reason, "stop")
-    written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
+    written.add_logprobs(
+        member(
+            member(choice, "logprobs", dict),
+            "content",
+            list,
+        )
+    )
     for part in member(delta, "tool_calls", list):
         function = member(part, "function", dict)
         arguments = member(function, "arguments", str)
@@ -553,7 +593,11 @@ def _traced_in(line: bytes) -> list[TracedToken]:
     if name != b"data" or data.strip() == b"[DONE]":
         return []
     choices = member(read_object(data), "choices", list) or [{}]
-    entries = member(member(choices[0], "logprobs", dict), "content", list)
+    entries = member(
+        member(choices[0], "logprobs", dict),
+        "content",
+        list,
+    )
     tokens = []
     for entry in entries:
         likely = [_token_in(token) for token in member(entry, "top_logprobs", list)]

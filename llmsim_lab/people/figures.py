@@ -173,7 +173,13 @@ def _figure_of(
             values=values,
             note=note,
         )
-    numbers = dict(zip(rows["statistic"], map(float, rows["value"]), strict=True))
+    numbers = dict(
+        zip(
+            rows["statistic"],
+            map(float, rows["value"]),
+            strict=True,
+        )
+    )
     printed_n = 0
     if rows["n"].notna().any():
         printed_n = int(rows["n"].max())
@@ -214,7 +220,10 @@ def _figure_of(
     )
 
 
-def _share_of(numbers: dict[str, float], n: int) -> float | None:
+def _share_of(
+    numbers: dict[str, float],
+    n: int,
+) -> float | None:
     """Return the share that a table has as a count, a percentage or a share; None if it has none.
 
     Args:

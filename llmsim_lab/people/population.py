@@ -203,7 +203,11 @@ class Population(Settings):
                 # As the players' rows have it: 1 in a column of numbers with a point is 1.0.
                 text = str(_plain(of_value.iloc[0] if len(of_value) else value))
                 margins[column][text] = float(share)
-        drawn = cls(rows=players, words=table.words, wanted=margins)
+        drawn = cls(
+            rows=players,
+            words=table.words,
+            wanted=margins,
+        )
         # Apart from the fields, which a tape holds: a table may be large, or a survey's own.
         drawn._table = table
         return drawn
@@ -263,7 +267,11 @@ class Population(Settings):
 
     def on_tape(self) -> Self:
         """Return the players alone, as a tape has them, without the table they are drawn from."""
-        return type(self)(rows=self.rows, words=self.words, wanted=self.wanted)
+        return type(self)(
+            rows=self.rows,
+            words=self.words,
+            wanted=self.wanted,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -315,7 +323,10 @@ class Population(Settings):
         return pd.DataFrame.from_dict(self.rows, orient="index").rename_axis("player")
 
 
-def _masks_of(frame: pd.DataFrame, margins: Margins) -> list[tuple[NDArray[np.bool_], float]]:
+def _masks_of(
+    frame: pd.DataFrame,
+    margins: Margins,
+) -> list[tuple[NDArray[np.bool_], float]]:
     """Return for each share of the margins the rows that it is of.
 
     Raises:
@@ -364,7 +375,10 @@ def _masks_of(frame: pd.DataFrame, margins: Margins) -> list[tuple[NDArray[np.bo
     return masks
 
 
-def _is_value(column: pd.Series, value: object) -> NDArray[np.bool_]:
+def _is_value(
+    column: pd.Series,
+    value: object,
+) -> NDArray[np.bool_]:
     """Return which rows have a value; None and NaN are those that have none."""
     import pandas as pd
 

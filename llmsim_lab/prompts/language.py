@@ -79,7 +79,11 @@ class _Filling:
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self.place(slots, self.length, self.length + len(text))
+        self.place(
+            slots,
+            self.length,
+            self.length + len(text),
+        )
         return text
 
     def place(
@@ -158,7 +162,10 @@ def _ordered(values: Any) -> Any:
         return values
     # Numbers by their size, before texts; NaN, which is unlike itself, has none.
     sizes = {item: item for item in values if isinstance(item, Real) and item == item}
-    return sorted(values, key=lambda item: (sizes.get(item, float("inf")), written(item)))
+    return sorted(
+        values,
+        key=lambda item: (sizes.get(item, float("inf")), written(item)),
+    )
 
 
 def _joined(texts: Iterable[str], between: str) -> str:
@@ -357,7 +364,12 @@ _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items(
 
 # --- reading -------------------------------------------------------------------------------------
 
-_CALLED = {"Concat": "'~'", "CondExpr": "'x if y else z'", "For": "'recursive'", "Test": "'is'"}
+_CALLED = {
+    "Concat": "'~'",
+    "CondExpr": "'x if y else z'",
+    "For": "'recursive'",
+    "Test": "'is'",
+}
 """Nodes that are not called as their classes are."""
 _JINJAS_OWN = ("loop", "self", "super")
 """Names that mean something else where Jinja2 compiles them."""
@@ -452,7 +464,11 @@ class _CheckedTree(NodeVisitor):
                 continue
             self._mentioned = {}
             self.visit(part)
-            node.nodes[place] = _filtered(part, "note", ", ".join(self._mentioned))
+            node.nodes[place] = _filtered(
+                part,
+                "note",
+                ", ".join(self._mentioned),
+            )
 
     def _for(self, node: nodes.For) -> None:
         self._mentioned = {}
@@ -472,7 +488,11 @@ class _CheckedTree(NodeVisitor):
             self.visit(part)
         self._local = outer
         # A step for each value and each part of the body: loops in loops multiply.
-        node.iter = _filtered(node.iter, "each", 1 + self._parts - before)
+        node.iter = _filtered(
+            node.iter,
+            "each",
+            1 + self._parts - before,
+        )
         for part in node.else_:
             self.visit(part)
 
@@ -597,14 +617,22 @@ class Template:
             parts = [part.content for part in stretch]
             if is_known:
                 # The limits are those of the whole.
-                filling = _Filling(self._role, filling.steps, filling.most - filling.length)
+                filling = _Filling(
+                    self._role,
+                    filling.steps,
+                    filling.most - filling.length,
+                )
                 parts = [self._fill(parts, values, filling)]
             # What all prompts of a turn share is filled once, not for each player.
             contents += parts
 
         def fill(mine: Mapping[str, Any]) -> Filled:
             rest = _Filling(self._role, filling.steps)
-            message = self._fill(contents, {**values, **mine}, rest)
+            message = self._fill(
+                contents,
+                {**values, **mine},
+                rest,
+            )
             return laid_out(message.text, message.places)
 
         if any(map(callable, contents)):
@@ -628,7 +656,11 @@ class Template:
         """
         # With nothing in the slots that are left: the draft has all else, and where they stand.
         empty = dict.fromkeys(set(self.slots) - values.keys(), "")
-        draft = self._fill(contents, {**values, **empty}, _Filling(self._role))
+        draft = self._fill(
+            contents,
+            {**values, **empty},
+            _Filling(self._role),
+        )
         filled = laid_out(draft.text, draft.places)
         # Text, value, text, value … and text: a value has an odd place.
         pieces: list[str] = []
@@ -710,7 +742,10 @@ class Template:
         return _Known("".join(texts), filling.places)
 
 
-def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[_TemplatePart]:
+def _parts_of(
+    tree: nodes.Template,
+    slots: set[str],
+) -> Iterator[_TemplatePart]:
     """Yield the parts of a checked tree, each with its slots."""
     for node in tree.body:
         for item in getattr(node, "nodes", [node]):

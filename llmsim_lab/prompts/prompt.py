@@ -187,7 +187,13 @@ class Prompt:
         _, *parts = _HEADING.split(text)
         headings = parts[::2]
         # What stands before the first heading is for readers of the file, not for the model.
-        messages = dict(zip(headings, parts[1::2], strict=True))
+        messages = dict(
+            zip(
+                headings,
+                parts[1::2],
+                strict=True,
+            )
+        )
         if len(messages) < len(headings):
             raise PromptError(f"prompt {name!r} has one of '## System', '## User' twice")
         if "User" not in messages:
@@ -382,7 +388,10 @@ def _load_shipped(name: str) -> Prompt:
             f"there is no prompt {name!r}; shipped are {', '.join(shipped)}; "
             "a file of your own is named by its path, ending in .md"
         )
-    return Prompt.parse(Path(__file__).with_name(f"{name}.md").read_text("utf-8"), name=name)
+    return Prompt.parse(
+        Path(__file__).with_name(f"{name}.md").read_text("utf-8"),
+        name=name,
+    )
 
 
 class RenderedPrompt(str):
@@ -469,7 +478,12 @@ class RenderedPrompt(str):
         self._facts = facts
         return self
 
-    def followed_by(self, name: str, words: str, source: str) -> Self:
+    def followed_by(
+        self,
+        name: str,
+        words: str,
+        source: str,
+    ) -> Self:
         """Return the prompt with one part more, at the end of its user message.
 
         Args:

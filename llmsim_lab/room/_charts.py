@@ -85,7 +85,12 @@ def _lines_to_compare(
         by_arm.setdefault(group.plan.arm, []).append(group)
     if len(by_arm) > 1:
         for arm, of_arm in by_arm.items():
-            lines += _mean(arm, "arm", column, [group.rows() for group in of_arm])
+            lines += _mean(
+                arm,
+                "arm",
+                column,
+                [group.rows() for group in of_arm],
+            )
     if beside is not None:
         rows = [{"turn": turn.number, **turn.columns()} for turn in beside.turns]
         lines += _mean(beside.name, "beside", column, [rows])
@@ -118,7 +123,10 @@ def _mean(
     return [_Line(label, kind, points, groups=most)]
 
 
-def _theory(column: str, by_arm: Mapping[str, Sequence[RoomGroup]]) -> list[_Line]:
+def _theory(
+    column: str,
+    by_arm: Mapping[str, Sequence[RoomGroup]],
+) -> list[_Line]:
     """Return what theory says: one line, or where arms differ in it a line each."""
     lines: list[_Line] = []
     for arm, groups in by_arm.items():

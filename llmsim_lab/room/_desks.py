@@ -99,7 +99,11 @@ class GuestDesk:
             "over": self._seats.phase == "over",
         }
 
-    def join(self, message: JSONObject, token: str) -> tuple[str, JSONObject]:
+    def join(
+        self,
+        message: JSONObject,
+        token: str,
+    ) -> tuple[str, JSONObject]:
         """Let somebody in who has the link, or the code.
 
         Raises:
@@ -228,7 +232,11 @@ class StaffDesk:
             "joined": self.viewer(token) is not None,
         }
 
-    def join(self, message: JSONObject, token: str) -> tuple[str, JSONObject]:
+    def join(
+        self,
+        message: JSONObject,
+        token: str,
+    ) -> tuple[str, JSONObject]:
         """Let in who has the key, or one for one use.
 
         Raises:
@@ -318,7 +326,11 @@ def projector_desk(reception: Reception) -> StaffDesk:
 
     def view_now() -> JSONObject:
         view = projector_view(seats, reception.beside)
-        return {**view, "code": seats.keys.code, "base": reception.base()}
+        return {
+            **view,
+            "code": seats.keys.code,
+            "base": reception.base(),
+        }
 
     return StaffDesk(
         reception,

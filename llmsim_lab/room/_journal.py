@@ -30,7 +30,11 @@ class RoomJournal:
         ConfigError: the folder cannot be written to.
     """
 
-    def __init__(self, folder: Path | None, stem: str = "room") -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        stem: str = "room",
+    ) -> None:
         self.folder = folder
         self._stem = stem
         if folder is None:

@@ -35,7 +35,11 @@ class RoomKeys:
     def new(cls) -> RoomKeys:
         """Return the keys of a new room."""
         code = "".join(secrets.choice(LETTERS) for _ in range(_CODE_LETTERS))
-        return cls(room=secrets.token_hex(3), code=code, secret=secrets.token_urlsafe(24))
+        return cls(
+            room=secrets.token_hex(3),
+            code=code,
+            secret=secrets.token_urlsafe(24),
+        )
 
     @property
     def join(self) -> str:
@@ -67,7 +71,11 @@ class RoomKeys:
 
     def _digest(self, purpose: str) -> bytes:
         # One way: who has one link cannot work out another, nor the secret.
-        return hmac.digest(self.secret.encode(), purpose.encode(), "sha256")
+        return hmac.digest(
+            self.secret.encode(),
+            purpose.encode(),
+            "sha256",
+        )
 
 
 def new_token() -> str:

@@ -121,11 +121,20 @@ def room_page(
         integrity=f"sha256-{base64.b64encode(digest).decode()}",
         name=name,
     )
-    shell = PageFile("", "text/html", _packed(html), _digest(html))
+    shell = PageFile(
+        "",
+        "text/html",
+        _packed(html),
+        _digest(html),
+    )
     return RoomPage(shell, script, style)
 
 
-def _kept_file(name: str, media_type: str, text: str) -> PageFile:
+def _kept_file(
+    name: str,
+    media_type: str,
+    text: str,
+) -> PageFile:
     """Return a file whose address changes with its content, so that it can be kept for ever."""
     tag = _digest(text)
     return PageFile(f"/{tag}/{name}", media_type, _packed(text), tag)
@@ -133,7 +142,11 @@ def _kept_file(name: str, media_type: str, text: str) -> PageFile:
 
 def _packed(text: str) -> bytes:
     # Without a time, so that the same content has the same digest in each process.
-    return gzip.compress(text.encode(), 9, mtime=0)
+    return gzip.compress(
+        text.encode(),
+        9,
+        mtime=0,
+    )
 
 
 def _digest(text: str) -> str:

@@ -282,7 +282,11 @@ class RoomSeats:
         """All participants, in the order in which they came."""
         return list(self._guests.values())
 
-    def guest_of(self, token: str, trial: int = 0) -> Guest | None:
+    def guest_of(
+        self,
+        token: str,
+        trial: int = 0,
+    ) -> Guest | None:
         """Return who has a token from one of the links."""
         # A trial's links are opened in one browser: a token of one of them opens no other.
         guest = self._by_token.get(token_digest(token))
@@ -344,7 +348,11 @@ class RoomSeats:
                 guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
                 guest.name = " ".join(whole_text(name).split())[:_MOST_NAME] or label or guest.id
                 self._guests[guest.id] = guest
-                names: JSONObject = {"guest": guest.id, "name": guest.name, "label": label}
+                names: JSONObject = {
+                    "guest": guest.id,
+                    "name": guest.name,
+                    "label": label,
+                }
                 self._journal.write(names, ".names")
             # The digest alone: whoever reads the journal cannot take a seat.
             digest = token_digest(token)
@@ -362,11 +370,19 @@ class RoomSeats:
 
     # --- seats ------------------------------------------------------------------------------------
 
-    def _deal(self, guests: Sequence[Guest], places: Sequence[RoomPlace]) -> None:
+    def _deal(
+        self,
+        guests: Sequence[Guest],
+        places: Sequence[RoomPlace],
+    ) -> None:
         """Give each a seat, as far as there are any."""
         for guest, place in zip(guests, places, strict=False):
             self._seat(guest, place)
-            line: JSONObject = {"guest": guest.id, "group": place.group, "seat": place.seat}
+            line: JSONObject = {
+                "guest": guest.id,
+                "group": place.group,
+                "seat": place.seat,
+            }
             self._journal.write(line)
 
     def _dealt_places(self, rng: random.Random) -> list[RoomPlace]:
@@ -497,7 +513,10 @@ class RoomSeats:
         """Show charts of the whole class on the wall before the end, or not."""
         with self.lock:
             self.is_shown = is_shown
-        self.news.tell([self.teacher, self.projector], urgent=True)
+        self.news.tell(
+            [self.teacher, self.projector],
+            urgent=True,
+        )
 
     def _check_open(self) -> None:
         if self.phase != "open":

@@ -183,7 +183,11 @@ class RoomServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._stopping = asyncio.Event()
-        self._thread = threading.Thread(target=self._serve, name="llmsim-room", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve,
+            name="llmsim-room",
+            daemon=True,
+        )
 
     def start(self) -> None:
         """Listen; pages are answered when this returns."""
@@ -228,7 +232,12 @@ class RoomServer:
 
     # --- one request ------------------------------------------------------------------------------
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
@@ -291,7 +300,12 @@ class RoomServer:
         if is_foreign:
             raise RoomError(421, "not_here", "This room is not at this address.")
 
-    def _of_get(self, desk: Desk, action: str, request: Request) -> Response:
+    def _of_get(
+        self,
+        desk: Desk,
+        action: str,
+        request: Request,
+    ) -> Response:
         if action == "":
             return self._page(desk, request)
         if action == "about":
@@ -311,7 +325,11 @@ class RoomServer:
         headers = dict(_SAFE)
         if download.file_name:
             headers["content-disposition"] = f'attachment; filename="{download.file_name}"'
-        return Response(download.content, headers=headers, media_type=download.media_type)
+        return Response(
+            download.content,
+            headers=headers,
+            media_type=download.media_type,
+        )
 
     def _page(self, desk: Desk, request: Request) -> Response:
         page = self._pages.get(desk.name)
@@ -327,7 +345,12 @@ class RoomServer:
             return Response(status_code=304, headers=headers)
         return _file(page.shell, headers)
 
-    async def _of_post(self, desk: Desk, action: str, request: Request) -> Response:
+    async def _of_post(
+        self,
+        desk: Desk,
+        action: str,
+        request: Request,
+    ) -> Response:
         if action == "join":
             message = await _message(request)
             try:
@@ -382,7 +405,11 @@ class RoomServer:
         finally:
             self._slowed -= 1
 
-    async def _events(self, desk: Desk, viewer: Viewer) -> AsyncIterator[str]:
+    async def _events(
+        self,
+        desk: Desk,
+        viewer: Viewer,
+    ) -> AsyncIterator[str]:
         """Yield a viewer's view whenever it differs."""
         stream = RoomStream()
         viewer.add(stream)
@@ -419,8 +446,16 @@ def _json(content: JSONObject, status: int = 200) -> Response:
 
 def _file(file: PageFile, headers: Mapping[str, str]) -> Response:
     # Each browser that runs these pages reads gzip.
-    sent = {**headers, "content-encoding": "gzip", "vary": "accept-encoding"}
-    return Response(file.content, headers=sent, media_type=file.media_type)
+    sent = {
+        **headers,
+        "content-encoding": "gzip",
+        "vary": "accept-encoding",
+    }
+    return Response(
+        file.content,
+        headers=sent,
+        media_type=file.media_type,
+    )
 
 
 def _not_found() -> RoomError:

@@ -96,7 +96,11 @@ class RunSource:
     async def play(self, groups: Sequence[int]) -> None:
         """Play the turns that are left."""
         run = self._run
-        await play_turns(run, max(0, run.config.turns - run.turn_number), progress=False)
+        await play_turns(
+            run,
+            max(0, run.config.turns - run.turn_number),
+            progress=False,
+        )
 
     def of_round(self, number: int, key: str) -> RunSource:
         """Return a run of the same world on the same tape, with a seed of its own each round.
@@ -112,7 +116,11 @@ class RunSource:
         elif number > 1:
             # With the same seed another round would have the first one's luck.
             config = run.config.model_copy(update={"seed": run.config.seed + number - 1})
-            run = type(run)(config, llm_client=run.llm_client, tape=run.tape)
+            run = type(run)(
+                config,
+                llm_client=run.llm_client,
+                tape=run.tape,
+            )
         return RunSource(run, self._chosen_seats)
 
 
@@ -207,7 +215,11 @@ class StudySource:
         """Play what is left of some groups, all at once: people wait at each table."""
         keys = [self._keys[number] for number in groups]
         # Eight at once, if not said otherwise: the ninth group would wait for one of them to end.
-        await self._study.arun(only=keys, parallel=len(keys), progress=False)
+        await self._study.arun(
+            only=keys,
+            parallel=len(keys),
+            progress=False,
+        )
 
     def of_round(self, number: int, key: str) -> StudySource:
         """Return the same design with seeds that were not played, in a folder of its own."""
@@ -223,7 +235,10 @@ class StudySource:
         return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)
 
 
-def _taken(seats: Sequence[str] | None, people: Sequence[str]) -> tuple[str, ...]:
+def _taken(
+    seats: Sequence[str] | None,
+    people: Sequence[str],
+) -> tuple[str, ...]:
     """Return the seats that people take.
 
     Raises:

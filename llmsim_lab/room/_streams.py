@@ -106,7 +106,12 @@ class NewsDesk:
         self.call: Callable[[Callable[[], object]], object] | None = None
         """Runs something on the server's loop; None until there is one."""
 
-    def tell(self, viewers: Iterable[Viewer], *, urgent: bool = False) -> None:
+    def tell(
+        self,
+        viewers: Iterable[Viewer],
+        *,
+        urgent: bool = False,
+    ) -> None:
         """Wake the pages of viewers, soon."""
         # Nobody looks before there is a server; each page shows everything when it is opened.
         if self.call is None:

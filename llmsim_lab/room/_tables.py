@@ -35,12 +35,29 @@ def people_rows(seats: RoomSeats) -> list[Row]:
     rows = []
     for guest in seats.guests:
         # All keys first, so that the columns stand in one order, whoever has no seat.
-        row: Row = {"participant": guest.id, "label": guest.label, "name": guest.name}
-        row |= {"round": seats.round, "run": "", "arm": "", "seat": ""}
-        row |= {"answered": guest.answers, "filled": 0, "payoff": None}
+        row: Row = {
+            "participant": guest.id,
+            "label": guest.label,
+            "name": guest.name,
+        }
+        row |= {
+            "round": seats.round,
+            "run": "",
+            "arm": "",
+            "seat": "",
+        }
+        row |= {
+            "answered": guest.answers,
+            "filled": 0,
+            "payoff": None,
+        }
         if guest.place is not None:
             group = seats.groups[guest.place.group]
-            row |= {"run": group.plan.name, "arm": group.plan.arm, "seat": guest.place.seat}
+            row |= {
+                "run": group.plan.name,
+                "arm": group.plan.arm,
+                "seat": guest.place.seat,
+            }
             row["filled"] = _filled_in(seats, group, guest.place.seat)
             if group.run is not None:
                 row["payoff"] = payoff_of(group.run, guest.place.seat)
@@ -71,7 +88,11 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
                 row["answered_by"] = guest.id if is_own else "somebody else"
                 row |= {**fields, "reasoning": answer.reasoning}
                 if group.run is not None:
-                    results = told_of(group.run, turn.state, guest.place.seat)
+                    results = told_of(
+                        group.run,
+                        turn.state,
+                        guest.place.seat,
+                    )
                     row |= {f"result {label}": value for label, value in results.items()}
                 rows.append(row)
     if guest.closing is not None:
@@ -104,7 +125,11 @@ def _answers_of(
             yield answer
 
 
-def _filled_in(seats: RoomSeats, group: RoomGroup, seat: str) -> int:
+def _filled_in(
+    seats: RoomSeats,
+    group: RoomGroup,
+    seat: str,
+) -> int:
     """Return how many decisions of a seat something else made."""
     count = 0
     for turn in _turns_played(group):
@@ -177,12 +202,18 @@ def _otree_row(
     return row
 
 
-def _in_order(rows: Iterable[Row], models: tuple[str, ...]) -> list[Row]:
+def _in_order(
+    rows: Iterable[Row],
+    models: tuple[str, ...],
+) -> list[Row]:
     """Return rows with their columns model by model; each model's stay in their order."""
     in_order = []
     for row in rows:
         # sorted() keeps what is equal in its order.
-        names = sorted(row, key=lambda name: models.index(name.partition(".")[0]))
+        names = sorted(
+            row,
+            key=lambda name: models.index(name.partition(".")[0]),
+        )
         in_order.append({name: row[name] for name in names})
     return in_order
 

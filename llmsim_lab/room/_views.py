@@ -31,13 +31,21 @@ def guest_view(
         asked: the question that can be answered, as it is put; None if there is none.
         closing: the closing questions; None if there are none, or they were answered.
     """
-    view: JSONObject = {"guest": guest.id, "name": guest.name, "round": seats.round}
+    view: JSONObject = {
+        "guest": guest.id,
+        "name": guest.name,
+        "round": seats.round,
+    }
     group = None if guest.place is None else seats.groups[guest.place.group]
     # A group whose run failed is not played on: its people must not wait.
     is_ended = group is not None and (group.is_over or bool(group.fault))
     is_over = seats.phase == "over" or is_ended
     if group is not None and group.run is not None and guest.place is not None:
-        view |= _game_view(group.run, guest.place.seat, is_over=is_over)
+        view |= _game_view(
+            group.run,
+            guest.place.seat,
+            is_over=is_over,
+        )
     if is_over and closing is not None and group is not None:
         return view | {"step": "closing", "ask": closing}
     if is_over and group is None:  # who came when all seats were taken has nothing to show for it
@@ -60,9 +68,18 @@ def guest_view(
     return view | {"step": "wait", "waiting": _waiting(group)}
 
 
-def _game_view(run: Run, seat: str, *, is_over: bool) -> JSONObject:
+def _game_view(
+    run: Run,
+    seat: str,
+    *,
+    is_over: bool,
+) -> JSONObject:
     """Return where a player's game is, and what the player is told of it."""
-    view: JSONObject = {"seat": seat, "turn": run.turn_number, "planned": run.config.turns}
+    view: JSONObject = {
+        "seat": seat,
+        "turn": run.turn_number,
+        "planned": run.config.turns,
+    }
     results = told_of(run, run.state, seat) if run.turn_number else {}
     if results:
         view["told"] = [[label, value] for label, value in results.items()]
@@ -90,7 +107,11 @@ def payoff_of(run: Run, seat: str) -> float | None:
     return value
 
 
-def told_of(run: Run, state: State, seat: str) -> dict[str, JSON]:
+def told_of(
+    run: Run,
+    state: State,
+    seat: str,
+) -> dict[str, JSON]:
     """Return what a player is told of a state; what is no number and no text as a text."""
     try:
         results = dict(run.told(state, seat))
@@ -117,7 +138,11 @@ def _waiting(group: RoomGroup) -> JSON:
     if not shown:
         return None
     names: list[JSON] = [*list(shown)[:_MOST_NAMED]]
-    return {"count": len(shown), "seats": names, "since": min(shown.values())}
+    return {
+        "count": len(shown),
+        "seats": names,
+        "since": min(shown.values()),
+    }
 
 
 # --- the teacher and the wall --------------------------------------------------------------------
@@ -129,11 +154,20 @@ def projector_view(seats: RoomSeats, beside: Run | None) -> JSONObject:
     is_over = seats.phase == "over"
     view["charts"] = []
     if is_over or seats.is_shown:
-        view["charts"] = class_charts(seats.groups, beside, with_arms=is_over)
+        view["charts"] = class_charts(
+            seats.groups,
+            beside,
+            with_arms=is_over,
+        )
     return view
 
 
-def teacher_view(seats: RoomSeats, beside: Run | None, *, is_played: bool) -> JSONObject:
+def teacher_view(
+    seats: RoomSeats,
+    beside: Run | None,
+    *,
+    is_played: bool,
+) -> JSONObject:
     """Return who sits where, and who is waited for since when."""
     rows: list[JSON] = [_group_row(seats, group) for group in seats.playing]
     lobby: list[JSON] = [_person(guest) for guest in seats.guests if guest.place is None]
@@ -158,7 +192,10 @@ def _class_view(seats: RoomSeats) -> JSONObject:
     for group in running:
         shown += sum(ask.shown_at is not None for ask in group.asks.values())
     people = sum(_people_in(seats, group) for group in running)
-    planned = max((group.run.config.turns for group in playing if group.run), default=0)
+    planned = max(
+        (group.run.config.turns for group in playing if group.run),
+        default=0,
+    )
     return {
         "title": seats.source.title,
         "phase": seats.phase,
@@ -190,7 +227,12 @@ def _group_row(seats: RoomSeats, group: RoomGroup) -> JSONObject:
         place = RoomPlace(group.number, seat)
         guest = seats.guest_at(place)
         ask = group.asks.get(seat)
-        person: JSONObject = {"guest": "", "name": "", "label": "", "online": False}
+        person: JSONObject = {
+            "guest": "",
+            "name": "",
+            "label": "",
+            "online": False,
+        }
         if guest is not None:
             person = _person(guest)
         rows.append(

@@ -443,7 +443,11 @@ class Room:
         return write_otree(self._seats, Path(path))
 
 
-def _with_people(source: Run | Study, seats: Sequence[str] | None, fill: Fill) -> Run | Study:
+def _with_people(
+    source: Run | Study,
+    seats: Sequence[str] | None,
+    fill: Fill,
+) -> Run | Study:
     """Return a run or study whose seats are people's, with what fills them."""
     if not seats:
         raise ConfigError(

@@ -293,7 +293,11 @@ class Ask:
             values=values,
             for_people=for_people,
         )
-        return self._opened(batch, [player], is_alone=True)
+        return self._opened(
+            batch,
+            [player],
+            is_alone=True,
+        )
 
     def each(
         self,
@@ -389,7 +393,11 @@ class Ask:
             by_model=by_model,
             for_people=for_people,
         )
-        return self._opened(batch, [player], is_alone=True)
+        return self._opened(
+            batch,
+            [player],
+            is_alone=True,
+        )
 
     def outside(
         self,
@@ -434,7 +442,11 @@ class Ask:
         self._open.append(_Open([what], pending))
         return pending
 
-    async def _outside(self, what: str, bring: Callable[[], Awaitable[T]]) -> T:
+    async def _outside(
+        self,
+        what: str,
+        bring: Callable[[], Awaitable[T]],
+    ) -> T:
         try:
             return await bring()
         except Exception as error:
@@ -456,7 +468,11 @@ class Ask:
         async def count() -> list[int] | None:
             return None if client is None else await client.count_tokens(texts)
 
-        counts: list[int] | None = await self.outside("tokens", list(texts), count)
+        counts: list[int] | None = await self.outside(
+            "tokens",
+            list(texts),
+            count,
+        )
         return counts
 
     def note(
@@ -611,11 +627,20 @@ class Ask:
         if callable(source) or (isinstance(source, str) and not has_slots(source)):
             # Only of prompts without slots: those with slots are known by name and digest.
             batch.name = self._name_of(batch, names)
-        pending = self._ask_all(batch, names, numbers, is_alone=is_alone)
+        pending = self._ask_all(
+            batch,
+            names,
+            numbers,
+            is_alone=is_alone,
+        )
         self._open.append(_Open(names, pending))
         return pending
 
-    def _numbers(self, batch: Batch, names: Sequence[str]) -> list[int]:
+    def _numbers(
+        self,
+        batch: Batch,
+        names: Sequence[str],
+    ) -> list[int]:
         """Return how often each player was asked such a question, this time included.
 
         Those that one task asks come in the order of its code, also in a replay; 0 stands for one
@@ -703,7 +728,11 @@ class Ask:
         sent: list[str] = []
         for question in questions:
             # Asked for each, since the run notes whom its questions name.
-            seated = self._run.seat(question.player, by=batch.by, tag=batch.tag)
+            seated = self._run.seat(
+                question.player,
+                by=batch.by,
+                tag=batch.tag,
+            )
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(seated, "call_with_retry"):
                 waits_for = self._answer_of_code(seated, question)
@@ -963,7 +992,11 @@ class Ask:
             raise error
         # A player of code may ask a model by itself, as Question.put_to does.
         if isinstance(error, LLMFailureException):
-            self._model_failed(error, question, stands_in=self._falls_back(question))
+            self._model_failed(
+                error,
+                question,
+                stands_in=self._falls_back(question),
+            )
             return
         if self._falls_back(question):
             fault = ConfigError(f"{rule_of(question)} failed: {error_text(error)}")
@@ -1051,7 +1084,13 @@ class Ask:
             calls=calls,
         )
         # A stand-in is nobody's conviction, whatever confidence its fields have.
-        batch.answers.append(replace(record, status="fallback", confidence=None))
+        batch.answers.append(
+            replace(
+                record,
+                status="fallback",
+                confidence=None,
+            )
+        )
 
     async def _choose(self, work: _ToMeasure) -> None:
         """Measure the probability of each answer once, and decide for each who is asked."""
@@ -1064,10 +1103,18 @@ class Ask:
             # Measured for several, the call is of none of them.
             site = replace(first.site, agent=agent)
             try:
-                choice = await work.client.choose(work.text, options.texts, site=site)
+                choice = await work.client.choose(
+                    work.text,
+                    options.texts,
+                    site=site,
+                )
             except LLMFailureException as failure:
                 for question in work.questions:  # the call is the first one's: none counts twice
-                    self._model_failed(failure, question, counts=question is first)
+                    self._model_failed(
+                        failure,
+                        question,
+                        counts=question is first,
+                    )
                 return
             calls = choice.calls
         reply = first.batch.reply
@@ -1094,7 +1141,11 @@ class Ask:
             calls = ()
 
 
-def _why_chosen(choice: Choice[object], options: Options, value: object) -> str:
+def _why_chosen(
+    choice: Choice[object],
+    options: Options,
+    value: object,
+) -> str:
     """Return the probabilities that a value was taken from, in words."""
     share = choice.probabilities[value]
     chosen = f"{options.decide}: {options.name} {options.texts[value]} has {share:.1%}"
@@ -1134,7 +1185,11 @@ def _check_arguments(batch: Batch, whom: str) -> None:
         )
 
 
-def _check_reply(reply: object, whom: str, rationale: Rationale) -> None:
+def _check_reply(
+    reply: object,
+    whom: str,
+    rationale: Rationale,
+) -> None:
     """Raise ConfigError for what is no reply, or has its reasoning elsewhere than the run says.
 
     Args:

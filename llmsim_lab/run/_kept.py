@@ -85,7 +85,11 @@ def kept_state(
             f"Run[{type(state).__name__}]"
         )
     # A state may hold replies, whose calls are named by their places in the turn.
-    places = Places(calls, others={}, are_numbered=on_tape)
+    places = Places(
+        calls,
+        others={},
+        are_numbered=on_tape,
+    )
     try:
         raw = encoded(state, kind, places)
     except _UNWRITABLE as error:
@@ -150,12 +154,20 @@ def reply_as_json(reply: BaseModel) -> JSONObject:
         ConfigError: JSON cannot hold one; says which.
     """
     try:
-        written: JSONObject = reply.model_dump(mode="json", warnings=False, fallback=number_of)
+        written: JSONObject = reply.model_dump(
+            mode="json",
+            warnings=False,
+            fallback=number_of,
+        )
         # Most replies are of numbers and texts, which JSON gives back as they are.
         if not SCALARS.issuperset(map(type, written.values())):
             written = loads(dumps(_ordered(written, reply)))
     except _UNWRITABLE as error:
-        raise _cannot_write(reply, (type(reply).__name__,), error) from error
+        raise _cannot_write(
+            reply,
+            (type(reply).__name__,),
+            error,
+        ) from error
     return written
 
 
@@ -212,7 +224,11 @@ _BEFORE = b'[{"state":'
 _AFTER = b"}]"
 
 
-def encoded(value: object, kind: type, places: Places = _NO_CALLS) -> bytes:
+def encoded(
+    value: object,
+    kind: type,
+    places: Places = _NO_CALLS,
+) -> bytes:
     """Return a state as a tape has it, JSON.
 
     Args:
@@ -247,7 +263,11 @@ def encoded(value: object, kind: type, places: Places = _NO_CALLS) -> bytes:
     return raw.removeprefix(_BEFORE).removesuffix(_AFTER)
 
 
-def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
+def decoded(
+    raw: bytes,
+    kind: type,
+    places: Places = _NO_CALLS,
+) -> Any:
     """Return the state that JSON holds, strictly of a type.
 
     Args:
@@ -287,7 +307,11 @@ def decoded(raw: bytes, kind: type, places: Places = _NO_CALLS) -> Any:
 # --- comparing -----------------------------------------------------------------------------------
 
 
-def is_same(was: object, back: object, path: ValuePath) -> bool:
+def is_same(
+    was: object,
+    back: object,
+    path: ValuePath,
+) -> bool:
     """Return True if a value came back just as it was; False if as another that says the same.
 
     Args:
@@ -329,7 +353,11 @@ def _types_of(values: Iterable[object]) -> list[type]:
     return list(map(type, values))
 
 
-def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: ValuePath) -> bool:
+def _is_same_dict(
+    was: Mapping[Any, object],
+    back: Mapping[Any, object],
+    path: ValuePath,
+) -> bool:
     types = _types_of(was.values())
     # An enum of texts, or numpy's text, equals the text that a tape gives back as a key.
     same = _types_of(was) == _types_of(back)
@@ -348,7 +376,11 @@ def _is_same_dict(was: Mapping[Any, object], back: Mapping[Any, object], path: V
     return same
 
 
-def _is_same_list(was: Collection[object], back: Collection[object], path: ValuePath) -> bool:
+def _is_same_list(
+    was: Collection[object],
+    back: Collection[object],
+    path: ValuePath,
+) -> bool:
     types = _types_of(was)
     if SCALARS.issuperset(types) and was == back and types == _types_of(back):
         return True
@@ -360,7 +392,11 @@ def _is_same_list(was: Collection[object], back: Collection[object], path: Value
     return same
 
 
-def _is_same_model(was: BaseModel, back: BaseModel, path: ValuePath) -> bool:
+def _is_same_model(
+    was: BaseModel,
+    back: BaseModel,
+    path: ValuePath,
+) -> bool:
     if was.__pydantic_private__ != back.__pydantic_private__:
         raise ConfigError(
             f"{_place(path)} has the private attributes "
@@ -381,17 +417,29 @@ def _is_same_model(was: BaseModel, back: BaseModel, path: ValuePath) -> bool:
     return same
 
 
-def _is_same_dataclass(was: object, back: object, path: ValuePath) -> bool:
+def _is_same_dataclass(
+    was: object,
+    back: object,
+    path: ValuePath,
+) -> bool:
     return _is_same_dict(fields_of(was), fields_of(back), path)
 
 
-def _is_same_time(was: datetime | time, back: datetime | time, path: ValuePath) -> bool:
+def _is_same_time(
+    was: datetime | time,
+    back: datetime | time,
+    path: ValuePath,
+) -> bool:
     _check_time(was, path)
     # Zones of several libraries may have one offset, and another name for it.
     return _is_same_value(was, back, path) and type(was.tzinfo) is type(back.tzinfo)
 
 
-def _is_same_collection(was: Collection[object], back: Collection[object], path: ValuePath) -> bool:
+def _is_same_collection(
+    was: Collection[object],
+    back: Collection[object],
+    path: ValuePath,
+) -> bool:
     for value in was:
         if isinstance(value, datetime | time):  # of which two may be equal in different zones
             _check_time(value, path)
@@ -401,7 +449,11 @@ def _is_same_collection(was: Collection[object], back: Collection[object], path:
     return SCALARS.issuperset(map(type, was))
 
 
-def _is_same_value(was: object, back: object, path: ValuePath) -> bool:
+def _is_same_value(
+    was: object,
+    back: object,
+    path: ValuePath,
+) -> bool:
     if _is_equal(was, back, path):
         return True
     # An object that its class writes and reads by itself, and that equals no other.
@@ -411,7 +463,11 @@ def _is_same_value(was: object, back: object, path: ValuePath) -> bool:
     raise _lost(was, back, path)
 
 
-def _is_equal(was: object, back: object, path: ValuePath) -> bool:
+def _is_equal(
+    was: object,
+    back: object,
+    path: ValuePath,
+) -> bool:
     try:
         return bool(was == back)
     except (TypeError, ValueError) as error:
@@ -421,7 +477,11 @@ def _is_equal(was: object, back: object, path: ValuePath) -> bool:
         ) from error
 
 
-def _check_converted(was: object, back: object, path: ValuePath) -> None:
+def _check_converted(
+    was: object,
+    back: object,
+    path: ValuePath,
+) -> None:
     """Raise ConfigError if a value that came back as another type does not say the same.
 
     So it may where its annotation does not say which type: in ``Any``, ``Sequence`` or a union.
@@ -496,7 +556,11 @@ def defined_again(name: str, module: str) -> ConfigError:
     )
 
 
-def _lost(was: object, back: object, path: ValuePath) -> ConfigError:
+def _lost(
+    was: object,
+    back: object,
+    path: ValuePath,
+) -> ConfigError:
     """Return the error of a value that would not come back as it is."""
     cls = type(was)
     if isinstance(was, Number) and (back is None or not all_finite(was)):
@@ -526,7 +590,11 @@ def _not_finite(value: object, path: ValuePath) -> ConfigError:
     )
 
 
-def _cannot_write(value: object, path: ValuePath, error: BaseException) -> ConfigError:
+def _cannot_write(
+    value: object,
+    path: ValuePath,
+    error: BaseException,
+) -> ConfigError:
     """Return the error of a state that cannot be written; it names the innermost such value."""
     # Asked first: what is too deep fails in several ways, none of which says so.
     _check_depth(value, path)
@@ -546,7 +614,11 @@ def _cannot_write(value: object, path: ValuePath, error: BaseException) -> Confi
     )
 
 
-def _cannot_read(value: object, path: ValuePath, error: Exception) -> ConfigError:
+def _cannot_read(
+    value: object,
+    path: ValuePath,
+    error: Exception,
+) -> ConfigError:
     """Return the error of a state whose JSON its class does not take."""
     _check_depth(value, path)
     try:

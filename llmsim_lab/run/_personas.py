@@ -46,7 +46,10 @@ def persona_slots(config: WorldConfig) -> dict[str, object]:
     return slots
 
 
-def _column_of(population: Population, column: str) -> Callable[[str], object]:
+def _column_of(
+    population: Population,
+    column: str,
+) -> Callable[[str], object]:
     # A function of its own, as the loop's column would be the last one in all of them.
     return lambda name: population.row(name)[column]
 
@@ -117,5 +120,8 @@ def with_personas(frame: pd.DataFrame, config: WorldConfig) -> pd.DataFrame:
     for column in population.columns:
         # A reply's own field of that name stays what was answered.
         name = f"persona_{column}" if column in frame else column
-        frame[name] = pd.Series([row.get(column) for row in rows], index=frame.index)
+        frame[name] = pd.Series(
+            [row.get(column) for row in rows],
+            index=frame.index,
+        )
     return frame

@@ -76,7 +76,11 @@ class PromptsInUse:
         edit: a study's edits of what is first asked; None outside a study.
     """
 
-    def __init__(self, world: type, by_place: Mapping[str, Prompt]) -> None:
+    def __init__(
+        self,
+        world: type,
+        by_place: Mapping[str, Prompt],
+    ) -> None:
         self._world = world
         self.edit: Edits | None = None
         self._varied: set[str] = set()
@@ -155,7 +159,11 @@ class PromptsInUse:
         prompt = self._with_system(self._prompt_of(source), system)
         added = ending(prompt.slots) if ending else ""
         if added:
-            prompt = Prompt(f"{prompt.user}{added}", system=prompt.system, name=prompt.name)
+            prompt = Prompt(
+                f"{prompt.user}{added}",
+                system=prompt.system,
+                name=prompt.name,
+            )
         # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
         # Once a place has a prompt, it stays: the manifest names it.
@@ -163,7 +171,10 @@ class PromptsInUse:
             self._check_number()
             self.by_place[place] = prompt if self.edit is None else self.edit(prompt)
         used = self.by_place[place]
-        self._used[key] = UsedPrompt(used, is_edited=used.digest != prompt.digest)
+        self._used[key] = UsedPrompt(
+            used,
+            is_edited=used.digest != prompt.digest,
+        )
         return self._used[key]
 
     def _prompt_of(self, source: object) -> Prompt:
@@ -233,7 +244,10 @@ class PromptsInUse:
             if not is_replay:
                 self._warn_if_varied(at_place, digest_of(system, text), place)
             return UsedPrompt(at_place, is_edited=True)
-        as_written = UsedPrompt(as_sent(text, system=system, name=name), is_edited=False)
+        as_written = UsedPrompt(
+            as_sent(text, system=system, name=name),
+            is_edited=False,
+        )
         # Nothing at this place was edited, and nothing will be.
         if at_place is not None and self.edit is None and not self._has_edited_texts:
             return as_written

@@ -71,7 +71,10 @@ def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
     """
     if request.top_logprobs:
         share = math.log(1 / len(LABELS))
-        return ChatReply(text="A", top_logprobs=tuple((label, share) for label in LABELS))
+        return ChatReply(
+            text="A",
+            top_logprobs=tuple((label, share) for label in LABELS),
+        )
     if request.schema is None:
         return ChatReply(text="A")
     schema = thawed(request.schema)
@@ -116,7 +119,11 @@ def _within(
 ) -> Schema:
     """Return the schema of a field of numbers with other bounds."""
     limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
-    return narrowed(fields_of(reply)[name], field_schemas(reply), limits)
+    return narrowed(
+        fields_of(reply)[name],
+        field_schemas(reply),
+        limits,
+    )
 
 
 def _drawn(
@@ -144,7 +151,12 @@ def _drawn(
             return None
         return _drawn(alternatives[0], root, rng, depth)
     if "oneOf" in part:
-        return _drawn(rng.choice(part["oneOf"]), root, rng, depth)
+        return _drawn(
+            rng.choice(part["oneOf"]),
+            root,
+            rng,
+            depth,
+        )
     match part.get("type"):
         case "null":
             return None
@@ -157,7 +169,10 @@ def _drawn(
         case "object":
             return _drawn_object(part, root, rng, depth + 1)
         case "string" if "contentSchema" in part:
-            return json.dumps(_drawn(part["contentSchema"], root, rng, depth + 1), default=str)
+            return json.dumps(
+                _drawn(part["contentSchema"], root, rng, depth + 1),
+                default=str,
+            )
     return _drawn_text(part, rng)
 
 
@@ -255,7 +270,11 @@ def _drawn_text(part: Schema, rng: Random) -> object:
 def _text_like(part: Schema, rng: Random) -> str:
     pattern = part["pattern"]
     try:
-        return text_like(pattern, rng, shortest=part.get("minLength", 0))
+        return text_like(
+            pattern,
+            rng,
+            shortest=part.get("minLength", 0),
+        )
     except ValueError as error:
         raise ConfigError(
             f"no random text can be drawn for the pattern {pattern!r}: {error}; answer by a rule, "
@@ -304,8 +323,16 @@ def _drawn_time_of_day(
     if core.get("tz_constraint") == "aware":
         zone = dt.UTC
     # On one day, since times cannot be added up.
-    start = dt.datetime.combine(_FIRST_DAYS[None], first, dt.UTC)
-    end = dt.datetime.combine(_FIRST_DAYS[None], last, dt.UTC)
+    start = dt.datetime.combine(
+        _FIRST_DAYS[None],
+        first,
+        dt.UTC,
+    )
+    end = dt.datetime.combine(
+        _FIRST_DAYS[None],
+        last,
+        dt.UTC,
+    )
     drawn = start + rng.randint(0, (end - start) // _SECOND) * _SECOND
     return drawn.time().replace(tzinfo=zone)
 
@@ -318,4 +345,8 @@ def _start(core: Schema) -> Any:
     if core["type"] == "date":
         return day
     zone = dt.UTC if core.get("tz_constraint") == "aware" else None
-    return dt.datetime.combine(day, dt.time(0), zone)
+    return dt.datetime.combine(
+        day,
+        dt.time(0),
+        zone,
+    )

@@ -24,7 +24,15 @@ _LEAST_POINTS = 2.0
 """The least span of an axis in percent, percentage points: less would make noise look like news."""
 _LEAST_SHARE = 0.1
 """The least span of any other axis, as a share of its largest value."""
-_UNITS = {"bp": "bp", "pct": "%", "percent": "%", "eur": "€", "usd": "$", "gbp": "£", "s": "s"}
+_UNITS = {
+    "bp": "bp",
+    "pct": "%",
+    "percent": "%",
+    "eur": "€",
+    "usd": "$",
+    "gbp": "£",
+    "s": "s",
+}
 """Units by how a name ends; ``front/text.js`` has the same."""
 _MOST_CHARACTERS = 20_000
 """Of a field that is shown as a table or a network."""
@@ -65,7 +73,11 @@ class ChartedColumns:
         self._dicts: set[str] = set()
         """Those charts, since a run may have 100,000 columns."""
 
-    def add(self, turn: Turn, row: Mapping[str, object]) -> bool:
+    def add(
+        self,
+        turn: Turn,
+        row: Mapping[str, object],
+    ) -> bool:
         """Take a turn's row, and return True if it has columns of numbers that are new."""
         new = [name for name in own_numbers(row) if name not in self._patterns]
         if new:
@@ -83,7 +95,10 @@ class ChartedColumns:
     def series(self) -> list[Series]:
         """Return the columns, numbers that stand alone first, with what their fields say."""
         fields = field_series(getattr(self._run, "state_type", None))
-        names = sorted(self._patterns, key=lambda name: "*" in self._patterns[name])
+        names = sorted(
+            self._patterns,
+            key=lambda name: "*" in self._patterns[name],
+        )
         return [replace(fields.get(name, Series(label=name)), column=name) for name in names]
 
     def charts(self, series: Sequence[Series] | None = None) -> list[Series]:
@@ -115,7 +130,10 @@ class ChartedColumns:
         predicted: set[str] = set()
         for name in self._run.prediction():
             predicted |= {name, self._patterns.get(name, name)}
-        return sorted(by_column.values(), key=lambda item: item.column not in predicted)
+        return sorted(
+            by_column.values(),
+            key=lambda item: item.column not in predicted,
+        )
 
     def dicts(self) -> list[str]:
         """Return the dicts of numbers that the state has, such as ``belief.*``."""
@@ -135,7 +153,11 @@ class ChartedColumns:
             f"numbers here{closest(missing[0], columns)}; there are {listed([*columns])}."
         )
 
-    def _chart(self, item: Series, fields: Mapping[str, Series]) -> Series:
+    def _chart(
+        self,
+        item: Series,
+        fields: Mapping[str, Series],
+    ) -> Series:
         """Return a chart with what its field says of it; a dict's name means all its keys."""
         column = item.column
         if column not in self._patterns and f"{column}.*" in self._dicts:
@@ -165,7 +187,10 @@ def charted_columns(run: Charted) -> ChartedColumns:
     return columns
 
 
-def lines_of_chart(chart: Series, columns: Iterable[str]) -> dict[str, str]:
+def lines_of_chart(
+    chart: Series,
+    columns: Iterable[str],
+) -> dict[str, str]:
     """Return the columns that a chart draws, by the names of their lines."""
     start, star, end = chart.column.partition("*")
     if not star:
@@ -218,7 +243,11 @@ def _patterns_in(state: object) -> dict[str, str]:
     """Return of each value in a state, by its name, that name with a star for the first key."""
     patterns: dict[str, str] = {}
 
-    def walk(holder: object, path: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    def walk(
+        holder: object,
+        path: tuple[str, ...],
+        parts: tuple[str, ...],
+    ) -> None:
         # A recorded state whose class is not known is a dict itself, of fields.
         has_keys = isinstance(holder, Mapping) and path != ()
         for key, value in fields_of(holder).items():
@@ -282,7 +311,10 @@ def hidden_fields(state_type: object) -> frozenset[str]:
     return frozenset(hidden)
 
 
-def without_fields(row: Mapping[str, Any], hidden: frozenset[str]) -> Mapping[str, Any]:
+def without_fields(
+    row: Mapping[str, Any],
+    hidden: frozenset[str],
+) -> Mapping[str, Any]:
     """Return a turn's row without the columns of fields that are hidden."""
     if not hidden:
         return row
@@ -301,12 +333,22 @@ def _metadata_of_values(annotation: object) -> Iterator[object]:
 def _with_metadata(item: Series, part: object) -> Series:
     """Return a series with what one part of a field's annotation says."""
     if isinstance(part, Series):
-        return replace(part, low=_first(part.low, item.low), high=_first(part.high, item.high))
+        return replace(
+            part,
+            low=_first(part.low, item.low),
+            high=_first(part.high, item.high),
+        )
     # pydantic turns Field(ge=0, lt=1) into parts of a class each, which have these names.
     for name in ("ge", "gt"):
-        item = replace(item, low=_first(_number(getattr(part, name, None)), item.low))
+        item = replace(
+            item,
+            low=_first(_number(getattr(part, name, None)), item.low),
+        )
     for name in ("le", "lt"):
-        item = replace(item, high=_first(_number(getattr(part, name, None)), item.high))
+        item = replace(
+            item,
+            high=_first(_number(getattr(part, name, None)), item.high),
+        )
     return item
 
 
@@ -317,7 +359,10 @@ def _number(bound: object) -> float | None:
     return None
 
 
-def _first(number: float | None, otherwise: float | None) -> float | None:
+def _first(
+    number: float | None,
+    otherwise: float | None,
+) -> float | None:
     """Return the first one that is a number, also where it is 0."""
     if number is None:
         return otherwise
@@ -327,7 +372,10 @@ def _first(number: float | None, otherwise: float | None) -> float | None:
 # --- axes ----------------------------------------------------------------------------------------
 
 
-def axis_of(values: Sequence[float], chart: Series) -> tuple[float, float]:
+def axis_of(
+    values: Sequence[float],
+    chart: Series,
+) -> tuple[float, float]:
     """Return where a chart's axis begins and ends; ``axisOf`` in ``front/chart.js`` is the same.
 
     Yes and no and shares have the whole axis from 0 to 1, and so do close bounds. Elsewhere a
@@ -361,7 +409,10 @@ def axis_of(values: Sequence[float], chart: Series) -> tuple[float, float]:
 # --- tables and networks -------------------------------------------------------------------------
 
 
-def tables_in(state: object, hidden: frozenset[str]) -> dict[str, str]:
+def tables_in(
+    state: object,
+    hidden: frozenset[str],
+) -> dict[str, str]:
     """Return the fields of a state that are lists, or dicts of texts and lists: JSON, a line each.
 
     A line is an item of a list, or ``{key: value}``, so that what stays the same from turn to turn
@@ -433,5 +484,11 @@ def networks_of(run: Charted, turn: Turn) -> list[Network]:
                 pairs.append((line[0], line[1]))
         if pairs and all(other in names for _, other in pairs):
             label = fields[name].label if name in fields else _label(name)
-            networks.append(Network(label=label, names=[*names], pairs=pairs))
+            networks.append(
+                Network(
+                    label=label,
+                    names=[*names],
+                    pairs=pairs,
+                )
+            )
     return networks

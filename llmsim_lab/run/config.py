@@ -300,7 +300,11 @@ def _hints_of(cls: type) -> dict[str, Any]:
     }
     shim = type("Annotations", (), namespace)
     try:
-        return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
+        return get_type_hints(
+            shim,
+            localns=dict(vars(cls)),
+            include_extras=True,
+        )
     except (NameError, TypeError) as error:
         raise ConfigError(
             f"an annotation of {cls.__name__} cannot be read: {error}; write types of parameters "

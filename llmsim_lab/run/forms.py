@@ -51,7 +51,10 @@ def fields_of(
     return fields
 
 
-def label_of(place: Sequence[str], part: Mapping[str, Any]) -> str:
+def label_of(
+    place: Sequence[str],
+    part: Mapping[str, Any],
+) -> str:
     """Return a place in people's words, or a field's title: ``Coins · Ann`` of ``coins.Ann``."""
     if place[0] == "set":
         field, _, key = place[-1].partition(".")
@@ -111,7 +114,10 @@ def _fields(
         }
 
 
-def _inner_schemas(part: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _inner_schemas(
+    part: Mapping[str, Any],
+    values: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return the schemas of what an object has, by name; of a mapping those of its values."""
     inner = dict(part.get("properties", {}))
     if inner or part.get("type") != "object":
@@ -127,7 +133,12 @@ def _inner_schemas(part: Mapping[str, Any], values: Mapping[str, Any]) -> dict[s
     return inner
 
 
-def _help_of(part: Mapping[str, Any], help_text: str, *, is_class: bool) -> str:
+def _help_of(
+    part: Mapping[str, Any],
+    help_text: str,
+    *,
+    is_class: bool,
+) -> str:
     """Return a field's help and, where no list shows what it takes, its limits."""
     # A class's own description does not describe a field.
     if not help_text and not is_class:
@@ -184,7 +195,10 @@ def _without_limits(part: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def read_changes(fields: Sequence[Field], changes: Any) -> dict[str, Any]:
+def read_changes(
+    fields: Sequence[Field],
+    changes: Any,
+) -> dict[str, Any]:
     """Return what was changed, nested as the schema is, with typed texts read.
 
     Raises:

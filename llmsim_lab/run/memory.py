@@ -71,9 +71,16 @@ class Memory(State):
             )
         whole_number("turn", turn)
         real_number("weight", weight)
-        entry = MemoryEntry(turn=turn, text=text, weight=weight)
+        entry = MemoryEntry(
+            turn=turn,
+            text=text,
+            weight=weight,
+        )
         # A summary is added late and is of an earlier turn; sorted() keeps the order within one.
-        in_order = sorted([*self.entries, entry], key=lambda known: known.turn)
+        in_order = sorted(
+            [*self.entries, entry],
+            key=lambda known: known.turn,
+        )
         return self.replace(entries=tuple(in_order))
 
     async def counted(self, ask: Ask) -> Memory:
@@ -87,7 +94,13 @@ class Memory(State):
         counts = await ask.count_tokens(new) if new else None
         if counts is None:
             return self
-        tokens_of = dict(zip(new, counts, strict=True))
+        tokens_of = dict(
+            zip(
+                new,
+                counts,
+                strict=True,
+            )
+        )
         entries = [
             replace(entry, tokens=tokens_of.get(entry.text, entry.tokens)) for entry in self.entries
         ]
@@ -98,7 +111,12 @@ class Memory(State):
         _check_count("recent", k)
         return list(self.entries[len(self.entries) - min(k, len(self.entries)) :])
 
-    def salient(self, k: int, *, half_life: float = HALF_LIFE) -> list[MemoryEntry]:
+    def salient(
+        self,
+        k: int,
+        *,
+        half_life: float = HALF_LIFE,
+    ) -> list[MemoryEntry]:
         """Return the entries that matter most, at most ``k``, oldest first.
 
         An entry counts by its weight, and half as much for every ``half_life`` turns that it is
@@ -154,7 +172,10 @@ class Memory(State):
         if real_number("half_life", half_life) <= 0:
             raise ConfigError(f"half_life={half_life:g} must be above 0: turns until half is left")
         # From the newest entry and not from now, so that a memory is the same in any turn.
-        newest = max((entry.turn for entry in self.entries), default=0)
+        newest = max(
+            (entry.turn for entry in self.entries),
+            default=0,
+        )
         # With its place, so that of two equal ones the newer, which stands later, goes first.
         salience = []
         for place, entry in enumerate(self.entries):

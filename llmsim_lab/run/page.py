@@ -112,7 +112,10 @@ def write_page(
     if reading is not None:
         script = f'{module()}\nmountPage(document.getElementById("page"));'
         parts["script_source"] = f"'{_hash(script)}'"
-        parts["window"] = _WINDOW.format(reading=_packed(reading, start), script=script)
+        parts["window"] = _WINDOW.format(
+            reading=_packed(reading, start),
+            script=script,
+        )
     # In one go, since a text may hold what looks like another's place.
     page = re.sub(
         r"{{ (\w+) }}",
@@ -136,14 +139,22 @@ def _packed(reading: Reading, start: int) -> str:
         without_lines = dict(record)
         lines += without_lines.pop("lines", ())
         records.append(without_lines)
-    data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *records]}
+    data = {
+        "title": reading.title,
+        "start": start,
+        "records": [{"lines": lines}, *records],
+    }
     text = json.dumps(
         data,
         ensure_ascii=False,
         separators=(",", ":"),
     )
     # Half a character fits no encoding.
-    packed = gzip.compress(text.encode(errors="replace"), 9, mtime=0)
+    packed = gzip.compress(
+        text.encode(errors="replace"),
+        9,
+        mtime=0,
+    )
     return base64.b64encode(packed).decode()
 
 

@@ -81,7 +81,12 @@ class _Noting:
             check,
             rationale=rationale,
         )
-        question = OpenQuestion(request, judge, scope().for_people, scope().answerer)
+        question = OpenQuestion(
+            request,
+            judge,
+            scope().for_people,
+            scope().answerer,
+        )
         self._asked.append(PersonAsked(cast("Person", client.backend), question))
 
 
@@ -117,7 +122,11 @@ class People:
         ConfigError: there is no person, or none of that name.
     """
 
-    def __init__(self, run: Run, agent: str | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        agent: str | None = None,
+    ) -> None:
         if not isinstance(run, Run):
             world = run.__name__ if isinstance(run, type) else "Simulation"
             raise ConfigError(

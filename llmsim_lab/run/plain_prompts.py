@@ -39,7 +39,10 @@ def has_slots(text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def kind_of(reply: type[Decision] | None, tag: str = "") -> str:
+def kind_of(
+    reply: type[Decision] | None,
+    tag: str = "",
+) -> str:
     """Return what a question's prompt is called: after its tag, else after what is asked for."""
     if tag:
         return re.sub(r"[#@\s]+", "_", tag)
@@ -81,19 +84,32 @@ class _SentAsItIs(Prompt):
         return render
 
 
-def as_sent(text: str, *, system: str, name: str) -> Prompt | str:
+def as_sent(
+    text: str,
+    *,
+    system: str,
+    name: str,
+) -> Prompt | str:
     """Return a text without slots as it is sent: below its system message, if there is one."""
     if not system:
         return text
     return _SentAsItIs(text, system=system, name=name)
 
 
-def as_prompt(text: str, name: str, system: str) -> Prompt | None:
+def as_prompt(
+    text: str,
+    name: str,
+    system: str,
+) -> Prompt | None:
     """Return a text as a prompt that is noted as written; None where a prompt cannot hold it."""
     if has_slots(text):
         return None
     try:
-        prompt = Prompt(text, system=system, name=name)
+        prompt = Prompt(
+            text,
+            system=system,
+            name=name,
+        )
     except PromptError:
         return None
     # What is_as_written knows it by.
@@ -101,7 +117,10 @@ def as_prompt(text: str, name: str, system: str) -> Prompt | None:
     return prompt
 
 
-def with_edits(prompts: Mapping[str, Prompt], edits: Sequence[Prompt]) -> dict[str, Prompt]:
+def with_edits(
+    prompts: Mapping[str, Prompt],
+    edits: Sequence[Prompt],
+) -> dict[str, Prompt]:
     """Return a run's prompts by place, some of them edited.
 
     Args:

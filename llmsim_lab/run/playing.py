@@ -69,7 +69,11 @@ class PlayedWorld(BaseWorld[StateT]):
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
         if values is not None:
-            item = StateChange(turn=turn, set=dict(values), **more)
+            item = StateChange(
+                turn=turn,
+                set=dict(values),
+                **more,
+            )
         else:
             item = StateChange(turn=turn, **more)
         now = self.turn_number
@@ -81,12 +85,20 @@ class PlayedWorld(BaseWorld[StateT]):
             )
         # Done to the latest state on trial: what this run has no place for raises now.
         latest = self.turns[-1]
-        state = checked_state(self, self.changed(latest.state, item.set), "changed returned")
+        state = checked_state(
+            self,
+            self.changed(latest.state, item.set),
+            "changed returned",
+        )
         planned_before = self.planned
         place = len(self.turns) - 1
         if item.turn == now:
             interventions = (*latest.interventions, item)
-            self.turns[place] = replace(latest, state=state, interventions=interventions)
+            self.turns[place] = replace(
+                latest,
+                state=state,
+                interventions=interventions,
+            )
         else:
             self.planned = [*self.planned, item]
         try:
@@ -185,7 +197,13 @@ class PlayedWorld(BaseWorld[StateT]):
         In a plain script people are asked on the terminal.
         """
         try:
-            return run_sync(self.arun(turns, budget=budget, progress=progress))
+            return run_sync(
+                self.arun(
+                    turns,
+                    budget=budget,
+                    progress=progress,
+                )
+            )
         except KeyboardInterrupt as error:
             explain(error, self._how_to_continue())
             raise
@@ -324,7 +342,11 @@ class PlayedWorld(BaseWorld[StateT]):
         if self._purse is not None and self._purse.refusal is not None:
             raise self._purse.refusal
         for item in planned:
-            after = own_state(self, self.changed(after, item.set), "changed returned")
+            after = own_state(
+                self,
+                self.changed(after, item.set),
+                "changed returned",
+            )
         kept = kept_state(
             after,
             self.state_type,
@@ -380,7 +402,11 @@ class PlayedWorld(BaseWorld[StateT]):
         Args:
             within_s: how long it may take.
         """
-        ask = Ask(self, self._as_read(self.state), self.turn_number + 1)
+        ask = Ask(
+            self,
+            self._as_read(self.state),
+            self.turn_number + 1,
+        )
         # A turn that cannot be played says so when it is played; nothing is fetched from outside.
         with suppress(Exception), scoped(recorder=Rehearsal()):
             await asyncio.wait_for(self.turn(self.state, ask), within_s)
@@ -423,7 +449,11 @@ async def play_turns(
     stepped on by hand.
     """
     with sole_driver(run):
-        await run._play_turns(turns, progress=progress, beyond_done=beyond_done)
+        await run._play_turns(
+            turns,
+            progress=progress,
+            beyond_done=beyond_done,
+        )
 
 
 def _check_noted(turn: Turn) -> None:

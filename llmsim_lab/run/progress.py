@@ -97,7 +97,10 @@ async def progress_line(
 
 
 @contextmanager
-def _run_of(watch: InFlight | None, turns: int) -> Iterator[Callable[..., None]]:
+def _run_of(
+    watch: InFlight | None,
+    turns: int,
+) -> Iterator[Callable[..., None]]:
     """Play a run whose turns a study's line counts; yields what is called as one is done.
 
     Args:

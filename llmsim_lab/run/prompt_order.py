@@ -181,7 +181,10 @@ def _slot_at(text: str, place: int) -> str:
 # --- without a model -----------------------------------------------------------------------------
 
 
-def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
+def prompt_orders(
+    world: Callable[..., Any],
+    config: Any,
+) -> list[PromptOrder]:
     """Play turns of a world in which chance answers for models, and return their prompts' order.
 
     Each question is judged by the last turn that asks it, when a history is no longer empty.

@@ -219,11 +219,20 @@ class Batch:
         prompt = self.prepared_for_people(player)
         return str(prompt.text(self._own_values(prompt.values, player)))
 
-    def _text_of_function(self, function: Callable[[str], str], player: str) -> object:
+    def _text_of_function(
+        self,
+        function: Callable[[str], str],
+        player: str,
+    ) -> object:
         """Return the text that a function returns, or a fork's edit of it."""
         text = self.value_for("prompt", function, player)
         if not self.by:
-            text = persona_text(text, self.turn.config, player, self.place)
+            text = persona_text(
+                text,
+                self.turn.config,
+                player,
+                self.place,
+            )
         if type(text) is not str:  # such as a filled prompt, which the run knows by itself
             if isinstance(text, RenderedPrompt) and self.system:
                 raise PromptError(
@@ -244,7 +253,11 @@ class Batch:
         values = self._slot_values(player, UsedPrompt(used.prompt, is_edited=True))
         return _BatchPrompt(used.prompt, values).text(self._own_values(values, player))
 
-    def _own_values(self, values: _SlotValues, player: str) -> dict[str, object]:
+    def _own_values(
+        self,
+        values: _SlotValues,
+        player: str,
+    ) -> dict[str, object]:
         return {
             slot: self.value_for(slot, function, player) for slot, function in values.own.items()
         }
@@ -597,7 +610,11 @@ ByModel = Callable[[Question, LLMClient], Awaitable[ReplyT]]
 """How a model answers by a conversation: of the question, and of the client in the seat."""
 
 
-def place_of(turn: int, reply: type[Decision], tag: str) -> str:
+def place_of(
+    turn: int,
+    reply: type[Decision],
+    tag: str,
+) -> str:
     """Return which question it is, in words: ``turn 3, Gift (tag 'second')``."""
     suffix = f" (tag {tag!r})" if tag else ""
     return f"turn {turn}, {reply.__name__}{suffix}"
@@ -607,7 +624,11 @@ def limits_of(question: AskedQuestion) -> dict[str, tuple[Number, Number] | list
     """Return what is allowed, by field; see ``Question.limits``."""
     chosen = {name: list(values) for name, values in question.allowed.choices.items()}
     # The question's limits last: they are narrower.
-    return {**own_limits(question.batch.reply), **question.allowed.ranges, **chosen}
+    return {
+        **own_limits(question.batch.reply),
+        **question.allowed.ranges,
+        **chosen,
+    }
 
 
 def close_unawaited(awaitable: object) -> None:

@@ -62,7 +62,11 @@ _LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all
 class RowState(dict[str, Any]):
     """A state as its record has it, with its columns of the frame."""
 
-    def __init__(self, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        row: Mapping[str, Any],
+    ) -> None:
         super().__init__(values)
         self._row = row
 
@@ -123,7 +127,11 @@ class RecordedRun:
                 f"it: {why}"
             )
         self.last_planned = info.turns
-        lines = tape.turn_lines(info.id, turns.first, turns.last)
+        lines = tape.turn_lines(
+            info.id,
+            turns.first,
+            turns.last,
+        )
         rows = {number: whole(line["row"]) for number, line in lines.items()}
         names = chain.from_iterable(map(own_numbers, rows.values()))
         self.series = plain_series(names)
@@ -161,7 +169,11 @@ class Reading:
         self.title = title
         self.records: list[Record] = []
         self._lock = threading.RLock()
-        self._tables: dict[str, dict[Hashable, int]] = {"lines": {}, "texts": {}, "forms": {}}
+        self._tables: dict[str, dict[Hashable, int]] = {
+            "lines": {},
+            "texts": {},
+            "forms": {},
+        }
         self._new: dict[str, list[Any]] = {}
         self.runs: dict[int, Record] = {}
         self.calls: dict[int, Record] = {}
@@ -234,7 +246,13 @@ class Reading:
         with self._lock:
             shown = self.runs.setdefault(info.id, {"columns": []})
             if "series" not in shown:
-                self._hidden[info.id] = hidden_fields(getattr(source, "state_type", None))
+                self._hidden[info.id] = hidden_fields(
+                    getattr(
+                        source,
+                        "state_type",
+                        None,
+                    )
+                )
                 self._charted[info.id] = charted_columns(source)
                 self._put_charts(info.id, source)
             self._put_run(
@@ -499,7 +517,13 @@ class Reading:
         shown["series"] = [_series(item) for item in series]
         shown["charts"] = [_series(item) for item in self._charted[run].charts(series)]
         shown["dicts"] = self._charted[run].dicts()
-        shown["limited"] = bool(getattr(type(source), "charts", ()))
+        shown["limited"] = bool(
+            getattr(
+                type(source),
+                "charts",
+                (),
+            )
+        )
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -589,7 +613,11 @@ class Reading:
             }
         )
 
-    def attempt(self, attempt: Attempt, anew: Anew | None = None) -> Record:
+    def attempt(
+        self,
+        attempt: Attempt,
+        anew: Anew | None = None,
+    ) -> Record:
         """Return the record of an attempt, whose texts go out with the next record.
 
         Args:
@@ -745,7 +773,11 @@ def _people(source: Any) -> list[Record]:
     values = []
     for measure, figure in published().items():
         column, at, turn = measure.partition("@")
-        value: Record = {"column": column, "mean": figure.mean, "count": figure.n}
+        value: Record = {
+            "column": column,
+            "mean": figure.mean,
+            "count": figure.n,
+        }
         if at:
             value["n"] = int(turn)
         values.append(value)

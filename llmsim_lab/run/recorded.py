@@ -152,7 +152,11 @@ class Run(PlayedWorld[StateT]):
         )
         # Here, and not where the tape is: a recorded run has its interventions in its turns.
         for item in self.config.interventions:
-            self.intervene(item.turn, item.set, note=item.note)
+            self.intervene(
+                item.turn,
+                item.set,
+                note=item.note,
+            )
         if tape is not None:
             record(self, tape)
 
@@ -224,7 +228,11 @@ class Run(PlayedWorld[StateT]):
             return _beside(self, new, origin)
         if self.tape is None:
             raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
-        tape = self.tape.copy([self.tape.run(self.run_id).id], to, up_to=at)
+        tape = self.tape.copy(
+            [self.tape.run(self.run_id).id],
+            to,
+            up_to=at,
+        )
         return record(new, tape, origin=origin)
 
     def counterfactual(
@@ -282,7 +290,12 @@ class Run(PlayedWorld[StateT]):
             return new
         return record(new, tape)
 
-    def _rehearse(self, player: Callable[[Question], object], *, within_s: float) -> None:
+    def _rehearse(
+        self,
+        player: Callable[[Question], object],
+        *,
+        within_s: float,
+    ) -> None:
         """Begin the next turn on trial, to see what it asks first; this run is not touched.
 
         A turn that cannot be played says so when it is played.
@@ -365,7 +378,11 @@ class Run(PlayedWorld[StateT]):
         simulation._session.shared = shared[last + 1 :]
         try:
             # Whatever ``done`` says: the recorded run may have been stepped on by hand.
-            await play_turns(simulation, last - simulation.turn_number, beyond_done=True)
+            await play_turns(
+                simulation,
+                last - simulation.turn_number,
+                beyond_done=True,
+            )
         except TapeError as error:
             changes = _code_changes(info, simulation)
             if changes:
@@ -488,7 +505,11 @@ class Run(PlayedWorld[StateT]):
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-        return record(simulation, tape, origin=RunOrigin("rerun", info.id))
+        return record(
+            simulation,
+            tape,
+            origin=RunOrigin("rerun", info.id),
+        )
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -508,7 +529,11 @@ class Run(PlayedWorld[StateT]):
             TapeError: the tape cannot be read.
         """
         if self.tape is not None:
-            return page(self.tape, path, run=self.run_id)
+            return page(
+                self.tape,
+                path,
+                run=self.run_id,
+            )
         reading = Reading(self.name)
         reading.add(about(self, 1), self)
         return write_page(path, reading, start=1)
@@ -578,7 +603,10 @@ def record(
     return run
 
 
-def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[str, Any]:
+def new_manifest(
+    run: Run,
+    known: Mapping[str, object] | None = None,
+) -> dict[str, Any]:
     """Return what defines a run; which model answers is added when it is first asked."""
     shared = known or {}
     manifest: dict[str, Any] = {
@@ -600,7 +628,11 @@ def new_manifest(run: Run, known: Mapping[str, object] | None = None) -> dict[st
     return {**manifest, **shared}
 
 
-def about(run: Run, number: int, origin: RunOrigin = ANEW) -> RunInfo:
+def about(
+    run: Run,
+    number: int,
+    origin: RunOrigin = ANEW,
+) -> RunInfo:
     """Return what a tape would say of a run, if it were on one."""
     return RunInfo(
         id=number,
@@ -615,7 +647,11 @@ def about(run: Run, number: int, origin: RunOrigin = ANEW) -> RunInfo:
     )
 
 
-def anew(run: Run, config: WorldConfig, client: LLMClient | None) -> Run:
+def anew(
+    run: Run,
+    config: WorldConfig,
+    client: LLMClient | None,
+) -> Run:
     """Return a run that begins anew with another configuration, recorded on the same tape."""
     arguments = {**_own_arguments(run), "players": run.players}
     new = type(run)(
@@ -650,7 +686,11 @@ def unrecorded_fork(
     )
 
 
-def _beside(run: Run, new: RunT, origin: RunOrigin = ANEW) -> RunT:
+def _beside(
+    run: Run,
+    new: RunT,
+    origin: RunOrigin = ANEW,
+) -> RunT:
     """Begin a run on another's tape, as ``record`` does, where that may be written to."""
     if run.tape is not None and not run.tape.read_only:
         return record(new, run.tape, origin=origin)
@@ -724,7 +764,12 @@ def fork(
     return new
 
 
-def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
+def page(
+    tape: Tapes,
+    path: str | Path,
+    *,
+    run: int | None = None,
+) -> Path:
     """Write a tape's runs as one HTML page, as ``Run.page`` does; their classes need not be known.
 
     Args:
@@ -747,7 +792,11 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
     return write_page(path, reading, start=start.id)
 
 
-def read_into(reading: Reading, tape: Tape, infos: Sequence[RunInfo]) -> None:
+def read_into(
+    reading: Reading,
+    tape: Tape,
+    infos: Sequence[RunInfo],
+) -> None:
     """Add recorded runs to a reading: of each what it played itself, since the rest is another's.
 
     Args:
@@ -757,7 +806,11 @@ def read_into(reading: Reading, tape: Tape, infos: Sequence[RunInfo]) -> None:
     """
     allowance = tape.allowance()
     for info in infos:
-        source = run_on_tape(tape, info, first=info.fork_turn)
+        source = run_on_tape(
+            tape,
+            info,
+            first=info.fork_turn,
+        )
         calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
         reading.add(
             info,
@@ -863,7 +916,11 @@ def recorded_run(
         cls,
         settings,
     )
-    lines = tape.turn_lines(info.id, turns.first, turns.last)
+    lines = tape.turn_lines(
+        info.id,
+        turns.first,
+        turns.last,
+    )
     records = [line["record"] for line in lines.values()]
     past_records = records
     if replay_from is not None:
@@ -876,7 +933,11 @@ def recorded_run(
     )
     if not past:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    settings["llm_client"] = _client_for(info, llm_client, is_live=is_live)
+    settings["llm_client"] = _client_for(
+        info,
+        llm_client,
+        is_live=is_live,
+    )
     settings["prompts"] = prompts_of(info.manifest)
     simulation = _continued_from(
         cls,
@@ -892,7 +953,10 @@ def recorded_run(
     return simulation
 
 
-def _class_of(info: RunInfo, kind: type[RunT]) -> type[RunT]:
+def _class_of(
+    info: RunInfo,
+    kind: type[RunT],
+) -> type[RunT]:
     """Return the class of a recorded run, which is ``kind`` where that is not ``Run`` itself.
 
     Raises:
@@ -940,7 +1004,12 @@ def _check_arguments(
         )
 
 
-def _client_for(info: RunInfo, given: LLMClient | None, *, is_live: bool) -> LLMClient | None:
+def _client_for(
+    info: RunInfo,
+    given: LLMClient | None,
+    *,
+    is_live: bool,
+) -> LLMClient | None:
     """Return the given client, whose settings count.
 
     Where none is given, one that stands for the recorded model, unless live calls are to come.
@@ -964,7 +1033,11 @@ def _continued_from(
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
     unplanned = config.model_copy(update={"interventions": ()})
-    run = cls(unplanned, state=turns[-1].state, **arguments)
+    run = cls(
+        unplanned,
+        state=turns[-1].state,
+        **arguments,
+    )
     # With the interventions again, as a manifest has them; with the players that were given.
     run.config = run.config.model_copy(update={"interventions": config.interventions})
     run.turns = list(turns)
@@ -1011,7 +1084,10 @@ def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:
     return client
 
 
-def _listed_prompts(prompts: Any, known: Mapping[str, Prompt]) -> list[Prompt]:
+def _listed_prompts(
+    prompts: Any,
+    known: Mapping[str, Prompt],
+) -> list[Prompt]:
     """Return several edited prompts as a list.
 
     Args:
@@ -1028,7 +1104,10 @@ def _listed_prompts(prompts: Any, known: Mapping[str, Prompt]) -> list[Prompt]:
     return edited
 
 
-def listed_interventions(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
+def listed_interventions(
+    intervene: Any,
+    turn: int,
+) -> list[Mapping[str, Any]]:
     """Return interventions as a list.
 
     Args:
@@ -1075,7 +1154,11 @@ def warn_of_settings(
         )
 
 
-def warn_of_recorded_settings(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> None:
+def warn_of_recorded_settings(
+    recorded: Mapping[str, LLMConfig],
+    run: Run,
+    words: str,
+) -> None:
     """Do what ``warn_of_settings`` does for each client of a run.
 
     Args:
@@ -1093,7 +1176,11 @@ def warn_of_recorded_settings(recorded: Mapping[str, LLMConfig], run: Run, words
             )
 
 
-def _warn_of_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
+def _warn_of_resumed(
+    tape: Tape,
+    info: RunInfo,
+    run: Run,
+) -> None:
     """Warn where a resumed run has other settings, and of answers that it cannot use then."""
     recorded = recorded_settings(info.manifest)
     warn_of_recorded_settings(recorded, run, f"run {info.id} of {tape.path}")

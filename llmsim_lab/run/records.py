@@ -56,7 +56,11 @@ _MOST_OF_A_SETTING = 60
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def tape_turn(run: AnyRun, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
+def tape_turn(
+    run: AnyRun,
+    turn: Turn,
+    state: bytes = b"",
+) -> tuple[int, bytes]:
     """Return a turn as the tape takes it: its number, and its record and row as parts of a line.
 
     Args:
@@ -106,11 +110,20 @@ def record_of(cls: RunClass, turn: Turn) -> JSONObject:
     Raises:
         TapeError: a call was not recorded.
     """
-    state = loads(encoded(turn.state, cls.state_type, Places(turn.calls)))
+    state = loads(
+        encoded(
+            turn.state,
+            cls.state_type,
+            Places(turn.calls),
+        )
+    )
     return {"state": state, **_rest_of_record(turn)}
 
 
-def _rest_of_record(turn: Turn, planned: Sequence[StateChange] = ()) -> JSONObject:
+def _rest_of_record(
+    turn: Turn,
+    planned: Sequence[StateChange] = (),
+) -> JSONObject:
     """Return a turn's record but for its state, JSON-ready."""
     values: dict[str, object] = {
         "turn": turn.number,
@@ -156,7 +169,11 @@ def _rest() -> TypeAdapter[Any]:
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 
 
-def decode_turn(cls: RunClass, record: Record, attempts: Callable[[int], Attempt]) -> Turn:
+def decode_turn(
+    cls: RunClass,
+    record: Record,
+    attempts: Callable[[int], Attempt],
+) -> Turn:
     """Return the turn that a record holds; its values must be of their types exactly.
 
     Args:
@@ -171,9 +188,17 @@ def decode_turn(cls: RunClass, record: Record, attempts: Callable[[int], Attempt
     with checked(f"turn {record.get('turn')} on the tape is damaged"):
         # Calls first: the rest names them by their places. Of a text, since of values strict
         # pydantic takes no list for a tuple.
-        calls = read(_CALLS, dumps(rest.pop("calls")), Places(attempts=attempts))
+        calls = read(
+            _CALLS,
+            dumps(rest.pop("calls")),
+            Places(attempts=attempts),
+        )
         places = Places(calls, attempts)
-        state = decoded(dumps(rest.pop("state")).encode(), cls.state_type, places)
+        state = decoded(
+            dumps(rest.pop("state")).encode(),
+            cls.state_type,
+            places,
+        )
         values = read(_rest(), dumps(rest), places)
         # What a run plans is the run's; see planned_in.
         del values["planned"]
@@ -307,7 +332,10 @@ def settings_entries(run: AnyRun) -> JSONObject:
     return entries
 
 
-def recorded_settings(manifest: Manifest, turn: float = math.inf) -> dict[str, LLMConfig]:
+def recorded_settings(
+    manifest: Manifest,
+    turn: float = math.inf,
+) -> dict[str, LLMConfig]:
     """Return what a run's clients were asked with at a turn, by seat; the latest if none is named.
 
     A run that was resumed with other settings has those of the turns before in its manifest too.
@@ -330,11 +358,22 @@ def recorded_settings(manifest: Manifest, turn: float = math.inf) -> dict[str, L
         }
 
 
-def changed_settings(before: LLMConfig, after: LLMConfig, *, leave_out: Container[str] = ()) -> str:
+def changed_settings(
+    before: LLMConfig,
+    after: LLMConfig,
+    *,
+    leave_out: Container[str] = (),
+) -> str:
     """Return which settings differ but for the model's name: ``num_ctx 1024 → 16384``."""
     then = _plain_settings(before, leave_out)
     now = _plain_settings(after, leave_out)
-    return ", ".join(differences(then, now, most=_MOST_OF_A_SETTING))
+    return ", ".join(
+        differences(
+            then,
+            now,
+            most=_MOST_OF_A_SETTING,
+        )
+    )
 
 
 def _plain_settings(config: LLMConfig, leave_out: Container[str]) -> JSONObject:
@@ -397,7 +436,11 @@ def _recorded_prompt(
         )
     with suppress(PromptError):
         # A text with headings of its own says by its digest whether it was parsed.
-        prompt = Prompt.parse(text, name=name, parent=parent)
+        prompt = Prompt.parse(
+            text,
+            name=name,
+            parent=parent,
+        )
         if prompt.digest == digest:
             return prompt
     return Prompt.of_text(

@@ -210,7 +210,11 @@ def how_to_import(kind: str) -> str:
     return f"import it (from {file} import {world}; on the command line --import {file}.py)"
 
 
-def class_and_config(path: str | Path, *, kind: str = "") -> tuple[RunClass, Any]:
+def class_and_config(
+    path: str | Path,
+    *,
+    kind: str = "",
+) -> tuple[RunClass, Any]:
     """Read a run's configuration from a file, whose key ``kind`` names the class that plays it.
 
     Args:

@@ -123,7 +123,11 @@ class SeatQuestion:
         if faults:
             raise AnswerError(self.question.name, faults)
 
-    def answer(self, person: Person, values: Mapping[str, JSON]) -> None:
+    def answer(
+        self,
+        person: Person,
+        values: Mapping[str, JSON],
+    ) -> None:
         """Answer the question.
 
         Raises:
@@ -133,7 +137,11 @@ class SeatQuestion:
         person.answer(self.question, self.taken(values))
 
 
-def put(run: AnyRun | None, question: OpenQuestion, seat: str = "") -> SeatQuestion:
+def put(
+    run: AnyRun | None,
+    question: OpenQuestion,
+    seat: str = "",
+) -> SeatQuestion:
     """Return a question as it is put to a person.
 
     Args:
@@ -214,12 +222,20 @@ def _typed_at(
     # A room's guest may send anything: ten thousand levels would end in a RecursionError.
     if outer not in places and isinstance(typed, Mapping) and len(outer) < _DEEPEST:
         for name, inner in typed.items():
-            yield from _typed_at(inner, places, (*outer, str(name)))
+            yield from _typed_at(
+                inner,
+                places,
+                (*outer, str(name)),
+            )
     else:
         yield outer, typed
 
 
-def _put_at(values: dict[str, Any], place: tuple[str, ...], value: object) -> None:
+def _put_at(
+    values: dict[str, Any],
+    place: tuple[str, ...],
+    value: object,
+) -> None:
     """Set a value at a place of nested values."""
     *outer, last = place
     for name in outer:

@@ -81,7 +81,11 @@ class Session:
         """Return what holds the tape while the run plays."""
         return nullcontext()
 
-    async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
+    async def begin(
+        self,
+        run: AnyRun,
+        turn: int,
+    ) -> Sequence[StateChange]:
         """Begin a turn; returns what is to be done from outside at its end."""
         return [item for item in run.planned if item.turn == turn]
 
@@ -151,7 +155,11 @@ class Recording(Session):
         """Let others write to the run."""
         self.recorder.close()
 
-    async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
+    async def begin(
+        self,
+        run: AnyRun,
+        turn: int,
+    ) -> Sequence[StateChange]:
         """Begin a turn on the tape; returns what the run has planned.
 
         Raises:
@@ -310,7 +318,11 @@ class Replaying(Session):
                 self._seated[seat].llm_client = twin
         return self._seated[seat]
 
-    def _take_settings(self, run: AnyRun, settings: dict[str, LLMConfig]) -> None:
+    def _take_settings(
+        self,
+        run: AnyRun,
+        settings: dict[str, LLMConfig],
+    ) -> None:
         """Ask with these settings from now on."""
         if settings == self._settings:
             return
@@ -320,7 +332,11 @@ class Replaying(Session):
         if isinstance(run.llm_client, RecordedClient) and "" in settings:
             run.llm_client.ask_as(settings[""])
 
-    async def begin(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
+    async def begin(
+        self,
+        run: AnyRun,
+        turn: int,
+    ) -> Sequence[StateChange]:
         """Return what was done from outside at the recorded turn."""
         # A replay may be stepped on by hand, past the end.
         if turn not in self._lines:
@@ -349,7 +365,11 @@ class Replaying(Session):
         cls = type(run)
         line = self._lines[turn.number]
         recorded = decode_turn(cls, line["record"], self.recorder.attempt)
-        now = replace(turn, seconds=recorded.seconds, by_code=_with_words_of(recorded, turn))
+        now = replace(
+            turn,
+            seconds=recorded.seconds,
+            by_code=_with_words_of(recorded, turn),
+        )
         now = _with_notes_of(recorded, now)
         # Columns that the recording lacks are a newer version's or code's; its own are what counts.
         row = {name: value for name, value in row_on_tape(cls, now).items() if name in line["row"]}
@@ -402,7 +422,11 @@ def _with_notes_of(recorded: Turn, turn: Turn) -> Turn:
     if turn.led_to and not recorded.led_to and line in recorded.story:
         without_line = tuple(text for text in recorded.story if text != line)
         if turn.story == without_line:
-            turn = replace(turn, story=recorded.story, led_to="")
+            turn = replace(
+                turn,
+                story=recorded.story,
+                led_to="",
+            )
     return turn
 
 

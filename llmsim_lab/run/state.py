@@ -96,7 +96,11 @@ class State(OfJson):
         cls = type(self)
         values = {**fields_of(self), **changes}
         try:
-            return cls.model_validate(values, by_alias=True, by_name=True)
+            return cls.model_validate(
+                values,
+                by_alias=True,
+                by_name=True,
+            )
         except ValidationError as error:
             raise ConfigError(f"{cls.__name__}: {faults(error, cls.model_fields)}") from error
         except TypeError as error:  # such as pydantic's of pandas's NaT as a date
@@ -120,7 +124,12 @@ class State(OfJson):
                 columns[name] = value
         return columns
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    def model_copy(
+        self,
+        *,
+        update: Mapping[str, Any] | None = None,
+        deep: bool = False,
+    ) -> Self:
         """Do what ``replace`` does: a state holds nothing that was not checked."""
         # ``deep`` says nothing: what is in a state cannot be changed, so that a copy may share it.
         changes = update or {}
@@ -147,7 +156,11 @@ def _for_table(value: Decimal | Fraction) -> float | int:
     return number if math.isfinite(number) else int(value)
 
 
-def _frozen_field(state: State, name: str, value: object) -> object:
+def _frozen_field(
+    state: State,
+    name: str,
+    value: object,
+) -> object:
     """Return a field's value with everything in it frozen.
 
     Raises:
@@ -183,7 +196,10 @@ def _frozen(value: object, where: str) -> object:
     )
 
 
-def _frozen_tuple(value: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+def _frozen_tuple(
+    value: tuple[Any, ...],
+    where: str,
+) -> tuple[Any, ...]:
     """Return a tuple of frozen items; the same one where nothing had to be frozen."""
     items: list[Any] = []
     for item in value:
@@ -213,7 +229,10 @@ def _frozen_dict(value: Mapping[Any, object], where: str) -> FrozenDict:
     return FrozenDict(frozen)
 
 
-def _with_whole_keys(value: Mapping[str, object], where: str) -> Mapping[str, object]:
+def _with_whole_keys(
+    value: Mapping[str, object],
+    where: str,
+) -> Mapping[str, object]:
     """Return a dict whose keys have no half characters.
 
     Raises:
@@ -320,7 +339,11 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
     return state.replace(**changed)
 
 
-def _check_can_be_set(state: State, name: str, path: tuple[str, ...]) -> None:
+def _check_can_be_set(
+    state: State,
+    name: str,
+    path: tuple[str, ...],
+) -> None:
     """Raise ConfigError if a value is in a field that its class has marked as derived."""
     holder: Any = state
     for key in path:

@@ -24,7 +24,10 @@ _terminal = threading.Lock()
 """Held while a person is asked: several are asked at once, each in a thread, on one terminal."""
 
 
-def ask_on_terminal(question: OpenQuestion, run: AnyRun | None = None) -> Mapping[str, Any]:
+def ask_on_terminal(
+    question: OpenQuestion,
+    run: AnyRun | None = None,
+) -> Mapping[str, Any]:
     """Show the question and ask for each field until the answer as a whole is right.
 
     Args:

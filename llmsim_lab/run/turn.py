@@ -205,7 +205,10 @@ class Turn:
     state: Any
     interventions: tuple[StateChange, ...] = ()
     seconds: float = field(default=0.0, repr=False)  # a saved notebook's outputs are compared
-    calls: tuple[CallRecord, ...] = field(default=(), repr=False)
+    calls: tuple[CallRecord, ...] = field(
+        default=(),
+        repr=False,
+    )
     by_code: tuple[Answer, ...] = ()
     noted: Columns = field(default_factory=dict)
     became: Notes = field(default_factory=dict)
@@ -376,7 +379,12 @@ def _interventions_in_words(turn: Turn) -> str:
     return whole_text("; ".join(map(str, turn.interventions)))
 
 
-def decisions_frame(turns: Sequence[Turn], *, run: int | None, seed: int) -> pd.DataFrame:
+def decisions_frame(
+    turns: Sequence[Turn],
+    *,
+    run: int | None,
+    seed: int,
+) -> pd.DataFrame:
     """Return one row a decision of a run; see ``Run.decisions``."""
     decisions: list[Columns] = []
     # Dicts used as ordered sets: columns stand in the order in which they first came.
@@ -455,7 +463,11 @@ def as_confidence(value: object) -> float | None:
     return value
 
 
-def _as_asked(value: object, part: object, schema: Schema) -> object:
+def _as_asked(
+    value: object,
+    part: object,
+    schema: Schema,
+) -> object:
     """Return a number or truth value that was written as another type, as the world got it.
 
     Args:

@@ -128,7 +128,11 @@ class BaseWorld(Generic[StateT]):
         self.players: Mapping[str, Any] = FrozenDict(seated.players)
         # Before start(), which may use what ready() makes.
         self.ready()
-        start = checked_state(self, self.start() if state is None else state, "starts from")
+        start = checked_state(
+            self,
+            self.start() if state is None else state,
+            "starts from",
+        )
         self.turns: list[Turn] = [Turn(number=0, state=start)]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -265,7 +269,11 @@ class BaseWorld(Generic[StateT]):
         It is called before ``start``; by default it does nothing.
         """
 
-    def changed(self, state: StateT, values: Mapping[str, Any]) -> StateT:
+    def changed(
+        self,
+        state: StateT,
+        values: Mapping[str, Any],
+    ) -> StateT:
         """Return a state with values that are set from outside, such as ``{"coins.Ann": 5}``.
 
         By default each sets what its name names. A world where more follows from it, or that knows
@@ -317,7 +325,11 @@ class BaseWorld(Generic[StateT]):
         """Return what a WARNING says before the first turn is played, by field; by default none."""
         return ()
 
-    def told(self, state: StateT, player: str) -> Mapping[str, Any]:
+    def told(
+        self,
+        state: StateT,
+        player: str,
+    ) -> Mapping[str, Any]:
         """Return what a player is told of a state, such as what it earned: by name, JSON-ready.
 
         Windows and rooms show it to the person in that seat. By default nothing.
@@ -412,7 +424,11 @@ class BaseWorld(Generic[StateT]):
         where ``decide=`` took an answer from its probabilities: the calls that measured them have
         no rows, and are in ``calls``.
         """
-        frame = decisions_frame(self.turns, run=self.run_id, seed=self.config.seed)
+        frame = decisions_frame(
+            self.turns,
+            run=self.run_id,
+            seed=self.config.seed,
+        )
         return with_personas(frame, self.config)
 
     @property
@@ -544,7 +560,11 @@ def _seated(run: BaseWorld, players: Mapping[str, object]) -> _Seated:
     return _Seated(seated, unrecorded)
 
 
-def _as_player(run: BaseWorld, name: str, player: Any) -> Any:
+def _as_player(
+    run: BaseWorld,
+    name: str,
+    player: Any,
+) -> Any:
     """Return a player as it is asked: a word, a function, or a client.
 
     Raises:
@@ -587,7 +607,11 @@ def _warn_of_unused_settings(config: WorldConfig, client: LLMClient) -> None:
         _warn("SETTINGS_NOT_USED", words=words, changed=changed)
 
 
-def checked_state(run: BaseWorld[StateT], state: object, verb: str = "turn returned") -> StateT:
+def checked_state(
+    run: BaseWorld[StateT],
+    state: object,
+    verb: str = "turn returned",
+) -> StateT:
     """Return what a turn led to, or what a run starts from, as a tape gives it back.
 
     Raises:
@@ -598,7 +622,11 @@ def checked_state(run: BaseWorld[StateT], state: object, verb: str = "turn retur
     return cast("StateT", kept_state(state, run.state_type, calls).state)
 
 
-def own_state(run: BaseWorld[StateT], state: object, verb: str = "turn returned") -> StateT:
+def own_state(
+    run: BaseWorld[StateT],
+    state: object,
+    verb: str = "turn returned",
+) -> StateT:
     """Return a state if it is one of this run.
 
     Raises:

@@ -63,7 +63,10 @@ def in_rates(run: Any, question: OpenQuestion) -> OpenQuestion:
     )
 
 
-def as_reply(run: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def as_reply(
+    run: Any,
+    values: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return what a person filled in as the run takes it: a rate becomes what leads to it.
 
     An action that was left open is filled in, as the reply says.
@@ -93,7 +96,12 @@ def advice_for(run: Any, name: str) -> str:
     targets = {nation.name: nation.inflation_target for nation in run.nations}
     rule = TaylorRule(inflation_target=targets.get(name, run.nations[0].inflation_target))
     economy = run.state.global_state
-    proposal = rule_proposal(rule, economy, run.engine, moves_bp=run.moves_bp)
+    proposal = rule_proposal(
+        rule,
+        economy,
+        run.engine,
+        moves_bp=run.moves_bp,
+    )
     return f"The Taylor rule: {proposal.action}. {proposal.reasoning}"
 
 

@@ -87,7 +87,11 @@ class Demonstration:
         >>> print(found.verdict)
     """
 
-    def __init__(self, model: str, runs: Mapping[int, Mapping[World, Simulation]]) -> None:
+    def __init__(
+        self,
+        model: str,
+        runs: Mapping[int, Mapping[World, Simulation]],
+    ) -> None:
         """Play the other players beside runs.
 
         Args:
@@ -108,7 +112,13 @@ class Demonstration:
                     frames[name] = _played(run, rule)
                 for player, frame in frames.items():
                     quarters = frame[["turn", *STATE, "unemployment"]]
-                    paths.append(quarters.assign(player=player, world=world, seed=seed))
+                    paths.append(
+                        quarters.assign(
+                            player=player,
+                            world=world,
+                            seed=seed,
+                        )
+                    )
                 # What the shock adds is no quarter that was decided on without it.
                 if world != "oil":
                     moves.append(_judged(run, model).assign(world=world, seed=seed))
@@ -156,7 +166,11 @@ class Demonstration:
         rest = rest_at(first.nations[0].inflation_target)
         deviations = self.moves[list(STATE)] - [getattr(rest, name) for name in STATE]
         moves = self.moves[self._known(player)] / 100
-        return response_of(deviations, moves, groups=self.moves["seed"].to_numpy())
+        return response_of(
+            deviations,
+            moves,
+            groups=self.moves["seed"].to_numpy(),
+        )
 
     def response(self, player: str | None = None) -> Estimate:
         """Return what the oil shock does to a player's rate, the model's if not given.
@@ -169,7 +183,13 @@ class Demonstration:
         after = paths[(paths["turn"] > OIL_TURN) & (paths["world"] != "mirrored")]
         # Seeds and quarters that both runs have.
         both = after[after.duplicated(["seed", "turn"], keep=False)]
-        table = both.rename(columns={"world": "arm", "seed": "unit", "interest_rate": "value"})
+        table = both.rename(
+            columns={
+                "world": "arm",
+                "seed": "unit",
+                "interest_rate": "value",
+            }
+        )
         table = table.assign(
             run=table["unit"],
             wording="",
@@ -178,7 +198,11 @@ class Demonstration:
         )
         return effects(table, contrasts=[("oil", "plain")])[0]
 
-    def responses(self, player: str, column: str = "interest_rate") -> pd.DataFrame:
+    def responses(
+        self,
+        player: str,
+        column: str = "interest_rate",
+    ) -> pd.DataFrame:
         """Return what the oil shock does: with it minus without, a row a quarter, a column a seed.
 
         Args:
@@ -204,11 +228,19 @@ class Demonstration:
             column: ``interest_rate``, ``inflation``, ``output_gap`` or ``unemployment``.
         """
         quarters = self.paths.groupby(["player", "world"]).get_group((self._known(player), world))
-        return quarters.pivot(index="turn", columns="seed", values=column)
+        return quarters.pivot(
+            index="turn",
+            columns="seed",
+            values=column,
+        )
 
     def _known(self, player: str | None) -> str:
         """Return a player's name, the model's if not given."""
-        [name] = known_names("player", player or self.model, self.players)
+        [name] = known_names(
+            "player",
+            player or self.model,
+            self.players,
+        )
         return name
 
     def to_frame(self) -> pd.DataFrame:
@@ -318,7 +350,11 @@ def _rules_beside(recorded: Simulation) -> dict[str, Rule]:
 
 def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
     """Return the quarters of a recorded run as another player has them."""
-    agent = TaylorRuleAgent(rule=rule, limits=recorded.engine, moves_bp=recorded.moves_bp)
+    agent = TaylorRuleAgent(
+        rule=rule,
+        limits=recorded.engine,
+        moves_bp=recorded.moves_bp,
+    )
     run = recorded.counterfactual(agent)
     # What is wrong with these quarters is the recording's.
     leave_out_warnings(run)

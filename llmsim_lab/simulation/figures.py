@@ -142,13 +142,25 @@ def _draw_rates(
         _line(axes, demonstration.path(player, world), player, label)
     [first, *_] = demonstration.runs.values()
     low, high = first["plain"].config.engine.rate_bounds
-    axes.set(xlabel="quarter", ylabel="% per year", ylim=(low - 3, high + 3))
-    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set(
+        xlabel="quarter",
+        ylabel="% per year",
+        ylim=(low - 3, high + 3),
+    )
+    axes.set_title(
+        title,
+        loc="left",
+        fontsize="medium",
+    )
     _draw_bound(axes, low, "lower")
     _draw_bound(axes, high, "upper")
 
 
-def _draw_bound(axes: Axes, rate: float, name: Literal["lower", "upper"]) -> None:
+def _draw_bound(
+    axes: Axes,
+    rate: float,
+    name: Literal["lower", "upper"],
+) -> None:
     """Draw a bound of the rate, its name clear of the lines and bands that run along it."""
     axes.axhline(
         rate,
@@ -187,8 +199,16 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
         color="#007F5C",
     )
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
-    axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
-    axes.axhline(0, color="black", linewidth=0.8)
+    axes.axvline(
+        OIL_TURN,
+        color="#AAAAAA",
+        linewidth=1,
+    )
+    axes.axhline(
+        0,
+        color="black",
+        linewidth=0.8,
+    )
     rule = effect_in_short(demonstration.response(RULE))
     model = effect_in_short(demonstration.response())
     axes.set_title(
@@ -240,11 +260,22 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
             ha="center",
             va="center",
         )
-    axes.axvline(0, color="#444444", linewidth=1)
+    axes.axvline(
+        0,
+        color="#444444",
+        linewidth=1,
+    )
     axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
-    axes.set(ylim=(len(players) - 0.4, -0.6), xlabel="percentage points a quarter")
+    axes.set(
+        ylim=(len(players) - 0.4, -0.6),
+        xlabel="percentage points a quarter",
+    )
     axes.margins(x=0.15)
     plain_axes(axes, "x")
     quarters = counted(len(demonstration.moves), "judged quarter")
     title = f"For a point more of inflation, the rate is moved by (95 %)\n{quarters}"
-    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set_title(
+        title,
+        loc="left",
+        fontsize="medium",
+    )

@@ -204,7 +204,10 @@ def room_at(target: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def situations(seed: int, room: float = STEADY_STATE.interest_rate) -> tuple[Quarters, ...]:
+def situations(
+    seed: int,
+    room: float = STEADY_STATE.interest_rate,
+) -> tuple[Quarters, ...]:
     """Return a card's situations, each the last quarters of a run of the macro model.
 
     A run begins in the steady state and has random shocks and a policy that makes lasting mistakes.
@@ -238,8 +241,17 @@ def _past(rng: random.Random) -> Quarters:
         slip = SLIP * slip + rng.gauss(0, SLIP_STD)
         # Inertia of 0.8, half of the slip.
         rate = 0.8 * now.interest_rate + 0.2 * rate_by(rule, now) + 0.5 * slip
-        shocks = Shocks(supply=rng.gauss(0, SUPPLY_STD), demand=rng.gauss(0, DEMAND_STD))
-        path.append(model.advance(now, interest_rate=rate, shocks=shocks))
+        shocks = Shocks(
+            supply=rng.gauss(0, SUPPLY_STD),
+            demand=rng.gauss(0, DEMAND_STD),
+        )
+        path.append(
+            model.advance(
+                now,
+                interest_rate=rate,
+                shocks=shocks,
+            )
+        )
     return tuple(path[-SHOWN:])
 
 
@@ -258,7 +270,11 @@ def _is_usual(quarters: Quarters, room: float) -> bool:
     )
 
 
-def _shown(question: GateQuestion, quarters: Quarters, target: float) -> list[DatedEconomy]:
+def _shown(
+    question: GateQuestion,
+    quarters: Quarters,
+    target: float,
+) -> list[DatedEconomy]:
     """Return a situation as a question shows it: around a target, mirrored, dated."""
     shown = []
     last = NAMES.get(question.name)
@@ -296,7 +312,11 @@ class EconomicsCard(BaseModel):
         sentence: what was found, and whether the player stabilises this economy.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+    )
 
     model: str
     backend: str = "rule"
@@ -345,7 +365,11 @@ class EconomicsCard(BaseModel):
             names=changes,
         )
 
-    def _moves_of(self, pair: int, name: str) -> tuple[float, float] | None:
+    def _moves_of(
+        self,
+        pair: int,
+        name: str,
+    ) -> tuple[float, float] | None:
         """Return the moves in a situation and in its mirror image; None where one is missing."""
         plain = self.moves.get(GateQuestion(pair, is_mirrored=False, name=name).key)
         turned = self.moves.get(GateQuestion(pair, is_mirrored=True, name=name).key)
@@ -358,7 +382,11 @@ class EconomicsCard(BaseModel):
         """Whether the player passes, and why, in words."""
         if self.outcome is None:
             return f"Not finished: {len(self.moves)} questions were asked."
-        words = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
+        words = {
+            "pass": "Passes the",
+            "fail": "Fails the",
+            "undecided": "Undecided at the",
+        }
         return f"{words[self.outcome]} economic gate. {self.sentence}"
 
     @property
@@ -424,9 +452,17 @@ async def card_of(
     return await _measured(card, _Asking(examinee, info), path, progress)
 
 
-def _new_card(examinee: Examinee, info: ModelInfo | None, seed: int | None) -> EconomicsCard:
+def _new_card(
+    examinee: Examinee,
+    info: ModelInfo | None,
+    seed: int | None,
+) -> EconomicsCard:
     player = examinee.player
-    name = getattr(player, "name", getattr(player, "__name__", str(player)))
+    name = getattr(
+        player,
+        "name",
+        getattr(player, "__name__", str(player)),
+    )
     return EconomicsCard(
         model=name if info is None else info.name,
         backend="rule" if info is None else info.backend,
@@ -446,7 +482,11 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
     parts: list[object] = []
     # The prompt as it is sent, with and without a name: any change of its words counts.
     for name in ("", *NAMES):
-        question = GateQuestion(0, is_mirrored=False, name=name)
+        question = GateQuestion(
+            0,
+            is_mirrored=False,
+            name=name,
+        )
         quarters = _shown(question, (STEADY_STATE,) * SHOWN, examinee.inflation_target)
         parts.append(examinee.write(quarters, name))
     parts += [list(_options(examinee).values()), examinee.decide, VERSION]
@@ -455,7 +495,11 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
     parts += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
     if examinee.decide is None:  # what it writes depends on temperature and length as well
         parts.append(client.config.model_dump(mode="json"))
-    text = json.dumps(parts, sort_keys=True, default=str)
+    text = json.dumps(
+        parts,
+        sort_keys=True,
+        default=str,
+    )
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     # For people who look into the folder; what tells cards apart is the key.
     model = re.sub(
@@ -516,7 +560,11 @@ class _Asking:
         if decide == "sample":
             # The mean of all draws, of which one would say less.
             return Measured(choice.expectation, choice.method, calls)
-        return Measured(choice.decided(decide, random.Random()), choice.method, calls)
+        return Measured(
+            choice.decided(decide, random.Random()),
+            choice.method,
+            calls,
+        )
 
 
 async def _measured(
@@ -619,7 +667,11 @@ def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
     kept = [_read(path) for path in kept_folder("cards").glob("economics/*.json")]
     finished = [card for card in kept if card is not None and card.outcome]
-    return sorted(finished, key=attrgetter("measured_at"), reverse=True)
+    return sorted(
+        finished,
+        key=attrgetter("measured_at"),
+        reverse=True,
+    )
 
 
 def _read(path: Path) -> EconomicsCard | None:

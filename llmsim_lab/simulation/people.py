@@ -192,7 +192,11 @@ def people_designs(
     Raises:
         ConfigError: there is no such design.
     """
-    names = known_names("designs", list(DESIGNS) if designs is None else designs, DESIGNS)
+    names = known_names(
+        "designs",
+        list(DESIGNS) if designs is None else designs,
+        DESIGNS,
+    )
     played: dict[str, Played] = {}
     for name in names:
         design = DESIGNS[name]
@@ -225,17 +229,32 @@ def _laws_of(
     for condition in design.conditions():
         for twin in (False, True):
             # Of a player that is no model the law is exact too, and needs no question.
-            run = world(decide="sample", twin=twin, **condition, **who)
+            run = world(
+                decide="sample",
+                twin=twin,
+                **condition,
+                **who,
+            )
             tape = None
             # One tape each: a law that was stopped is looked for by its own.
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 tape = folder / f"{_file_name(condition, twin=twin)}.tape"
-            laws.append(Exact(run, turns=1, tape=tape))
+            laws.append(
+                Exact(
+                    run,
+                    turns=1,
+                    tape=tape,
+                )
+            )
     return laws
 
 
-def _file_name(condition: Mapping[str, object], *, twin: bool) -> str:
+def _file_name(
+    condition: Mapping[str, object],
+    *,
+    twin: bool,
+) -> str:
     words = [*map(str, condition.values()), "twin" if twin else "original"]
     # Levels may have signs that no file's name has.
     return re.sub(r"[^\w.]+", "-", "-".join(words))
@@ -349,7 +368,13 @@ def _by_chance(request: ChatRequest, asked: list[Attempt]) -> ChatReply:
     """Answer by chance, and note what was asked."""
     # Seeded by how many came before, so that the same card has the same plan.
     reply = chance_reply(request, Random(len(asked)))
-    asked.append(Attempt(request=request, reply=reply, seconds=0.0))
+    asked.append(
+        Attempt(
+            request=request,
+            reply=reply,
+            seconds=0.0,
+        )
+    )
     return reply
 
 
@@ -471,7 +496,10 @@ def told_in(design: PublishedDesign) -> str:
         return run.rule(question)  # type: ignore[attr-defined]
 
     # The first condition's: what is recalled of a study does not hang on its stake.
-    run = design.load()(players={"*": listen}, **design.conditions()[0])
+    run = design.load()(
+        players={"*": listen},
+        **design.conditions()[0],
+    )
     run.run(1)
     return told[0]
 
@@ -527,10 +555,19 @@ class PeopleCard:
             for answer in recall.turns[-1].answers:
                 named = recall.state.named[answer.player]
                 recalled[answer.player] = {**answer.fields, "named": bool(named)}
-        return cls(player=player, compared=compared.adjusted(), recalled=recalled)
+        return cls(
+            player=player,
+            compared=compared.adjusted(),
+            recalled=recalled,
+        )
 
     @classmethod
-    def recorded(cls, folder: str | Path, *, margin: float = MARGIN) -> PeopleCard:
+    def recorded(
+        cls,
+        folder: str | Path,
+        *,
+        margin: float = MARGIN,
+    ) -> PeopleCard:
         """Return the card of what was played into a folder; no model is needed.
 
         Args:
@@ -602,6 +639,17 @@ class PeopleCard:
                 for design, answer in self.recalled.items()
             ]
             header = ("design", "an author is named", "study", "result")
-            parts.append(table(header, rows, caption="asked which study it is"))
+            parts.append(
+                table(
+                    header,
+                    rows,
+                    caption="asked which study it is",
+                )
+            )
         view = join(parts, between="\n")
-        return write_page(path, None, title=f"{self.player} beside people", print_view=view)
+        return write_page(
+            path,
+            None,
+            title=f"{self.player} beside people",
+            print_view=view,
+        )

@@ -127,7 +127,11 @@ class Losses:
         rows += [self._row(name, played, turns) for name, played in self.runs.items()]
         # Stable, so that equal losses stand in the order above, the people's first.
         frame = frame_of(rows, _COLUMNS)
-        self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
+        self.frame = frame.sort_values(
+            "loss",
+            kind="stable",
+            ignore_index=True,
+        )
 
     def _row(
         self,
@@ -203,7 +207,11 @@ class _Rivals(NamedTuple):
     missing: dict[str, str]
 
 
-def _rivals_of(simulation: Simulation, people: Sequence[str], model: Rival) -> _Rivals:
+def _rivals_of(
+    simulation: Simulation,
+    people: Sequence[str],
+    model: Rival,
+) -> _Rivals:
     """Return the runs that a people's run is compared with."""
     rivals = _Rivals({}, {})
     client = None
@@ -242,12 +250,20 @@ def _is_model(simulation: Simulation, nation: str) -> bool:
     return bool(seat_of(simulation, nation) == "model")
 
 
-def _ruled(simulation: Simulation, rule: Rule, target: float) -> TaylorRuleAgent:
+def _ruled(
+    simulation: Simulation,
+    rule: Rule,
+    target: float,
+) -> TaylorRuleAgent:
     """Return who follows a rule in a run; a Taylor rule with the target of whom it stands for."""
     # Holding the rate knows no target.
     if isinstance(rule, TaylorRule):
         rule = replace(rule, inflation_target=target)
-    return TaylorRuleAgent(rule=rule, limits=simulation.engine, moves_bp=simulation.moves_bp)
+    return TaylorRuleAgent(
+        rule=rule,
+        limits=simulation.engine,
+        moves_bp=simulation.moves_bp,
+    )
 
 
 def _model_of(run: Simulation) -> str:
@@ -304,7 +320,10 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
     return ""
 
 
-def _interventions(run: Simulation, turns: int) -> list[list[object]]:
+def _interventions(
+    run: Simulation,
+    turns: int,
+) -> list[list[object]]:
     """Return what was set from outside, turn by turn."""
     played = run.turns[1 : turns + 1]
     return [[change.set for change in turn.interventions] for turn in played]
@@ -336,10 +355,18 @@ def _continued(
     leave_out_warnings(successor)
     later = successor.run(quarters)
     later["turn"] += frame["turn"].iloc[-1]
-    return pd.concat([frame, later.iloc[1:]], ignore_index=True)
+    return pd.concat(
+        [frame, later.iloc[1:]],
+        ignore_index=True,
+    )
 
 
-def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.DataFrame:
+def of_class(
+    folder: Path,
+    loss: QuadraticLoss | None,
+    *,
+    after: int,
+) -> pd.DataFrame:
     """Return the runs with people of all tapes in a folder, the best against the rule first.
 
     Raises:
@@ -356,10 +383,18 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
             # One student's damaged tape leaves the others' games.
             rows.append({"tape": path.name, "note": str(error)})
     frame = frame_of(rows, _CLASS_COLUMNS)
-    return frame.sort_values("against_rule_pct", kind="stable", ignore_index=True)
+    return frame.sort_values(
+        "against_rule_pct",
+        kind="stable",
+        ignore_index=True,
+    )
 
 
-def _games_on(path: Path, loss: QuadraticLoss | None, after: int) -> Iterator[dict[str, object]]:
+def _games_on(
+    path: Path,
+    loss: QuadraticLoss | None,
+    after: int,
+) -> Iterator[dict[str, object]]:
     """Yield a row for each run with people of a tape."""
     with Tape(path, read_only=True) as tape:
         for info in tape.runs():
@@ -369,7 +404,11 @@ def _games_on(path: Path, loss: QuadraticLoss | None, after: int) -> Iterator[di
                 yield {**place, **_in_class(run, loss, after)}
 
 
-def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[str, object]:
+def _in_class(
+    run: Simulation,
+    loss: QuadraticLoss | None,
+    after: int,
+) -> dict[str, object]:
     """Return a game of a class: who played it, and what came of it."""
     people = people_in(run)
     row: dict[str, object] = {
@@ -384,7 +423,11 @@ def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[s
     except ConfigError as error:
         return {**row, "note": str(error)}
     peoples = losses[_who(people)]
-    return {**row, "loss": peoples, "against_rule_pct": 100 * (peoples / losses[_RULE] - 1)}
+    return {
+        **row,
+        "loss": peoples,
+        "against_rule_pct": 100 * (peoples / losses[_RULE] - 1),
+    }
 
 
 def advice_asked(run: Run) -> int:

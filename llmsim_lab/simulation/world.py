@@ -418,10 +418,18 @@ class Simulation(Run[Economy]):
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
-        proposals = await self._decided(ask, self._members, self._quarters(state))
+        proposals = await self._decided(
+            ask,
+            self._members,
+            self._quarters(state),
+        )
         accepted = await self._accepted(ask, proposals)
         # Words are judged on the figures that members read, and the rate acts on the true ones.
-        setting = await self._new_rate(ask, self._as_read(state).actual, accepted)
+        setting = await self._new_rate(
+            ask,
+            self._as_read(state).actual,
+            accepted,
+        )
         after = self._next_quarter(state, setting.rate, ask.turn)
         _note_quarter(ask, proposals, accepted, setting, after)
         return after
@@ -440,7 +448,11 @@ class Simulation(Run[Economy]):
             mirrored=self.economy.mirrored,
         )
         if self.economy.fiscal_backstop:
-            demand = fiscal_demand(state.actual, rate=rate, lower_bound=self.engine.lower)
+            demand = fiscal_demand(
+                state.actual,
+                rate=rate,
+                lower_bound=self.engine.lower,
+            )
             shocks += Shocks(demand=demand)
         economy = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
         # What was set for this quarter alone has acted.
@@ -476,8 +488,15 @@ class Simulation(Run[Economy]):
         if not state.gap_error:
             return read
         *_, before, now = self._known(self._quarters(state))
-        lags = replace(state.actual.lags, output_gap=(now.output_gap, before.output_gap))
-        return read.replace(output_gap=now.output_gap, lags=lags, gap_error=0.0)
+        lags = replace(
+            state.actual.lags,
+            output_gap=(now.output_gap, before.output_gap),
+        )
+        return read.replace(
+            output_gap=now.output_gap,
+            lags=lags,
+            gap_error=0.0,
+        )
 
     def _known(self, states: Sequence[Economy]) -> list[Quarter]:
         """Return all quarters that are known at the last of these, as prompts show them."""
@@ -512,7 +531,11 @@ class Simulation(Run[Economy]):
             for_people=self._for_people(quarters, alias),
         )
 
-    async def _accepted(self, ask: Ask, proposals: Mapping[str, Proposal]) -> dict[str, Proposal]:
+    async def _accepted(
+        self,
+        ask: Ask,
+        proposals: Mapping[str, Proposal],
+    ) -> dict[str, Proposal]:
         """Return the proposals that count: those that are policy, and pass the validator."""
         policies = {
             name: proposal
@@ -564,7 +587,12 @@ class Simulation(Run[Economy]):
             }
             for name, vote in votes.items()
         }
-        words = minutes(self.committee, votes, rate, current=start)
+        words = minutes(
+            self.committee,
+            votes,
+            rate,
+            current=start,
+        )
         return RateSetting(rate, outcomes, words)
 
     async def _one_after_the_other(
@@ -579,7 +607,13 @@ class Simulation(Run[Economy]):
         outcomes: dict[str, Mapping[str, Any]] = {}
         # Not at once: each finds the rate that the last one left.
         for name, proposal in accepted.items():
-            rates = await self._rates_meant(ask, economy, rate, {name: proposal}, writer)
+            rates = await self._rates_meant(
+                ask,
+                economy,
+                rate,
+                {name: proposal},
+                writer,
+            )
             outcomes[name] = {
                 "new_rate": rates[name],
                 "applied_bp": _basis_points(rate, rates[name]),
@@ -627,7 +661,11 @@ class Simulation(Run[Economy]):
     def rule(self, question: Question) -> Any:
         """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
         if question.by == "validator":
-            return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
+            return {
+                "is_valid": True,
+                "reasoning": "Every action is accepted.",
+                "confidence": 1.0,
+            }
         if question.by == "engine":
             here = question.values["economy"].interest_rate
             # What is offered has two decimals; the rate in force may have more.
@@ -648,7 +686,11 @@ class Simulation(Run[Economy]):
         fields = {name: getattr(proposal, name) for name in question.reply.model_fields}
         return {name: value for name, value in fields.items() if value is not None}
 
-    def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
+    def changed(
+        self,
+        state: Economy,
+        values: Mapping[str, Any],
+    ) -> Economy:
         """Return a state with figures or shocks set; inflation's last four quarters move with it.
 
         Raises:
@@ -675,7 +717,12 @@ class Simulation(Run[Economy]):
             # What all with one prompt read is written once.
             if nation.prompt not in writers:
                 prompt = self._prompt_of(name)
-                writers[nation.prompt] = self._writer(prompt, states, turn, is_named=bool(alias))
+                writers[nation.prompt] = self._writer(
+                    prompt,
+                    states,
+                    turn,
+                    is_named=bool(alias),
+                )
             return writers[nation.prompt](alias or name, nation)
 
         return put
@@ -715,11 +762,19 @@ class Simulation(Run[Economy]):
                 rule=self.committee.rule,
             )
             text = render({"role": role, **view_of(nation, economy.inflation)})
-            return text.sourced(SOURCES, agent=name, turn=turn - 1)
+            return text.sourced(
+                SOURCES,
+                agent=name,
+                turn=turn - 1,
+            )
 
         return write
 
-    def _for_people(self, states: Sequence[Economy], alias: str) -> Callable[[str], str]:
+    def _for_people(
+        self,
+        states: Sequence[Economy],
+        alias: str,
+    ) -> Callable[[str], str]:
         """Return what writes to members who are people; empty where the prompt is short."""
 
         def write(name: str) -> str:
@@ -738,7 +793,11 @@ class Simulation(Run[Economy]):
 
         return write
 
-    def told(self, state: Economy, player: str) -> Mapping[str, Any]:
+    def told(
+        self,
+        state: Economy,
+        player: str,
+    ) -> Mapping[str, Any]:
         """Return the quarter's figures that the shortest prompt names."""
         if player not in self._nations:
             return {}
@@ -788,7 +847,11 @@ class Simulation(Run[Economy]):
             >>> print(card.verdict)
         """
         first = self.nations[0].name
-        [name] = known_names("member", first if member is None else member, self._nations)
+        [name] = known_names(
+            "member",
+            first if member is None else member,
+            self._nations,
+        )
         return run_sync(card_of(self._examinee(name), seed, progress))
 
     def _examinee(self, member: str) -> Examinee:
@@ -803,10 +866,19 @@ class Simulation(Run[Economy]):
         def write(quarters: Sequence[DatedEconomy], alias: str) -> RenderedPrompt:
             return self._prompts_to(states_of(quarters), 1, alias)(member)
 
-        async def answer(quarters: Sequence[DatedEconomy], turn: int, alias: str) -> float:
+        async def answer(
+            quarters: Sequence[DatedEconomy],
+            turn: int,
+            alias: str,
+        ) -> float:
             states = states_of(quarters)
             ask = Ask(self, states[-1], turn)
-            proposals: Mapping[str, Any] = await self._decided(ask, [member], states, alias)
+            proposals: Mapping[str, Any] = await self._decided(
+                ask,
+                [member],
+                states,
+                alias,
+            )
             return float(proposals[member].rate_change_bp)
 
         return Examinee(
@@ -914,7 +986,11 @@ def _note_quarter(
     if setting.minutes:
         ask.note(text=setting.minutes)
     figures = [f"{name.replace('_', ' ')} {getattr(after, name):.2f}" for name in _FIGURES_IN_LINE]
-    ask.note(led_to=", ".join(figures), actions=len(proposals), accepted=len(accepted))
+    ask.note(
+        led_to=", ".join(figures),
+        actions=len(proposals),
+        accepted=len(accepted),
+    )
     for name, proposal in proposals.items():
         verdict = "accepted" if name in accepted else "REJECTED"
         ask.note(text=f"{name} proposed ({verdict}): {proposal.action}")

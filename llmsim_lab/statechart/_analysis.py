@@ -14,7 +14,11 @@ from functools import cached_property
 from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.statechart._agent import Post
 
-_SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
+_SIGNS = {
+    "original": "●",
+    "reply": "↩",
+    "reshare": "↻",
+}
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,14 @@ class Statechart:
                         "class Town(SocialSimulation): guards = SocialSimulation.guards | "
                         f"{{{row.guard!r}: function}}"
                     )
-            moves.append(Transition(row.trigger, row.source, row.target, guard))
+            moves.append(
+                Transition(
+                    row.trigger,
+                    row.source,
+                    row.target,
+                    guard,
+                )
+            )
         return Statechart(
             table.states,
             moves,

@@ -79,7 +79,10 @@ class SocialSimulation(Run[SocialState]):
     def ready(self) -> None:
         """Make the chart; raise ConfigError if it has triggers that no turn fires."""
         self._reply: Any = next_state_type(self.config.rationale)
-        self.statechart = Statechart.load(self.config.chart, guards=self.guards)
+        self.statechart = Statechart.load(
+            self.config.chart,
+            guards=self.guards,
+        )
         # A misspelt trigger would never fire, without a word.
         for move in self.statechart.transitions:
             triggers = triggers_in(move.source)
@@ -105,11 +108,20 @@ class SocialSimulation(Run[SocialState]):
             seed=self.seed,
         )
         chosen = await self._chosen(plan.ambiguous, ask)
-        outcome = make_moves(plan.moves, chosen, state.next_post, self.seed)
+        outcome = make_moves(
+            plan.moves,
+            chosen,
+            state.next_post,
+            self.seed,
+        )
         posts = await self._written(outcome.new_posts, ask)
         return next_state(state, plan, outcome, posts, self.feed)
 
-    async def _chosen(self, moves: Mapping[str, MoveQuestion], ask: Ask) -> dict[str, AgentState]:
+    async def _chosen(
+        self,
+        moves: Mapping[str, MoveQuestion],
+        ask: Ask,
+    ) -> dict[str, AgentState]:
         """Ask users whose moves have several options where they go, all at once."""
 
         def prompt(name: str) -> RenderedPrompt:
@@ -142,7 +154,11 @@ class SocialSimulation(Run[SocialState]):
             )
         return chosen
 
-    async def _written(self, new_posts: Sequence[NewPost], ask: Ask) -> list[Post]:
+    async def _written(
+        self,
+        new_posts: Sequence[NewPost],
+        ask: Ask,
+    ) -> list[Post]:
         """Ask the authors of posts for their words; return the posts with their texts."""
         # By name, since a user makes one move a turn, so publishes one post at most.
         by_author = {new.author.name: new for new in new_posts}
@@ -171,7 +187,11 @@ class SocialSimulation(Run[SocialState]):
         drawn = question.values["move"].by_rule(seed)
         return self._reply(rationale="drawn by the rule", next_state=drawn)
 
-    def changed(self, state: SocialState, values: Mapping[str, Any]) -> SocialState:
+    def changed(
+        self,
+        state: SocialState,
+        values: Mapping[str, Any],
+    ) -> SocialState:
         """Return the network with these users ``banned``, and no others, or with a ``post`` put in.
 
         A banned user may not act; the user's posts leave the feeds, others' reshares stay.

@@ -97,7 +97,13 @@ def next_posts(
     # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise). Of
     # all users, also those who do not scroll: who else scrolls must not move the draws.
     draws = np.random.default_rng([seed, state.at]).gumbel(size=match.shape)
-    general = np.array(_appeal(state.feed, config, state.at))
+    general = np.array(
+        _appeal(
+            state.feed,
+            config,
+            state.at,
+        )
+    )
     scores = config.interest * match + general + config.noise * draws
     _hide(scores, state)
     posts: list[Post | None] = []
@@ -130,7 +136,10 @@ def _interest_matches(
     return matches
 
 
-def _hide(scores: npt.NDArray[np.float64], state: SocialState) -> None:
+def _hide(
+    scores: npt.NDArray[np.float64],
+    state: SocialState,
+) -> None:
     """Give the posts that a user does not see the score minus infinity."""
     places: dict[int, list[int]] = {}
     for place, entry in enumerate(state.feed):
@@ -168,7 +177,10 @@ def circulate(
         return tuple(young)
     appeal = _appeal(young, config, number)
     # Of equals the newer ones stay.
-    by_appeal = sorted(range(len(young)), key=lambda place: (appeal[place], place))
+    by_appeal = sorted(
+        range(len(young)),
+        key=lambda place: (appeal[place], place),
+    )
     best = by_appeal[-config.max_posts :]
     # Back in the order of the feed, the oldest first.
     return tuple(young[place] for place in sorted(best))
@@ -337,7 +349,13 @@ def _is_time_up(agent: SocialAgent, chart: Statechart) -> bool:
     """
     if agent.ticks_in_state < chart.timeouts.get(agent.state, agent.timeout_threshold):
         return False
-    return bool(chart.valid_targets(agent.state, TIMEOUT, agent=agent))
+    return bool(
+        chart.valid_targets(
+            agent.state,
+            TIMEOUT,
+            agent=agent,
+        )
+    )
 
 
 def make_moves(

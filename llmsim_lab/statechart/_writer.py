@@ -75,6 +75,12 @@ def phrase(post: Post, *, seed: int | str) -> str:
     phrases = _REPLIES if post.kind == "reply" else _ORIGINALS
     # Drawn from what the post is, not from a generator: posts are written at the same time, and the
     # order in which they are finished must not matter.
-    share = draw(seed, post.author, post.turn, post.kind, post.parent)
+    share = draw(
+        seed,
+        post.author,
+        post.turn,
+        post.kind,
+        post.parent,
+    )
     topic = post.topics[0] if post.topics else "this"
     return phrases[int(share * len(phrases))].format(topic=topic)

@@ -94,7 +94,13 @@ class MoveQuestion:
         options = list(dict.fromkeys(self.options))
         ordered = random.Random(str(seed)).sample(options, len(options))
         about = getattr(self.context, "id", None)
-        share = draw(seed, self.turn, self.trigger, about, "options")
+        share = draw(
+            seed,
+            self.turn,
+            self.trigger,
+            about,
+            "options",
+        )
         start = int(share * len(ordered))
         return [*ordered[start:], *ordered[:start]]
 
@@ -176,7 +182,12 @@ class Reasoner:
         counts: decisions of this reasoner so far by status. A run's are in ``to_frame()``.
     """
 
-    def __init__(self, client: LLMClient, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        client: LLMClient,
+        *,
+        seed: int | None = None,
+    ) -> None:
         self.llm_client: LLMClient = checked_client(client, "client")
         self.seed = seed
         self.counts: Counter[Status] = Counter()
@@ -208,7 +219,15 @@ class Reasoner:
         if isinstance(agent, Sequence):
             return await gather_all([self._decided(question) for question in agent])
         state = agent.state if current_state is None else current_state
-        return await self._decided(MoveQuestion(agent, state, trigger, options, context))
+        return await self._decided(
+            MoveQuestion(
+                agent,
+                state,
+                trigger,
+                options,
+                context,
+            )
+        )
 
     async def __call__(self, question: Question) -> Any:
         """Answer as a player of a run, which says what stands in where no answer comes."""
@@ -239,7 +258,11 @@ class Reasoner:
         self.counts[decision.call.status if decision.call else "ok"] += 1
         return AgentState(decision.next_state)
 
-    async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
+    async def _asked(
+        self,
+        question: MoveQuestion,
+        reply: type[Any],
+    ) -> Any:
         """Return the model's answer, of the class that is asked for."""
         options = question.ordered(self.seed)
         # What is asked for says where the reason stands, since a reasoner alone has no run.

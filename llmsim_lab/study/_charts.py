@@ -83,7 +83,13 @@ def arms_figure(
             "study.results has all of them"
         )
     letters = letters_of(arms)
-    short_names = dict(zip(arms, letters or arms, strict=True))
+    short_names = dict(
+        zip(
+            arms,
+            letters or arms,
+            strict=True,
+        )
+    )
     by_turn = rows["turn"].nunique() > 1
     forest_rows = len(effects) + sum(effect.typical is not None for effect in effects)
     # A row is as high as its line of text, so that the plot grows with its rows.
@@ -92,7 +98,11 @@ def arms_figure(
     # Subfigures, since the forest is as wide as both charts below it.
     lower: Any = figure
     if effects:
-        halves: Any = figure.subfigures(2, 1, height_ratios=[forest_height, 4])
+        halves: Any = figure.subfigures(
+            2,
+            1,
+            height_ratios=[forest_height, 4],
+        )
         upper, lower = halves
         draw_forest(
             upper.subplots(),
@@ -111,11 +121,24 @@ def arms_figure(
         paired=paired,
     )
     what_dots_are = f"line: a {unit_name}" if paired else "dot: a run"
-    panels[0].set_title(f"{what_dots_are}, bar: the mean", loc="left", size="small")
+    panels[0].set_title(
+        f"{what_dots_are}, bar: the mean",
+        loc="left",
+        size="small",
+    )
     panels[0].set_ylabel(label)
     if by_turn:
-        _draw_turns(panels[1], rows, shown, arms=arms)
-        panels[1].set_title(f"mean over {unit_name}s", loc="left", size="small")
+        _draw_turns(
+            panels[1],
+            rows,
+            shown,
+            arms=arms,
+        )
+        panels[1].set_title(
+            f"mean over {unit_name}s",
+            loc="left",
+            size="small",
+        )
         panels[1].set_ylabel(label)
     if by_turn or letters:
         _explain_arms(
@@ -166,8 +189,17 @@ def draw_forest(
     margin = next((effect.margin for effect in effects if effect.margin), None)
     family = next((effect.family for effect in effects if effect.family), "")
     if margin:
-        axes.axvspan(-margin, margin, color="#eeeeee", zorder=0)
-    axes.axvline(0, color="#999999", linewidth=1)
+        axes.axvspan(
+            -margin,
+            margin,
+            color="#eeeeee",
+            zorder=0,
+        )
+    axes.axvline(
+        0,
+        color="#999999",
+        linewidth=1,
+    )
     colours: dict[str, str] = {}
     short_contrasts: dict[str, str] = {}
     for place, arm in enumerate(arms):
@@ -177,7 +209,12 @@ def draw_forest(
     names: list[str] = []
     for effect in effects:
         colour = colours.get(effect.contrast, SERIES_COLOURS[0])
-        _draw_interval(axes, effect, len(names), colour=colour)
+        _draw_interval(
+            axes,
+            effect,
+            len(names),
+            colour=colour,
+        )
         names.append(drawable(short_contrasts.get(effect.contrast, effect.contrast), 48))
         if effect.typical is not None:
             typical = replace(effect.typical, p=None)  # it is not one of the family
@@ -189,7 +226,11 @@ def draw_forest(
                 fill="white",
             )
             names.append("typical difference")
-    axes.set_yticks(range(len(names)), names, size="small")
+    axes.set_yticks(
+        range(len(names)),
+        names,
+        size="small",
+    )
     # The first effect stands above, as in the table.
     axes.set_ylim(len(names) - 0.5, -0.5)
     title = f"{100 * effects[0].level:g} % interval, each comparison alone"
@@ -197,8 +238,15 @@ def draw_forest(
         title += f" · p adjusted: {family}"
     if margin:
         title += f" · grey: smaller than ±{margin:g}, the smallest effect of interest"
-    axes.set_title(drawable(title, 160), loc="left", size="small")
-    axes.set_xlabel(drawable(scale_of(effects[0]), 80), size="small")
+    axes.set_title(
+        drawable(title, 160),
+        loc="left",
+        size="small",
+    )
+    axes.set_xlabel(
+        drawable(scale_of(effects[0]), 80),
+        size="small",
+    )
 
 
 def _draw_interval(
@@ -379,7 +427,11 @@ def difference_figure(
     """
     figure = new_figure(7, 3.2)
     axes: Axes = figure.subplots()
-    axes.axhline(0, color="#999999", linewidth=1)
+    axes.axhline(
+        0,
+        color="#999999",
+        linewidth=1,
+    )
     turns = band["turn"]
     mean = band["estimate"]
     colour = SERIES_COLOURS[0]
@@ -400,7 +452,11 @@ def difference_figure(
     _turns(axes)
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
     title = f"{drawable(contrast, 80)} · mean of {units}, simultaneous 95 % band"
-    axes.set_title(title, loc="left", size="small")
+    axes.set_title(
+        title,
+        loc="left",
+        size="small",
+    )
     # What is read aloud in place of the picture: the turn that stands out.
     peak = band.iloc[int(mean.abs().to_numpy().argmax())]
     largest = f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
@@ -438,9 +494,17 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
         color=colour,
         markersize=4,
     )
-    above.axhline(0, color="#999999", linewidth=1)
+    above.axhline(
+        0,
+        color="#999999",
+        linewidth=1,
+    )
     above.set_ylabel("estimate")
-    above.set_title(drawable(title, 90), loc="left", size="small")
+    above.set_title(
+        drawable(title, 90),
+        loc="left",
+        size="small",
+    )
     for place, (name, level) in enumerate(reversed(lines)):
         made_with = curve.index[choices[name] == level]
         below.plot(
@@ -451,7 +515,11 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
             markersize=8,
         )
     names = [drawable(f"{name}: {level}", 40) for name, level in reversed(lines)]
-    below.set_yticks(range(len(lines)), names, size="small")
+    below.set_yticks(
+        range(len(lines)),
+        names,
+        size="small",
+    )
     below.set_xticks([])
     below.set_xlabel(f"{len(curve)} specifications, by their estimates")
     for axes in (above, below):

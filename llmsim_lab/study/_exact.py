@@ -99,7 +99,11 @@ class _Path:
         least: the probability below which no other way is followed.
     """
 
-    def __init__(self, drawn: Mapping[_Draw, Hashable], least: float) -> None:
+    def __init__(
+        self,
+        drawn: Mapping[_Draw, Hashable],
+        least: float,
+    ) -> None:
         self.drawn = dict(drawn)
         self.probability = 1.0
         self.others: list[Mapping[_Draw, Hashable]] = []
@@ -108,7 +112,11 @@ class _Path:
         self._least = least
         self._asked: Counter[str] = Counter()
 
-    def draw(self, question: str, probabilities: Mapping[Any, float]) -> Hashable:
+    def draw(
+        self,
+        question: str,
+        probabilities: Mapping[Any, float],
+    ) -> Hashable:
         """Return what is drawn at a question; where that is new, its likeliest option."""
         self._asked[question] += 1
         draw = _Draw(question, self._asked[question])
@@ -142,11 +150,22 @@ class _Branching:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def choose(self, prompt: str, options: Options, *, site: CallSite) -> _Branch:
+    async def choose(
+        self,
+        prompt: str,
+        options: Options,
+        *,
+        site: CallSite,
+    ) -> _Branch:
         """Return the choice, of which the tree draws."""
         question = self._tree.key_of(self._client, prompt, options)
         self._tree.met.add(question)
-        choice = await self._tree.choice(self._client, prompt, options, site)
+        choice = await self._tree.choice(
+            self._client,
+            prompt,
+            options,
+            site,
+        )
         return _Branch(choice, question, self._tree)
 
     async def call_with_retry(self, *, site: CallSite, **request: object) -> NoReturn:
@@ -167,7 +186,12 @@ class _Branching:
 class _Branch:
     """A choice of which each option is taken, one way after the other."""
 
-    def __init__(self, choice: Choice[Hashable], question: str, tree: _Tree) -> None:
+    def __init__(
+        self,
+        choice: Choice[Hashable],
+        question: str,
+        tree: _Tree,
+    ) -> None:
         self._choice = choice
         self._question = question
         self._tree = tree
@@ -276,7 +300,12 @@ class _Tree:
 
     # --- questions ----------------------------------------------------------------------------
 
-    def key_of(self, client: LLMClient, prompt: str, options: Options) -> str:
+    def key_of(
+        self,
+        client: LLMClient,
+        prompt: str,
+        options: Options,
+    ) -> str:
         """Return what tells a question from others: the model, the text, the options."""
         asked = [
             client.config.model_dump_json(),
@@ -316,8 +345,18 @@ class _Tree:
             self.known[key] = [*choice.probabilities.values(), choice.mass]
             self._asking.pop(key, None)
         *shares, mass = self.known[key]
-        probabilities = dict(zip(options, shares, strict=True))
-        return Choice(probabilities=probabilities, mass=mass, method="logprobs")
+        probabilities = dict(
+            zip(
+                options,
+                shares,
+                strict=True,
+            )
+        )
+        return Choice(
+            probabilities=probabilities,
+            mass=mass,
+            method="logprobs",
+        )
 
     async def _asked(
         self,
@@ -328,10 +367,22 @@ class _Tree:
     ) -> Choice[Hashable]:
         if self.is_uniform:
             even = dict.fromkeys(options, 1 / len(options))
-            return Choice(probabilities=even, mass=1.0, method="logprobs")
+            return Choice(
+                probabilities=even,
+                mass=1.0,
+                method="logprobs",
+            )
         # Of the run that records the calls, whose turns are the levels.
-        here = CallSite(component=site.component, agent=site.agent, turn=self._outer_turn)
-        choice = await client.choose(prompt, options, site=here)
+        here = CallSite(
+            component=site.component,
+            agent=site.agent,
+            turn=self._outer_turn,
+        )
+        choice = await client.choose(
+            prompt,
+            options,
+            site=here,
+        )
         if choice.method == "samples":
             raise ConfigError(
                 f"{client.config.model} tells no probabilities of tokens, so that its choices are "
@@ -514,9 +565,22 @@ class Exact:
                 "exact(PublicGoods(llm_client=client), turns=3)"
             )
         self.run_of = run
-        self.turns = whole_number("turns", turns, least=1)
-        self.prune = real_number("prune", prune, least=0, most=1)
-        self.most_questions = whole_number("most_questions", most_questions, least=1)
+        self.turns = whole_number(
+            "turns",
+            turns,
+            least=1,
+        )
+        self.prune = real_number(
+            "prune",
+            prune,
+            least=0,
+            most=1,
+        )
+        self.most_questions = whole_number(
+            "most_questions",
+            most_questions,
+            least=1,
+        )
         self.outcome = self._first_outcome() if outcome is None else outcome
         if not isinstance(self.outcome, str) and not callable(self.outcome):
             raise ConfigError(
@@ -557,7 +621,11 @@ class Exact:
         tree.is_uniform = True
         run_sync(tree.grow(self.turns))
         calls = sum(len(shares) - 1 for shares in tree.known.values())
-        return ExactPlan(len(tree.known), calls, len(tree.levels[-1]))
+        return ExactPlan(
+            len(tree.known),
+            calls,
+            len(tree.levels[-1]),
+        )
 
     async def arun(self) -> Exact:
         """Ask what has to be asked; returns the law."""
@@ -567,7 +635,10 @@ class Exact:
         tree.known.update(law.state.probabilities)
         law._tree = tree
         try:
-            await law.arun(max(0, self.turns - law.turn_number), progress=True)
+            await law.arun(
+                max(0, self.turns - law.turn_number),
+                progress=True,
+            )
             # What another process asked is known, and what came of it is not. Nothing else is
             # asked now: it would stand on no tape.
             tree.is_complete = law.turn_number >= self.turns
@@ -596,7 +667,10 @@ class Exact:
         if not isinstance(law, Law):
             raise ConfigError(f"{law!r:.120} is the recording of a run, and of no law")
         world = find_class(law.world)
-        run = world(world.config_type.model_validate(law.of), llm_client=law.llm_client)
+        run = world(
+            world.config_type.model_validate(law.of),
+            llm_client=law.llm_client,
+        )
         exact_law = cls(run, turns=run.config.turns)
         tree = exact_law._new_tree(law.llm_client, exact_law.prune)
         tree.known.update(law.state.probabilities)
@@ -651,7 +725,10 @@ class Exact:
     def mass(self) -> float:
         """The least share of the model's answers that are options; 1 where no model is asked."""
         tree = self._grown
-        return min((tree.known[question][-1] for question in tree.met), default=1.0)
+        return min(
+            (tree.known[question][-1] for question in tree.met),
+            default=1.0,
+        )
 
     def distribution(
         self,
@@ -710,7 +787,12 @@ class Exact:
             )
         return value
 
-    def mean(self, outcome: Outcome | None = None, *, turn: int | None = None) -> float:
+    def mean(
+        self,
+        outcome: Outcome | None = None,
+        *,
+        turn: int | None = None,
+    ) -> float:
         """Return the expectation of an outcome after a turn, of all histories that were followed.
 
         Raises:
@@ -778,7 +860,11 @@ class Exact:
             linewidths=0,
         )
         turns = sorted(set(table["turn"]))
-        axes.plot(turns, [self.mean(turn=int(turn)) for turn in turns], label="mean")
+        axes.plot(
+            turns,
+            [self.mean(turn=int(turn)) for turn in turns],
+            label="mean",
+        )
         axes.set_xlabel("turn")
         axes.set_ylabel(name)
         axes.set_title(f"Each history of {self.run_of.name} with its probability")

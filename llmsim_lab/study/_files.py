@@ -122,7 +122,12 @@ class StudyFiles:
             )
         # Functions are on no tape, and a replay needs them.
         players = {"players": world.level(arm, "players")}
-        return recorded_run(tape, info, world.cls, arguments=players)
+        return recorded_run(
+            tape,
+            info,
+            world.cls,
+            arguments=players,
+        )
 
 
 def _kept(file: Path) -> Path:

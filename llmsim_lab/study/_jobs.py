@@ -46,7 +46,10 @@ class Leader(NamedTuple):
     shared: SharedTurns
 
 
-def leaders_of(world: World, arms: Iterable[Arm]) -> dict[str, Leader]:
+def leaders_of(
+    world: World,
+    arms: Iterable[Arm],
+) -> dict[str, Leader]:
     """Return, by arm, the arm whose runs it continues; arms that begin their own are not in it.
 
     Arms that differ only in what is set from outside share each run up to the first turn where
@@ -95,7 +98,10 @@ def jobs_of(
             )
 
 
-def _digests_of(world: World, arms: Iterable[Arm]) -> dict[str, str]:
+def _digests_of(
+    world: World,
+    arms: Iterable[Arm],
+) -> dict[str, str]:
     """Return by arm the digest of what decides its runs, the unit left out."""
     # Not of the file, which holds more than the world: it may be the study's own script.
     code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)

@@ -51,7 +51,10 @@ class Multiverse:
 
     def figure(self) -> Figure:
         """Draw the specification curve: estimates by size, and below what each was made with."""
-        return curve_figure(self.frame.drop(columns=["p", "n"]), title=str(self))
+        return curve_figure(
+            self.frame.drop(columns=["p", "n"]),
+            title=str(self),
+        )
 
     def __str__(self) -> str:
         count = len(self.frame)
@@ -73,7 +76,12 @@ class Multiverse:
     __repr__ = __str__
 
 
-def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
+def multiverse(
+    study: Any,
+    factor: str,
+    *,
+    outcome: str = "",
+) -> Multiverse:
     """Return the effect of one factor in each combination of the study's other factors.
 
     Vary what a finding might hang on: wordings of the prompt, orders of options, personas,
@@ -97,7 +105,10 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")
     pairs = _pairs(study.arms, factor, levels)
-    comparisons = study.compared(contrasts=list(pairs.items()), outcome=outcome)
+    comparisons = study.compared(
+        contrasts=list(pairs.items()),
+        outcome=outcome,
+    )
     if not comparisons:
         raise ConfigError("no run has ended yet, so there is nothing to compare; study.run() plays")
     if any(comparison.parts.kind == "text distance" for comparison in comparisons):
@@ -145,7 +156,10 @@ def _pairs(
     return pairs
 
 
-def _choices(of_arm: Mapping[str, str], factor: str) -> dict[str, str]:
+def _choices(
+    of_arm: Mapping[str, str],
+    factor: str,
+) -> dict[str, str]:
     """Return an arm's levels of the other factors, by column."""
     choices = {}
     for name, level in of_arm.items():

@@ -96,7 +96,11 @@ class OutcomeReader:
             return [rows[max(rows)]]
         return list(rows.values())
 
-    def rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> Iterator[dict[str, Any]]:
+    def rows_of(
+        self,
+        entry: StudyRun,
+        outcomes: Mapping[str, Outcome],
+    ) -> Iterator[dict[str, Any]]:
         """Yield the rows of one job's values, without what they share."""
         world = self.files.player.world
         job = self.files.jobs[entry.key]
@@ -118,7 +122,11 @@ class OutcomeReader:
                 values = self._by_name(outcome, contents, partial(loaded, play))
             else:
                 values = _by_function(outcome, loaded(play), label, job)
-            head = {"wording": labels[play.wording], "replicate": play.sample, "outcome": label}
+            head = {
+                "wording": labels[play.wording],
+                "replicate": play.sample,
+                "outcome": label,
+            }
             for turn, value in values.items():
                 if value is None:
                     value = math.nan

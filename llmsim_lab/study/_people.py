@@ -269,7 +269,13 @@ class PeopleComparison(list[Likeness]):
                 )
             )
         caption = f"compared with people; {self.label}" if self.label else "compared with people"
-        return str(html_table(header, rows, caption=caption))
+        return str(
+            html_table(
+                header,
+                rows,
+                caption=caption,
+            )
+        )
 
 
 @dataclass(slots=True)
@@ -318,7 +324,11 @@ def compare_with_people(
         raise ConfigError(
             f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
         )
-    margins = Margins(mean=margin, spread=spread_margin, level=level)
+    margins = Margins(
+        mean=margin,
+        spread=spread_margin,
+        level=level,
+    )
     # Runs are read one after another and let go: of a tape of thousands the values alone are kept.
     compared = PeopleComparison()
     arms: dict[ArmKey, _Arm] = {}
@@ -344,7 +354,15 @@ def compare_with_people(
     for key in sorted(arms):
         arm = arms[key]
         for measure, groups in arm.groups.items():
-            compared.append(_likeness(key, measure, arm.figures[measure], groups, margins))
+            compared.append(
+                _likeness(
+                    key,
+                    measure,
+                    arm.figures[measure],
+                    groups,
+                    margins,
+                )
+            )
     if not compared:
         raise ConfigError(
             f"nothing to compare with people: {', '.join(sorted(worlds)) or 'no run'} has no "
@@ -432,7 +450,10 @@ def effective_number(values: Iterable[object]) -> float:
     Hill (1973), "Diversity and evenness: a unifying notation and its consequences", Ecology 54.
     """
     # As texts, since answers may be of several types, which numpy cannot sort.
-    _, counts = np.unique([str(value) for value in values], return_counts=True)
+    _, counts = np.unique(
+        [str(value) for value in values],
+        return_counts=True,
+    )
     shares = counts / counts.sum()
     return float(1 / (shares**2).sum())
 
@@ -464,7 +485,11 @@ def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
         # Without the twin's level, so that a twin and its original have one arm.
         levels = {name: label for name, label in study.arms[entry.arm].items() if name != TWIN}
         arm = " · ".join(f"{name}={label}" for name, label in levels.items())
-        key = ArmKey(type(run).__name__, arm or _answerers(run), _is_twin(run))
+        key = ArmKey(
+            type(run).__name__,
+            arm or _answerers(run),
+            _is_twin(run),
+        )
         yield key, run
 
 

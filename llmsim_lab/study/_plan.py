@@ -112,7 +112,11 @@ class Prices:
             turns[job.arm] += to_play - played
         return turns
 
-    def of_turns(self, turns: Mapping[str, int], pilot: Prices) -> PricedTurns:
+    def of_turns(
+        self,
+        turns: Mapping[str, int],
+        pilot: Prices,
+    ) -> PricedTurns:
         """Return what turns take.
 
         Args:
@@ -150,7 +154,11 @@ class Prices:
             )
         return PricedTurns(Costs.total(costs), "; ".join(sources))
 
-    def _of_a_call(self, pilot: Prices, spent: Mapping[str, Sequence[Costs]]) -> PricedTurns:
+    def _of_a_call(
+        self,
+        pilot: Prices,
+        spent: Mapping[str, Sequence[Costs]],
+    ) -> PricedTurns:
         """Return what one call takes, by the nearest that was measured.
 
         Args:
@@ -238,10 +246,20 @@ class Prices:
         client = client_given if hasattr(client_given, "call_with_retry") else any_client()
         play = jobs[0].plays[0]
         if self.source is None:
-            yield world.begin(arm, client, jobs[0].run, play)
+            yield world.begin(
+                arm,
+                client,
+                jobs[0].run,
+                play,
+            )
             return
         for number, job in enumerate(jobs):
             file = folder / f"{number}.tape"
-            copy_runs(self.source, [job.run], job.at, file)
+            copy_runs(
+                self.source,
+                [job.run],
+                job.at,
+                file,
+            )
             with Tape(file, read_only=True) as tape:
                 yield world.begin(arm, client, job.run, play, tape)

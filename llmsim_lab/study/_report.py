@@ -47,7 +47,12 @@ Entries = Sequence[tuple[StudyRun, Sequence[RunInfo]]]
 """The runs that were begun, each with what its file says of its parts."""
 
 
-def write_study(study: Study, path: str | Path, *, with_window: bool) -> Path:
+def write_study(
+    study: Study,
+    path: str | Path,
+    *,
+    with_window: bool,
+) -> Path:
     """Write a study as one HTML file, and return its path.
 
     Args:
@@ -161,7 +166,11 @@ def _shown(study: Study) -> dict[str, str | None]:
     return {"main effects": f"~ {' + '.join(study.factors)}", **every_arm}
 
 
-def _effects_table(study: Study, effects: Iterable[Estimate], caption: str) -> Markup:
+def _effects_table(
+    study: Study,
+    effects: Iterable[Estimate],
+    caption: str,
+) -> Markup:
     rows = []
     for effect in effects:
         unit = study.in_unit(effect.outcome)
@@ -260,7 +269,11 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
                 # By digest, since arms share most prompts.
                 prompts[prompt["digest"]] = prompt
     for arm, values in settings.items():
-        text = json.dumps(values, indent=1, ensure_ascii=False)
+        text = json.dumps(
+            values,
+            indent=1,
+            ensure_ascii=False,
+        )
         yield _FOLDED.format(safe(f"settings of {arm}"), safe(text))
     for digest, prompt in prompts.items():
         title = f"prompt {prompt['name']}, {digest[:12]}"
@@ -284,12 +297,19 @@ def _failures(study: Study) -> Iterator[Markup]:
         yield _table(("arm", "unit", "turns", "error"), rows)
 
 
-def _runs(study: Study, begun: Sequence[StudyRun]) -> Iterator[Markup]:
+def _runs(
+    study: Study,
+    begun: Sequence[StudyRun],
+) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
     # Reindexed, since a study without a complete run has no columns.
     frame = study.to_frame().reindex(columns=["calls", "repaired", "fallback", "failed"])
     counts = frame.sum().astype(int)
-    yield _table((), counts.items(), caption="calls of complete runs")
+    yield _table(
+        (),
+        counts.items(),
+        caption="calls of complete runs",
+    )
     rows = []
     for run in begun:
         tape = run.tape.name if run.tape else ""
@@ -305,7 +325,11 @@ def _digest_of(study: Study, run: StudyRun) -> str:
     for contents in study.contents(run).values():
         # How long a turn took is another time in a replay.
         rows += [_timeless(row) for row in contents.rows.values()]
-    text = json.dumps(rows, sort_keys=True, default=str)
+    text = json.dumps(
+        rows,
+        sort_keys=True,
+        default=str,
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -328,7 +352,13 @@ def _paragraph(text: object) -> Markup:
 
 def _picture(figure: Figure) -> Markup:
     # As data, since the page loads nothing.
-    png = small_png(figure_bytes(figure, "png", dpi=110))
+    png = small_png(
+        figure_bytes(
+            figure,
+            "png",
+            dpi=110,
+        )
+    )
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     words = getattr(figure, "alt", "")
     return Markup('<figure><img alt="{}" src="{}"></figure>').format(words, source)

@@ -238,7 +238,12 @@ class Study:
             name=name,
             fixed=fixed,
         )
-        self._world = World(world, fixed, vary, turns=turns)
+        self._world = World(
+            world,
+            fixed,
+            vary,
+            turns=turns,
+        )
         units = [PlannedUnit(unit=seed, run=seed, digest=str(seed)) for seed in seeds_of(seeds)]
         self._arrange(
             units,
@@ -359,7 +364,12 @@ class Study:
             least=1,
             most=MOST_SAMPLES,
         )
-        study._world = World(kind, fixed, vary, recorded=config_of(infos[0], kind))
+        study._world = World(
+            kind,
+            fixed,
+            vary,
+            recorded=config_of(infos[0], kind),
+        )
         # Without a seed, with which all samples would be one.
         study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
         units = situations_of(source, infos, turns)
@@ -381,7 +391,11 @@ class Study:
         name: str,
     ) -> None:
         arms = self._world.arms()
-        trial = self._world.checked(arms, units[0].run, self._source)
+        trial = self._world.checked(
+            arms,
+            units[0].run,
+            self._source,
+        )
         self.name = name
         self.reference = arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
@@ -390,7 +404,11 @@ class Study:
         self._arms = {arm.name: arm for arm in arms}
         # By their columns, which are called otherwise where results have one of that name already.
         self.factors = list(self._levels(self.reference))
-        self.outcome = outcomes_of(outcome, trial, asks_again=self._world.asks_again)
+        self.outcome = outcomes_of(
+            outcome,
+            trial,
+            asks_again=self._world.asks_again,
+        )
         self._series = series_of(trial)
         models = Models(llm_client, self._samples)
         self._listeners = Listeners()
@@ -419,7 +437,12 @@ class Study:
             leaders=self._leaders,
         )
         keys = product(self.arms, self.units)
-        self._files = StudyFiles(self.tape, jobs, self._player, keys=keys)
+        self._files = StudyFiles(
+            self.tape,
+            jobs,
+            self._player,
+            keys=keys,
+        )
         self._jobs = self._files.jobs
         self._outcomes = OutcomeReader(self._files)
         self._prices = Prices(self._files, self._source)
@@ -540,7 +563,12 @@ class Study:
                         keys = [
                             (arm, unit) for arm, unit in left if (arm in self._leaders) == following
                         ]
-                        playing = play_all(self._player, self._ready(keys), most, executor)
+                        playing = play_all(
+                            self._player,
+                            self._ready(keys),
+                            most,
+                            executor,
+                        )
                         # Closed here and now, so that Ctrl-C does not leave tasks behind.
                         async with aclosing(playing) as ended:  # type: ignore[type-var]
                             async for entry in ended:
@@ -647,8 +675,16 @@ class Study:
         self._player.playing.pop(entry.key, None)
         self._listeners()
         if entry.status == "failed":
-            where = {"arm": entry.arm, "unit": entry.unit, "turns_played": entry.turns}
-            self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
+            where = {
+                "arm": entry.arm,
+                "unit": entry.unit,
+                "turns_played": entry.turns,
+            }
+            self._warn(
+                "STUDY_RUN_FAILED",
+                **where,
+                error=entry.error,
+            )
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
@@ -656,7 +692,12 @@ class Study:
             job = self._jobs[key]
             file = self._files.paths[key]
             if self._source is not None:
-                copy_runs(self._source, [job.run], job.at, file)
+                copy_runs(
+                    self._source,
+                    [job.run],
+                    job.at,
+                    file,
+                )
             elif job.arm in self._leaders:
                 leader = self._leaders[job.arm].arm.name
                 shared_key = (leader, job.unit)
@@ -770,7 +811,11 @@ class Study:
             rows.append({"arm": entry.arm, **levels, **columns})
         return frame_of(rows)
 
-    def _levels(self, arm: str, others: Container[str] = _COLUMNS) -> dict[str, Any]:
+    def _levels(
+        self,
+        arm: str,
+        others: Container[str] = _COLUMNS,
+    ) -> dict[str, Any]:
         """Return an arm's levels, numbers as they are, beside other columns."""
         levels = {}
         for name, label in self._arms[arm].levels.items():
@@ -807,9 +852,16 @@ class Study:
                 if entry.status == "done":
                     known[entry.key] = of_entry
                 unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
-                head = {"arm": entry.arm, **self._levels(entry.arm), **unit}
+                head = {
+                    "arm": entry.arm,
+                    **self._levels(entry.arm),
+                    **unit,
+                }
                 rows += [{**head, **row} for row in of_entry]
-        return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
+        return frame_of(
+            rows,
+            columns=["arm", *self.factors, *_COLUMNS[1:]],
+        )
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says, its calls left out."""
@@ -998,7 +1050,12 @@ class Study:
             if margin is not None:
                 real_number("sesoi", margin, least=0)
 
-    def _check_units(self, *, paired: bool | None, typical: bool) -> None:
+    def _check_units(
+        self,
+        *,
+        paired: bool | None,
+        typical: bool,
+    ) -> None:
         if self.generalises_to != "new runs" and (typical or paired is False):
             option = "typical=True" if typical else "paired=False"
             raise ConfigError(
@@ -1063,7 +1120,10 @@ class Study:
             name: self._world.name_without(arm, "replicate") for name, arm in self._arms.items()
         }
         column = "factor replicate"
-        drawn = table.assign(arm=table["arm"].map(names), replicate=table[column])
+        drawn = table.assign(
+            arm=table["arm"].map(names),
+            replicate=table[column],
+        )
         return Draws(drawn.drop(columns=column), names[self.reference])
 
     def _price_of_noise(self) -> str:
@@ -1158,7 +1218,12 @@ class Study:
             for play in job.plays:
                 answers += answers_of_people(self._files.load(job, play))
             filled = sum(answer.status == "fallback" for answer in answers)
-            self._groups[arm, unit] = GroupOfPeople(arm, unit, len(answers), filled)
+            self._groups[arm, unit] = GroupOfPeople(
+                arm,
+                unit,
+                len(answers),
+                filled,
+            )
         return self._groups[arm, unit]
 
     @property
@@ -1181,7 +1246,12 @@ class Study:
             table = table.assign(**{column: table["arm"].map(labels)})
         return table
 
-    def compared(self, *, contrasts: Sequence[tuple[str, str]], outcome: str) -> list[Compared]:
+    def compared(
+        self,
+        *,
+        contrasts: Sequence[tuple[str, str]],
+        outcome: str,
+    ) -> list[Compared]:
         """Return what is found of contrasts in one outcome, for what reads more than estimates.
 
         Args:
@@ -1358,7 +1428,11 @@ class Study:
         # run again need not say again what its file says.
         expected = replace(claims, outcomes=filed.outcomes)
         if formula is None and contrasts is None:
-            expected = replace(expected, formula=filed.formula, contrasts=filed.contrasts)
+            expected = replace(
+                expected,
+                formula=filed.formula,
+                contrasts=filed.contrasts,
+            )
         if sesoi is None:
             expected = replace(expected, sesoi=filed.sesoi)
         if paired is None:
@@ -1373,11 +1447,19 @@ class Study:
             )
         self.registration = registered
         if not registered.is_unchanged:
-            self._warn("REGISTRATION_CHANGED", file=path, reason="its content has another hash")
+            self._warn(
+                "REGISTRATION_CHANGED",
+                file=path,
+                reason="its content has another hash",
+            )
         # Not an error: a study may grow, and its report says what was registered.
         changed = [part.name for part in self.registered_parts() if part.status == "changed"]
         if changed:
-            self._warn("REGISTRATION_NOT_KEPT", file=path, parts=", ".join(changed))
+            self._warn(
+                "REGISTRATION_NOT_KEPT",
+                file=path,
+                parts=", ".join(changed),
+            )
         return registered
 
     def registered_parts(self) -> list[RegisteredPart]:
@@ -1461,7 +1543,11 @@ class Study:
                 outcomes = list(known_names("outcome", left.strip(), outcomes))
         elif contrasts is not None:
             pairs = [list(pair) for pair in contrasts]
-            known_names("arm", [arm for pair in pairs for arm in pair], self.arms)
+            known_names(
+                "arm",
+                [arm for pair in pairs for arm in pair],
+                self.arms,
+            )
         else:
             pairs = [[arm, self.reference] for arm in self.arms if arm != self.reference]
         if formula is None and not pairs:
@@ -1499,7 +1585,11 @@ class Study:
         prompts: dict[str, Any] = {}
         for name, arm in self._arms.items():
             trial = self._trial(arm)
-            trial.llm_client = self._player.models.of(self._world, arm, self._world.recorded_llm)
+            trial.llm_client = self._player.models.of(
+                self._world,
+                arm,
+                self._world.recorded_llm,
+            )
             models[name] = {}
             for seat, client in clients_of(trial).items():
                 # Of the server, so that the digest of the weights is known.
@@ -1519,7 +1609,11 @@ class Study:
             try:
                 await self._prices.count_turns(run, Count(len(self._arms)))
             except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
-                self._warn("NOT_PLAYED_BY_CHANCE", arm=arm.name, error=error_text(error))
+                self._warn(
+                    "NOT_PLAYED_BY_CHANCE",
+                    arm=arm.name,
+                    error=error_text(error),
+                )
         return run
 
     def _played_facts(self) -> RunFacts:
@@ -1672,7 +1766,11 @@ class Study:
 
         return write_study(self, path, with_window=True)
 
-    def chart(self, outcome: str, arm: str | None = None) -> Figure:
+    def chart(
+        self,
+        outcome: str,
+        arm: str | None = None,
+    ) -> Figure:
         """Draw an outcome as the window does: effects, each unit by arm, and means by turn.
 
         Args:
@@ -1818,7 +1916,11 @@ def Comparison(  # noqa: N802 - what it gives is one
     """
     # The recorded prompt is the reference unless it is named.
     prompts = dict(prompt) if None in prompt.values() else {"as it is": None, **prompt}
-    return Study.again(tape, {"prompt": prompts}, **more)
+    return Study.again(
+        tape,
+        {"prompt": prompts},
+        **more,
+    )
 
 
 # --- recorded situations --------------------------------------------------------------------------

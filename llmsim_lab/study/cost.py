@@ -41,7 +41,11 @@ class Costs:
     seconds: float = math.nan
 
     @classmethod
-    def of_turn(cls, row: Mapping[str, Any], asked_s: float) -> Self:
+    def of_turn(
+        cls,
+        row: Mapping[str, Any],
+        asked_s: float,
+    ) -> Self:
         """Return what a turn took.
 
         Args:
@@ -79,7 +83,11 @@ class Costs:
 
     def times(self, number: float) -> Costs:
         """Return what so many take."""
-        return Costs(self.calls * number, self.tokens * number, self.seconds * number)
+        return Costs(
+            self.calls * number,
+            self.tokens * number,
+            self.seconds * number,
+        )
 
 
 def seconds_of_calls(tape: Tape, run: int) -> Mapping[int, float]:

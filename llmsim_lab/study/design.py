@@ -175,8 +175,17 @@ def _body_of(function: Any) -> str:
     return clip(b" ".join(lines).decode(errors="replace"), _LONGEST_LABEL)
 
 
-def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm:
-    levels = dict(zip(factors, labels, strict=True))
+def _arm(
+    factors: Mapping[str, Mapping[str, Any]],
+    labels: Iterable[str],
+) -> Arm:
+    levels = dict(
+        zip(
+            factors,
+            labels,
+            strict=True,
+        )
+    )
     values = {name: factors[name][label] for name, label in levels.items()}
     words = []
     # What all arms share tells none of them apart.
@@ -188,7 +197,11 @@ def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm
             words.append(f"{name}={levels[name]}")
         else:
             words.append(levels[name])
-    return Arm(name=" · ".join(words) or "all", levels=levels, values=values)
+    return Arm(
+        name=" · ".join(words) or "all",
+        levels=levels,
+        values=values,
+    )
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
@@ -297,7 +310,11 @@ class World:
         self.turns = 0
         if not self.asks_again:
             end = self.base.turns if turns is None else turns
-            self.turns = whole_number("turns", end, least=1)
+            self.turns = whole_number(
+                "turns",
+                end,
+                least=1,
+            )
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
         _check_model(fixed.get("model"), "model 'fixed'")
@@ -378,7 +395,11 @@ class World:
             labels = numbered
         return labelled("prompt", dict(zip(labels, level, strict=True)))
 
-    def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
+    def interventions(
+        self,
+        arm: Arm,
+        turn: int = 0,
+    ) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
         level = self.level(arm, "interventions") or ()
         changes = [
@@ -434,7 +455,11 @@ class World:
             ConfigError: a level is wrong.
         """
         if source is None:
-            config = self.config(arm, {"seed": number, "turns": self.turns}, self.base)
+            config = self.config(
+                arm,
+                {"seed": number, "turns": self.turns},
+                self.base,
+            )
             run = self.cls(
                 config,
                 llm_client=client,
@@ -448,7 +473,13 @@ class World:
                 draw = first_draw + MOST_SAMPLES * play.wording
                 run.config = run.config.model_copy(update={"replicate": draw})
         else:
-            run = self._continued(arm, client, source.run(number), play, source)
+            run = self._continued(
+                arm,
+                client,
+                source.run(number),
+                play,
+                source,
+            )
         self.edit(run, arm, play.wording)
         for change in self.interventions(arm, run.turn_number)[changes_done:]:
             if self.asks_again and change.turn != run.turn_number:
@@ -460,7 +491,11 @@ class World:
                 raise ConfigError(
                     f"turn {change.turn} is never reached, since runs end at turn {self.turns}"
                 )
-            run.intervene(change.turn, change.set, note=change.note)
+            run.intervene(
+                change.turn,
+                change.set,
+                note=change.note,
+            )
         return run
 
     def _continued(
@@ -495,7 +530,10 @@ class World:
         # In place of the recorded one, which all arms continue otherwise.
         if self.asks_again and state is not None:
             checked = checked_state(run, state, "starts from")
-            run.turns[-1] = replace(run.turns[-1], state=checked)
+            run.turns[-1] = replace(
+                run.turns[-1],
+                state=checked,
+            )
         return run
 
     def config(
@@ -513,7 +551,11 @@ class World:
         values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self._parameters(arm):
             old = values.get(path[0], getattr(base, path[0], None))
-            values[path[0]] = with_value(old, path[1:], value)
+            values[path[0]] = with_value(
+                old,
+                path[1:],
+                value,
+            )
         try:
             return self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
@@ -582,7 +624,13 @@ class World:
         for arm in arms:
             try:
                 for wording in range(len(self.wordings(arm))):
-                    run = self.begin(arm, None, seed, Play(wording), source)
+                    run = self.begin(
+                        arm,
+                        None,
+                        seed,
+                        Play(wording),
+                        source,
+                    )
                     runs.append(run)
                     edits = edits_of(run)
                     # A recorded run has its prompts; those of a new one are known when it asks.
@@ -595,7 +643,10 @@ class World:
         return runs[0]
 
 
-def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
+def _first_config(
+    config_type: type[Any],
+    fixed: Mapping[str, Any],
+) -> Any:
     """Return a configuration with what is fixed; a parameter without default need not be in it."""
     fields = config_type.model_fields.keys() - {*_SPECIAL}
     values = {name: value for name, value in fixed.items() if name in fields}
@@ -606,7 +657,11 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
         return config_type.model_construct(**values)
 
 
-def with_value(node: Any, path: Sequence[Any], value: Any) -> Any:
+def with_value(
+    node: Any,
+    path: Sequence[Any],
+    value: Any,
+) -> Any:
     """Return a configuration's values with one of them changed, to be validated anew.
 
     Only what was set is handed on, since other fields may follow from the changed one.
@@ -643,7 +698,11 @@ class PromptEdits:
         changed: whether one of them is another than it was.
     """
 
-    def __init__(self, level: Any, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        level: Any,
+        names: Iterable[str] = (),
+    ) -> None:
         self.level = {level.name: level} if isinstance(level, Prompt) else level
         self.names = set(names)
         self.changed = False
@@ -786,7 +845,10 @@ class Models:
         chosen = model() if callable(model) else model
         if isinstance(chosen, str):
             settings = world.recorded_llm or getattr(world.base, "llm", None)
-            return _MadeClient(connect(chosen, config=settings, quiet=True), is_named=True)
+            return _MadeClient(
+                connect(chosen, config=settings, quiet=True),
+                is_named=True,
+            )
         client = run_client(chosen)
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
@@ -865,7 +927,10 @@ def _described(value: Any) -> str:
     return dumps(said(attributes)) if attributes else ""
 
 
-def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
+def _of_function(
+    function: Any,
+    above: tuple[int, ...] = (),
+) -> Any:
     """Return a function's code, defaults, and what it takes from the function around it."""
     function = getattr(function, "__func__", function)
     if id(function) in above:

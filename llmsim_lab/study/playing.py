@@ -323,7 +323,11 @@ class StudyPlayer:
             _tidy(file)
         entry = self.read(job, file)
         if errors:
-            return replace(entry, status="failed", error=errors[0])
+            return replace(
+                entry,
+                status="failed",
+                error=errors[0],
+            )
         return entry
 
     async def _play(
@@ -354,7 +358,11 @@ class StudyPlayer:
         self.playing[job.key] = run
         self.on_change()
         try:
-            await play_turns(run, max(0, job.end - run.turn_number), progress=False)
+            await play_turns(
+                run,
+                max(0, job.end - run.turn_number),
+                progress=False,
+            )
             # Only at the end: a prompt that is edited may be asked with in the last turn.
             edits = edits_of(run)
             has_ended = run.turn_number >= job.end or run.done(run.state)
@@ -390,10 +398,22 @@ class StudyPlayer:
                 llm_config_of(manifest, seed=None) if world.asks_again else llm_config_of(manifest)
             )
             client = self.models.of(world, arm, recorded)
-            run = world.begin(arm, client, number, play, tape, job.changes_done)
+            run = world.begin(
+                arm,
+                client,
+                number,
+                play,
+                tape,
+                job.changes_done,
+            )
             origin = RunOrigin("fork", number, run.turn_number)
         else:
-            run = world.begin(arm, self.models.of(world, arm), job.run, play)
+            run = world.begin(
+                arm,
+                self.models.of(world, arm),
+                job.run,
+                play,
+            )
         # The only wording of an arm has no name.
         wording = list(world.wordings(arm))[play.wording]
         parts = [job.arm, wording, job.where]
@@ -426,7 +446,12 @@ class StudyPlayer:
             llm_client=self.models.of(world, arm, llm_config_of(info.manifest)),
             players=world.level(arm, "players"),
         )
-        world.edit(run, arm, play.wording, resumed=True)
+        world.edit(
+            run,
+            arm,
+            play.wording,
+            resumed=True,
+        )
         return run
 
     @property
@@ -486,11 +511,21 @@ class WorkerPlayer:
         assert fault is not None
         return self._failed(job, file, f"its worker was lost: {error_text(fault)}")
 
-    async def _worked(self, job: Job, file: Path) -> tuple[StudyRun, bytes]:
+    async def _worked(
+        self,
+        job: Job,
+        file: Path,
+    ) -> tuple[StudyRun, bytes]:
         # A worker may be on another machine, which does not see the folder.
         begun = _content(file)
         once = secrets.token_hex(8)
-        work_done = self._executor.submit(work, self._pickled, job, begun, once)
+        work_done = self._executor.submit(
+            work,
+            self._pickled,
+            job,
+            begun,
+            once,
+        )
         try:
             return await asyncio.wrap_future(work_done)
         except asyncio.CancelledError as error:
@@ -505,7 +540,11 @@ class WorkerPlayer:
         file: Path,
         error: str,
     ) -> StudyRun:
-        return replace(self._player.read(job, file), status="failed", error=error)
+        return replace(
+            self._player.read(job, file),
+            status="failed",
+            error=error,
+        )
 
 
 class _Stopped(asyncio.CancelledError):
@@ -622,7 +661,11 @@ def work(
         return run_sync(player.play(job, path)), _content(path)
 
 
-def _keep_tape(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
+def _keep_tape(
+    file: Path,
+    entry: StudyRun,
+    content: bytes,
+) -> StudyRun:
     """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
     part = file.with_suffix(".part")
     guard = filelock.FileLock(f"{file}.lock", timeout=0)

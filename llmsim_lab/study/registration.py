@@ -173,7 +173,11 @@ class Registration:
             return list(self.design.arms)
         return list(dict.fromkeys(chain.from_iterable(self.claims.contrasts)))
 
-    def compared(self, design: Design, started: Sequence[str]) -> list[RegisteredPart]:
+    def compared(
+        self,
+        design: Design,
+        started: Sequence[str],
+    ) -> list[RegisteredPart]:
         """Return what was registered, each part beside what was played.
 
         Args:
@@ -194,7 +198,13 @@ class Registration:
             self._order(started),
         ]
         if design.unit != "seed":
-            parts.append(_part("samples of a situation", then["samples"], now["samples"]))
+            parts.append(
+                _part(
+                    "samples of a situation",
+                    then["samples"],
+                    now["samples"],
+                )
+            )
         for name in ("models", "prompts", "code"):
             if not started:
                 parts.append(
@@ -206,10 +216,23 @@ class Registration:
                     )
                 )
             elif name == "code":
-                parts.append(_part(name, then[name], now[name]))
+                parts.append(
+                    _part(
+                        name,
+                        then[name],
+                        now[name],
+                    )
+                )
             else:
                 not_begun = [arm for arm in design.arms if arm not in now[name]]
-                parts.append(_by_arm(name, then[name], now[name], not_begun))
+                parts.append(
+                    _by_arm(
+                        name,
+                        then[name],
+                        now[name],
+                        not_begun,
+                    )
+                )
         return parts
 
     def _units(self, design: Design) -> RegisteredPart:
@@ -254,12 +277,19 @@ class Registration:
         )
 
 
-def _of_same_names(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+def _of_same_names(
+    now: Mapping[str, Any],
+    then: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return the outcomes that were registered: one that came later changes none of them."""
     return {name: value for name, value in now.items() if name in then}
 
 
-def _part(name: str, then: Any, now: Any) -> RegisteredPart:
+def _part(
+    name: str,
+    then: Any,
+    now: Any,
+) -> RegisteredPart:
     # By what JSON makes of both: what was read back has lists where there were tuples.
     if _hash_of(then) == _hash_of(now):
         return RegisteredPart(name, _worded(then), "the same", "kept")
@@ -290,7 +320,10 @@ def _by_arm(
     return part
 
 
-def _prompts(then: Mapping[str, Any], now: Mapping[str, Any]) -> RegisteredPart:
+def _prompts(
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+) -> RegisteredPart:
     """Return the prompts; those that no turn on trial asked with are named, and change none."""
     asked_with: dict[str, Any] = {}
     later: set[str] = set()
@@ -341,7 +374,11 @@ def write_registration(
         "claims": {**asdict(claims), "family": claims.family},
     }
     signed = {**content, _HASH: _hash_of(content)}
-    text = json.dumps(signed, indent=1, ensure_ascii=False)
+    text = json.dumps(
+        signed,
+        indent=1,
+        ensure_ascii=False,
+    )
     write_file(path, f"{text}\n".encode())
     # Read back, so that it is what a later session finds.
     return read_registration(path)
@@ -403,7 +440,10 @@ def models_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {seat: model_facts(info, settings.get(seat)) for seat, info in infos.items()}
 
 
-def model_facts(info: Mapping[str, Any], settings: object) -> dict[str, Any]:
+def model_facts(
+    info: Mapping[str, Any],
+    settings: object,
+) -> dict[str, Any]:
     """Return what identifies a model and decides how it replies, without how patiently it is asked.
 
     Args:

@@ -20,7 +20,11 @@ VIEW = "study"
 _BAND = ["turn", "estimate", "low", "high"]
 
 
-def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
+def put_study(
+    reading: Reading,
+    study: Any,
+    numbers: Mapping[Key, int],
+) -> None:
     """Add the design, how far each run is, the effects so far, and what charts are drawn from.
 
     Args:
@@ -56,11 +60,19 @@ def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
         reading.put(VIEW, f"of {outcome}", charts)
 
 
-def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
+def put_runs(
+    reading: Reading,
+    study: Any,
+    numbers: Mapping[Key, int],
+) -> None:
     """Add how far each run is, by its place: arm by arm."""
     for place, run in enumerate(study.progress()):
         number = numbers.get(run.key)
-        reading.put(VIEW, place, [run.status, run.turns, run.error, number])
+        reading.put(
+            VIEW,
+            place,
+            [run.status, run.turns, run.error, number],
+        )
 
 
 def shown_effects(study: Any) -> Effects:
@@ -117,7 +129,11 @@ def _effects(study: Any) -> dict[str, Any]:
     }
 
 
-def _effect_row(study: Any, effect: Estimate, arm: str | None) -> dict[str, Any]:
+def _effect_row(
+    study: Any,
+    effect: Estimate,
+    arm: str | None,
+) -> dict[str, Any]:
     """Return what the window draws and writes of an effect.
 
     Args:
@@ -166,9 +182,18 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
     if rows.empty or len(arms) > MOST_ARMS:
         why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
         return {"fault": f"{outcome}: {why}; study.results has all values"}
-    wide = rows.pivot_table(index="unit", columns="arm", values="value")
+    wide = rows.pivot_table(
+        index="unit",
+        columns="arm",
+        values="value",
+    )
     wide = wide.reindex(index=study.units, columns=arms)
-    charts: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}
+    charts: dict[str, Any] = {
+        "units": _listed(wide),
+        "turns": [],
+        "bands": [],
+        "curves": [],
+    }
     # Situations are single turns, each of its own state.
     if study.unit_name == "seed" and rows["turn"].nunique() > 1:
         of_turns = rows.groupby(["turn", "arm"])["value"].mean()
@@ -201,7 +226,11 @@ def _factors_with_two_levels(study: Any) -> list[str]:
     return of_two
 
 
-def _curve(study: Any, factor: str, outcome: str) -> dict[str, Any]:
+def _curve(
+    study: Any,
+    factor: str,
+    outcome: str,
+) -> dict[str, Any]:
     """Return a specification curve as numbers."""
     curve = multiverse(study, factor, outcome=outcome)
     chance = curve.chance

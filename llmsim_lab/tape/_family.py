@@ -218,7 +218,11 @@ class Family:
         part = self.part(run).below(last + 1)
         after = math.inf
         while part is not None:
-            yield Stretch(part.run, max(first, part.start), min(last, after - 1))
+            yield Stretch(
+                part.run,
+                max(first, part.start),
+                min(last, after - 1),
+            )
             if part.start <= first:
                 break
             after = part.start

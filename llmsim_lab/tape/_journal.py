@@ -719,7 +719,11 @@ class Journal:
                     raise self._is_another()
                 yield raw
 
-    def text(self, digest: str, form: Callable[[str], T]) -> T:
+    def text(
+        self,
+        digest: str,
+        form: Callable[[str], T],
+    ) -> T:
         """Return a text that is used often, in a form: one object for all that name it.
 
         Raises:
@@ -737,9 +741,17 @@ class Journal:
         # Compared each time it is read: it may have been changed in place since.
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
-        return self._keep((digest, form), value, form(value.decode()))
+        return self._keep(
+            (digest, form),
+            value,
+            form(value.decode()),
+        )
 
-    def line(self, place: Place, form: Callable[[bytes], T]) -> T:
+    def line(
+        self,
+        place: Place,
+        form: Callable[[bytes], T],
+    ) -> T:
         """Return a line in a form, kept as texts are.
 
         Raises:
@@ -750,7 +762,11 @@ class Journal:
         if kept is not None:
             return kept
         [raw] = self.read([place])
-        return self._keep((place, form), raw, form(raw))
+        return self._keep(
+            (place, form),
+            raw,
+            form(raw),
+        )
 
     def weight(self, digest: str) -> int:
         """Return about how many bytes a text takes as values of Python; 0 if there is none."""
@@ -980,7 +996,11 @@ class Journal:
         if excess:
             raise TapeError(f"a line of {self.path} has {excess}; shorten prompt, reply or state")
         # Read to a byte after the end, where there is none unless another writer was here.
-        os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
+        os.lseek(
+            self._fd,
+            index.end - len(index.tail),
+            os.SEEK_SET,
+        )
         end = os.read(self._fd, len(index.tail) + 1)
         if end != index.tail:
             raise self._is_appended_to() if end.startswith(index.tail) else self._is_another()
@@ -1049,7 +1069,11 @@ class Journal:
         finally:
             aside.unlink(missing_ok=True)
 
-    def _lines_of(self, runs: Container[int], up_to: int | None) -> Iterator[bytes]:
+    def _lines_of(
+        self,
+        runs: Container[int],
+        up_to: int | None,
+    ) -> Iterator[bytes]:
         """Yield the lines of runs, each with the texts above it that it is the first to name."""
         index = self.index
         texts = dict(index.texts)

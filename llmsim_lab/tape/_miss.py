@@ -95,7 +95,11 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     ]
     texts += few(settings, _MOST)
     if old.messages != new.messages:
-        diff = word_diff(old.prompt, new.prompt, around=80)
+        diff = word_diff(
+            old.prompt,
+            new.prompt,
+            around=80,
+        )
         if len(diff) > _MAX_DIFF:
             diff = f"{diff[:_MAX_DIFF]} …"
         texts.append(f"the prompt differs:\n{diff}")

@@ -62,7 +62,12 @@ class Tape(AbstractContextManager["Tape"]):
         TapeError: the file cannot be read, or is not a tape of this format.
     """
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.journal = journal_at(self.path, make=not self.read_only)
@@ -222,7 +227,11 @@ class Tape(AbstractContextManager["Tape"]):
                 # The file may have been changed in place since it was opened.
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
-                call = call_of(line, self.journal, forgotten=number in index.forgotten)
+                call = call_of(
+                    line,
+                    self.journal,
+                    forgotten=number in index.forgotten,
+                )
             yield call
 
     def call(self, number: int) -> RecordedCall:
@@ -314,7 +323,11 @@ class Tape(AbstractContextManager["Tape"]):
                 f"runs {run_a} and {run_b} cannot be compared: they share no turn; "
                 f"run {run_a} has {_extent(frame_a)} and run {run_b} has {_extent(frame_b)}"
             )
-        parts = {"a": a, "b": b, "difference": b - a}
+        parts = {
+            "a": a,
+            "b": b,
+            "difference": b - a,
+        }
         columns = []
         for name in a:
             # By variable, then by run: what is compared stands side by side.
@@ -332,10 +345,17 @@ class Tape(AbstractContextManager["Tape"]):
 
         rows = self.frame_rows(self.run(run).id)
         # By the turns of the lines: what a row says of its own may be anything.
-        frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
+        frame = pd.DataFrame(
+            map(whole, rows.values()),
+            index=pd.Index(rows, name="turn"),
+        )
         return frame.select_dtypes("number").drop(columns="turn", errors="ignore")
 
-    def changes(self, run: int, allowance: Allowance | None = None) -> list[str]:
+    def changes(
+        self,
+        run: int,
+        allowance: Allowance | None = None,
+    ) -> list[str]:
         """Return what a run changed, in words: compared with the run that it came from, if any.
 
         Args:
@@ -509,7 +529,11 @@ class Tape(AbstractContextManager["Tape"]):
         # A copy of a damaged run would look whole, since its sums are computed anew.
         if damaged:
             raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
-        self.journal.rewrite(family, Path(path), up_to=up_to)
+        self.journal.rewrite(
+            family,
+            Path(path),
+            up_to=up_to,
+        )
         return Tape(path)
 
     def prune(self, runs: Iterable[int]) -> None:

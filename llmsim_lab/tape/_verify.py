@@ -198,7 +198,10 @@ def _calls_named_in(line: Line) -> list[int]:
     return numbers
 
 
-def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
+def repair(
+    path: str | Path,
+    target: str | Path,
+) -> dict[int, tuple[int, int]]:
     """Write a tape of what is whole of another one: of each run the lines before its first fault.
 
     Args:

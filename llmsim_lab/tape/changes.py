@@ -134,7 +134,10 @@ def changes_of(
     return changed
 
 
-def _state(before: Record | None, after: Record | None) -> list[str]:
+def _state(
+    before: Record | None,
+    after: Record | None,
+) -> list[str]:
     """Return how a fork's first state differs from its parent's, where no intervention set it."""
     # What an intervention set is told as an intervention.
     if before is None or after is None or before["interventions"] != after["interventions"]:

@@ -154,7 +154,10 @@ _SETTINGS: Mapping[str, object] = {
 """Members of a text that calls name."""
 
 
-def _strictly(name: str, members: Mapping[str, object]) -> TypeAdapter[Line]:
+def _strictly(
+    name: str,
+    members: Mapping[str, object],
+) -> TypeAdapter[Line]:
     # Rule 5: a member that is not named here is a fault, and so is a number that is not finite.
     strict = with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
     return TypeAdapter(strict(TypedDict(name, members)))  # type: ignore[operator]

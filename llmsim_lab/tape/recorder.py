@@ -118,7 +118,11 @@ class Recorder(Protocol):
         """Whether all answers come from the tape."""
         ...
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+    def find(
+        self,
+        request: ChatRequest,
+        first: Attempt | None = None,
+    ) -> Entry:
         """Return what is recorded of a request.
 
         Args:
@@ -194,7 +198,11 @@ class Known:
         for line in outside:
             self.keep_outside(line)
 
-    def place_of(self, identity: Identity, first: Attempt | None = None) -> Place:
+    def place_of(
+        self,
+        identity: Identity,
+        first: Attempt | None = None,
+    ) -> Place:
         """Return the place of what is asked now, which is counted.
 
         Args:
@@ -244,7 +252,11 @@ class Unrecorded:
     def __init__(self, memory: Known | None = None) -> None:
         self._memory = memory
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+    def find(
+        self,
+        request: ChatRequest,
+        first: Attempt | None = None,
+    ) -> Entry:
         """Return that the request is to be made."""
         return Entry(request)
 
@@ -279,7 +291,11 @@ class Rehearsal:
     tape: Tape | None = None
     is_replay = False
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+    def find(
+        self,
+        request: ChatRequest,
+        first: Attempt | None = None,
+    ) -> Entry:
         """Raise NotRehearsed: a model would be asked."""
         raise NotRehearsed(f"a rehearsal asks no model ({request.model})")
 
@@ -419,12 +435,20 @@ class LiveRecorder(_AtTurn):
                 f"resume({str(self.tape.path)!r}, {self.run}) continues what is there"
             )
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+    def find(
+        self,
+        request: ChatRequest,
+        first: Attempt | None = None,
+    ) -> Entry:
         """Return what the unfinished turn has recorded of a request, or that it is to be made."""
         request = self._at_turn(request)
         parts = parts_of(request)
         place = self._known.place_of(parts.identity, first)
-        return Entry(request, self._known.attempts.get(place), Key(place, parts))
+        return Entry(
+            request,
+            self._known.attempts.get(place),
+            Key(place, parts),
+        )
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Write an answered or failed request to the tape; it gets its number there.
@@ -652,7 +676,11 @@ class ReplayRecorder(_AtTurn):
         player = self.tape.player(self.run, turn)
         self._by_number = {call.id: call.attempt for call in self._read_turn(player, turn)}
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
+    def find(
+        self,
+        request: ChatRequest,
+        first: Attempt | None = None,
+    ) -> Entry:
         """Return what became of a request.
 
         Raises:
@@ -663,7 +691,13 @@ class ReplayRecorder(_AtTurn):
         recorded = self._known.attempts.get(place)
         # The nearest recorded request is looked for only now: it takes long.
         if recorded is None:
-            raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
+            raise TapeMiss(
+                explain_miss(
+                    request,
+                    self._by_number.values(),
+                    run=self.run,
+                )
+            )
         return Entry(request, recorded)
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:

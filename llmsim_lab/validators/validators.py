@@ -59,7 +59,11 @@ def verdict_prompts(
 
     def write(action: str, agent: str) -> RenderedPrompt:
         text = render({"action": action})
-        return text.sourced(_SOURCES, permissive=permissive, agent=agent)
+        return text.sourced(
+            _SOURCES,
+            permissive=permissive,
+            agent=agent,
+        )
 
     return write
 
@@ -146,7 +150,11 @@ class LLMValidator(Validator):
         self, action: Action, turn: int
     ) -> tuple[ValidationDecision, LLMReasoningChain]:
         # Of the agent whose action it is, so that calls of one turn can be told apart.
-        site = CallSite(component="validator", agent=action.agent_name, turn=turn)
+        site = CallSite(
+            component="validator",
+            agent=action.agent_name,
+            turn=turn,
+        )
         prompt = self._construct_validation_prompt(action)
         decision = await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
@@ -171,5 +179,9 @@ class EconLLMValidator(LLMValidator):
     """
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        write = verdict_prompts(Prompt.load("validator_economic"), self.domain, self.permissive)
+        write = verdict_prompts(
+            Prompt.load("validator_economic"),
+            self.domain,
+            self.permissive,
+        )
         return write(action.action_string, action.agent_name)

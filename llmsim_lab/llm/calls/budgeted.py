@@ -30,7 +30,11 @@ class Budgeted:
             return self._below.send(context)
         return self._counted(context, log.purse)
 
-    async def _counted(self, context: CallContext[T], purse: Purse) -> Outcome[T]:
+    async def _counted(
+        self,
+        context: CallContext[T],
+        purse: Purse,
+    ) -> Outcome[T]:
         # Before it is sent: of several at once none passes the limit of calls.
         purse.begin()
         outcome = await self._below.send(context)

@@ -51,7 +51,11 @@ def fault_of(error: Exception, timeout_s: float) -> BackendError | None:
         return BackendError(message, reason="timeout", retry=True)
     if isinstance(error, ConnectionError):
         message = str(error) or type(error).__name__
-        fault = BackendError(message, reason="connection_error", retry=True)
+        fault = BackendError(
+            message,
+            reason="connection_error",
+            retry=True,
+        )
         fault.__cause__ = error
         return fault
     return None
@@ -102,7 +106,11 @@ def retry_after_s(text: str | None) -> float | None:
     return None
 
 
-def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> LLMFailureException:
+def failure_of(
+    fault: BackendError,
+    call: CallRecord,
+    request: ChatRequest,
+) -> LLMFailureException:
     """Log the one ERROR line of a failed call; return its exception."""
     component = agent = turn = None
     if request.site is not None:
@@ -144,7 +152,10 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
     return failure
 
 
-def parsed(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
+def parsed(
+    context: CallContext[T],
+    outcome: Outcome[Any],
+) -> Outcome[T]:
     """Return what became of an attempt, with what was read in its reply, or else its fault.
 
     A reply from a tape is read again, an invalid one too, so that a replay takes the same path.
@@ -195,7 +206,11 @@ def _recorded_fault(attempt: Attempt) -> BackendError:
     )
 
 
-def _invalid(reply: ChatReply, request: ChatRequest, error: InvalidReply) -> BackendError:
+def _invalid(
+    reply: ChatReply,
+    request: ChatRequest,
+    error: InvalidReply,
+) -> BackendError:
     """Return the fault of a reply that is not what was asked for."""
     detail = str(error)
     if reply.done_reason == "length":
@@ -244,7 +259,10 @@ def text_limits_of(
     return tuple(limits)
 
 
-def cut_texts(reply: BaseModel, limits: Sequence[TextLimit]) -> tuple[str, ...]:
+def cut_texts(
+    reply: BaseModel,
+    limits: Sequence[TextLimit],
+) -> tuple[str, ...]:
     """Return the fields of a reply whose text has reached the schema's longest length."""
     cut = []
     texts = reply.__dict__  # of the model itself it takes long, and every reply is asked
@@ -262,7 +280,11 @@ def is_shown(fault: BackendError | Attempt) -> bool:
     return fault.reason in ("invalid_response", "generation_stopped")
 
 
-def second_request(request: ChatRequest, failed: Attempt, fault: BackendError) -> ChatRequest:
+def second_request(
+    request: ChatRequest,
+    failed: Attempt,
+    fault: BackendError,
+) -> ChatRequest:
     """Return a call's second request.
 
     After an invalid answer the model sees the useful part of it, with a note. A model that was

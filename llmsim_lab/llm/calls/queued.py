@@ -71,7 +71,11 @@ class Queued:
             return self._again(context, sent)
         return self._in_turn(context, sent)
 
-    async def _in_turn(self, context: CallContext[T], sent: Sent) -> Outcome[T]:
+    async def _in_turn(
+        self,
+        context: CallContext[T],
+        sent: Sent,
+    ) -> Outcome[T]:
         """Send a request when it is its turn."""
         request = context.request
         # Of the running loop: threads that share a client have a loop each.
@@ -99,7 +103,11 @@ class Queued:
                 raise
             reply = fault.reply
         # Without the time in the queue, which says nothing of the model.
-        attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
+        attempt = Attempt(
+            request=request,
+            reply=reply,
+            seconds=sent.seconds,
+        )
         return Outcome(attempt, fault)
 
     def _asking(
@@ -165,7 +173,11 @@ class Queued:
                 fault=BackendError(context.scope.late, reason="timeout"),
             )
 
-    async def _again(self, context: CallContext[T], sent: Sent) -> Outcome[T]:
+    async def _again(
+        self,
+        context: CallContext[T],
+        sent: Sent,
+    ) -> Outcome[T]:
         """Send a second request: after a wait, and until a server that is away is back."""
         if context.wait_s > 0:
             await asyncio.sleep(context.wait_s)
@@ -196,7 +208,11 @@ class Queued:
             before_sleep=tell,
             retry_error_callback=_last_outcome,
         )
-        outcome: Outcome[T] = await knocking(self._in_turn, context, sent)
+        outcome: Outcome[T] = await knocking(
+            self._in_turn,
+            context,
+            sent,
+        )
         if not _finds_server_away(outcome):
             self._limits.is_away = False
         return outcome

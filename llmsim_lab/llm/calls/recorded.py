@@ -85,7 +85,10 @@ class Recorded:
         return outcome
 
 
-async def _known_outcome(context: CallContext[T], known: Attempt) -> Outcome[T]:
+async def _known_outcome(
+    context: CallContext[T],
+    known: Attempt,
+) -> Outcome[T]:
     """Return what an attempt of the tape comes to."""
     log_recorded(known)
     # The same path as when it was made: also an invalid reply is read, and asked for again.

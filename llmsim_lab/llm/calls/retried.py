@@ -38,7 +38,11 @@ class Retried:
             where that is not said.
     """
 
-    def __init__(self, below: StoodIn, advised: set[str] | None) -> None:
+    def __init__(
+        self,
+        below: StoodIn,
+        advised: set[str] | None,
+    ) -> None:
         self._below = below
         self._advised = advised
 
@@ -60,7 +64,13 @@ class Retried:
             attempts = (outcome.attempt,)
             fault = outcome.fault
             if isinstance(fault, BackendError) and fault.retry:
-                outcome = await self._below.send(_second(context, outcome.attempt, fault))
+                outcome = await self._below.send(
+                    _second(
+                        context,
+                        outcome.attempt,
+                        fault,
+                    )
+                )
                 attempts = (*attempts, outcome.attempt)
                 # The repair may have made the prompt too long, not the user.
                 if not (is_shown(fault) and outcome.attempt.reason == "context_overflow"):
@@ -89,7 +99,11 @@ class Retried:
         return Answered(value, call)
 
 
-def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str]) -> None:
+def _say_what_helped(
+    context: CallContext[T],
+    first: Attempt,
+    advised: set[str],
+) -> None:
     """Say once that the model answers where it is told the form, if that was the reason."""
     model = first.request.model
     if model in advised or context.config.tell_form:
@@ -115,7 +129,11 @@ def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str])
     )
 
 
-def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> CallContext[T]:
+def _second(
+    context: CallContext[T],
+    failed: Attempt,
+    fault: BackendError,
+) -> CallContext[T]:
     """Return the second attempt of a call, with how long it waits."""
     request = second_request(context.request, failed, fault)
     seed = context.seed

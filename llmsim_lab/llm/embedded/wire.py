@@ -83,7 +83,11 @@ def bounded(schema: Schema) -> dict[str, Any]:
     return result
 
 
-def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
+def _bound_number(
+    schema: dict[str, Any],
+    *,
+    whole: bool,
+) -> None:
     """Bound the digits before and behind the decimal point."""
     lowest = schema.get("exclusiveMinimum")
     if lowest is None:

@@ -115,9 +115,18 @@ def by_turn(
     )
 
 
-def _curves_of_pairs(table: pd.DataFrame, one: str, other: str) -> Curves:
+def _curves_of_pairs(
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+) -> Curves:
     """Return the differences of runs with the same seed."""
-    values, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    values, (arms, _, turns) = cube(
+        table,
+        "arm",
+        "run",
+        "turn",
+    )
     upper = values[arms.index(one)]
     lower = values[arms.index(other)]
     differences = without_rounding(upper - lower, values)
@@ -134,9 +143,18 @@ def _curves_of_pairs(table: pd.DataFrame, one: str, other: str) -> Curves:
     )
 
 
-def _curves_of_groups(table: pd.DataFrame, one: str, other: str) -> Curves:
+def _curves_of_groups(
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+) -> Curves:
     """Return the runs of each arm, which share nothing."""
-    values, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    values, (arms, _, turns) = cube(
+        table,
+        "arm",
+        "run",
+        "turn",
+    )
     # The variances of the arms' means add up, whatever their signs; see ``band``.
     groups = []
     for sign, arm in ((1.0, one), (-1.0, other)):
@@ -164,9 +182,19 @@ def _curves_of_wordings(
     generalises_to: Generality,
 ) -> Curves:
     """Return the mean of each wording, and of each run where new runs are spoken of."""
-    values, (arms, _, _, turns) = cube(table, "arm", "wording", "run", "turn")
+    values, (arms, _, _, turns) = cube(
+        table,
+        "arm",
+        "wording",
+        "run",
+        "turn",
+    )
     layout = Layout.of(table, generalises_to)
-    signs = np.where(np.array(arms) == one, 1.0, -1.0)
+    signs = np.where(
+        np.array(arms) == one,
+        1.0,
+        -1.0,
+    )
     # Each run's difference, over the wordings; and below each wording's, over the runs.
     of_runs = np.tensordot(signs, mean_of_known(values, 1), 1)
     complete = np.isfinite(of_runs).all(axis=1)
@@ -179,7 +207,11 @@ def _curves_of_wordings(
     for number in np.unique(layout.wording_sets):
         of_set = layout.wording_sets == number
         # Where both arms ask the same wordings that is their difference, wording by wording.
-        summed = np.tensordot(signs[of_set], of_wordings[of_set], 1)
+        summed = np.tensordot(
+            signs[of_set],
+            of_wordings[of_set],
+            1,
+        )
         curves = summed[np.isfinite(summed).all(axis=1)]
         n += len(curves)
         if len(curves) > 1:
@@ -249,7 +281,11 @@ def band(
     # The group that has the fewest units says how surely the errors are known.
     largest = _largest_t(shrunk, fewest, draws, seed)
     # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
-    c = np.quantile(largest, level, method="weibull")
+    c = np.quantile(
+        largest,
+        level,
+        method="weibull",
+    )
     reach = c * error * moves
     return Ends(mean - reach, mean + reach)
 

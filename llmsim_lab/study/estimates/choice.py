@@ -74,13 +74,21 @@ ESTIMATORS: tuple[Estimator, ...] = (
 )
 
 
-def estimate_numbers(contrast: Contrast, sample: Sample, wanted: Wanted) -> Parts:
+def estimate_numbers(
+    contrast: Contrast,
+    sample: Sample,
+    wanted: Wanted,
+) -> Parts:
     """Return what the first estimator that fits finds."""
     estimator = next(item for item in ESTIMATORS if item.fits(contrast, sample, wanted))
     return estimator.estimate(sample, wanted.level)
 
 
-def estimate_texts(contrast: Contrast, sample: TextSample, wanted: Wanted) -> Parts:
+def estimate_texts(
+    contrast: Contrast,
+    sample: TextSample,
+    wanted: Wanted,
+) -> Parts:
     """Return how far apart texts are, of situations, groups or pairs of runs."""
     if contrast.unit == "situation":
         return situation_texts(sample)

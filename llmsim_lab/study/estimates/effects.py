@@ -90,7 +90,11 @@ def effects(
         noise: add what chance alone gives: the same contrasts between two draws of each arm.
         remarks: what the notes say beside what the estimators found.
     """
-    wanted = Wanted(paired=paired, typical=typical, level=level)
+    wanted = Wanted(
+        paired=paired,
+        typical=typical,
+        level=level,
+    )
     comparisons = compared(
         table,
         formula,
@@ -160,7 +164,14 @@ def compared(
         for outcome in outcomes:
             comparisons += _compared(layout, name, of_arms, outcome, wanted)
             if noise and outcome.kinds is None and not outcome.mixed:
-                noises.append(_noise(layout, layout.contrast(name, of_arms), outcome, wanted))
+                noises.append(
+                    _noise(
+                        layout,
+                        layout.contrast(name, of_arms),
+                        outcome,
+                        wanted,
+                    )
+                )
     return [*comparisons, *noises]
 
 
@@ -208,7 +219,13 @@ def _compared(
             p_beyond=None,
             typical=None,
         )
-        comparisons.append(Compared(contrast=contrast, outcome=outcome.name, parts=parts))
+        comparisons.append(
+            Compared(
+                contrast=contrast,
+                outcome=outcome.name,
+                parts=parts,
+            )
+        )
     return comparisons
 
 
@@ -255,7 +272,10 @@ def _weights(
     return weights
 
 
-def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
+def factorial_weights(
+    arms: pd.DataFrame,
+    formula: str,
+) -> dict[str, Numbers]:
     """Return a weight for each arm, for each main effect and interaction of a full factorial.
 
     A main effect is a level minus the first one, averaged over all other factors; an interaction
@@ -307,7 +327,10 @@ def check_formula(formula: str, factors: Iterable[str]) -> None:
         )
 
 
-def _terms(formula: str, levels: Mapping[str, object]) -> list[tuple[str, ...]]:
+def _terms(
+    formula: str,
+    levels: Mapping[str, object],
+) -> list[tuple[str, ...]]:
     """Return the factors of each main effect and interaction, main effects first.
 
     Raises:
@@ -322,7 +345,10 @@ def _terms(formula: str, levels: Mapping[str, object]) -> list[tuple[str, ...]]:
         for size in range(fewest, len(places) + 1):
             terms.update(combinations(places, size))
     names = list(levels)
-    in_order = sorted(terms, key=lambda places: (len(places), places))
+    in_order = sorted(
+        terms,
+        key=lambda places: (len(places), places),
+    )
     return [tuple(names[place] for place in places) for places in in_order]
 
 
@@ -348,8 +374,20 @@ def _estimates(
         if margin is not None and parts.interval is not None and parts.p_beyond is not None:
             beyond[place] = parts.p_beyond(margin)
     family = adjusted(list(own_p.values()), pairs)
-    p_family = dict(zip(own_p, family.p_values, strict=True))
-    beyond_of_family = dict(zip(beyond, holm(list(beyond.values())), strict=True))
+    p_family = dict(
+        zip(
+            own_p,
+            family.p_values,
+            strict=True,
+        )
+    )
+    beyond_of_family = dict(
+        zip(
+            beyond,
+            holm(list(beyond.values())),
+            strict=True,
+        )
+    )
     estimates = []
     for place, comparison in enumerate(comparisons):
         estimate = estimate_of(
@@ -360,7 +398,11 @@ def _estimates(
         )
         estimate = replace(estimate, is_noise=comparison.is_noise)
         if place in p_family:
-            estimate = replace(estimate, p_family=p_family[place], family=family.method)
+            estimate = replace(
+                estimate,
+                p_family=p_family[place],
+                family=family.method,
+            )
         margin = margins[comparison.outcome]
         if margin is not None and place in beyond:
             estimate = replace(

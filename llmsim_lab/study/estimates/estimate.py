@@ -188,4 +188,10 @@ class Effects(list[Estimate]):
         caption = str(self)
         if self:
             caption = self.label or "effects"
-        return str(html_table(("effect", "holds for", "method", "note"), rows, caption=caption))
+        return str(
+            html_table(
+                ("effect", "holds for", "method", "note"),
+                rows,
+                caption=caption,
+            )
+        )

@@ -23,7 +23,10 @@ class Adjusted(NamedTuple):
     method: str
 
 
-def adjusted(p_values: Sequence[float], pairs: Sequence[Numbers | None]) -> Adjusted:
+def adjusted(
+    p_values: Sequence[float],
+    pairs: Sequence[Numbers | None],
+) -> Adjusted:
     """Return p-values adjusted for all of them together; none is below its own.
 
     Args:
@@ -108,7 +111,10 @@ def romano_wolf(differences: Numbers) -> Numbers:
     observed = t[:, 0]
     order = np.argsort(-observed, kind="stable")
     # For each flip, the largest from this hypothesis on: those before it are rejected by then.
-    from_the_last = np.maximum.accumulate(t[order[::-1]], axis=0)
+    from_the_last = np.maximum.accumulate(
+        t[order[::-1]],
+        axis=0,
+    )
     largest = from_the_last[::-1]
     # As large but for rounding counts as large: sums in another order differ in their last bits.
     limit = observed[order, None] * (1 - ROUNDING)
@@ -129,7 +135,13 @@ def flipped_t(differences: Numbers) -> Numbers:
     # Contiguous, since otherwise the rest takes ten times as long.
     sizes = np.abs(np.ascontiguousarray(sums))
     # The share of the sum of squares that is the mean's, as a root: t grows with it.
-    most = np.sqrt(np.where(squares > 0, n * squares, 1.0))
+    most = np.sqrt(
+        np.where(
+            squares > 0,
+            n * squares,
+            1.0,
+        )
+    )
     # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
     share = np.minimum(sizes / most, 1 - 1e-12)
     df = np.maximum(n - 1, 0)

@@ -52,7 +52,11 @@ def group_means(sample: Sample, level: float) -> Parts:
         most_df = (min(sizes) - 1) * (1 + min(sizes) / max(sizes))
         spread = spread._replace(df=min(spread.df, most_df))
         method = f"{method}, at most {most_df:.2g} df"
-    parts = Parts(kind="mean difference", n=sum(sizes), method=method)
+    parts = Parts(
+        kind="mean difference",
+        n=sum(sizes),
+        method=method,
+    )
     few = ""
     if min(sizes) < 2:
         few = "an arm has one run: an interval takes two in each"
@@ -117,7 +121,11 @@ def group_shares(sample: Sample, level: float) -> Parts:
         few = f"{fewest} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
         return replace(parts, notes=(few,))
     t = agresti_caffo(up, down)
-    return replace(parts, interval=cut(t.interval(level)), p_beyond=t.p_beyond)
+    return replace(
+        parts,
+        interval=cut(t.interval(level)),
+        p_beyond=t.p_beyond,
+    )
 
 
 def smallest_difference_of_group_shares(
@@ -139,7 +147,10 @@ def smallest_difference_of_group_shares(
     from scipy.stats import binom, hypergeom  # here, since stats takes a second to import
 
     ones = np.arange(n + 1)
-    is_found = np.zeros((n + 1, n + 1), dtype=bool)
+    is_found = np.zeros(
+        (n + 1, n + 1),
+        dtype=bool,
+    )
     for total in range(2 * n + 1):
         up = ones[max(0, total - n) : min(n, total) + 1]
         chances = hypergeom.pmf(up, 2 * n, n, total)
@@ -156,7 +167,11 @@ def smallest_difference_of_group_shares(
     if not is_seen(100):
         return None
     # False up to the smallest that is seen, True from there on.
-    seen = bisect_left(range(1, 101), True, key=is_seen)
+    seen = bisect_left(
+        range(1, 101),
+        True,
+        key=is_seen,
+    )
     return (seen + 1) / 100
 
 
@@ -170,7 +185,11 @@ def agresti_caffo(up: Numbers, down: Numbers) -> Student:
         centre += sign * share
         variance += share * (1 - share) / count
     # Infinite df: the source takes normal quantiles.
-    return Student(float(centre), math.sqrt(variance), math.inf)
+    return Student(
+        float(centre),
+        math.sqrt(variance),
+        math.inf,
+    )
 
 
 def _groups_of(sample: Sample) -> list[Numbers]:

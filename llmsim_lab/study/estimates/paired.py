@@ -57,10 +57,18 @@ def paired_means(sample: Sample, level: float) -> Parts:
     )
     if coarse and coarse in parts.notes:
         # Sign flips need no normal distribution.
-        return replace(parts, p=sign_flip_p(pairs.differences), method="sign flips")
+        return replace(
+            parts,
+            p=sign_flip_p(pairs.differences),
+            method="sign flips",
+        )
     if parts.interval is not None and is_skewed(differences):
         typical = typical_difference(sample, level)
-        return replace(parts, notes=(*pairs.notes, SKEWED), typical=typical)
+        return replace(
+            parts,
+            notes=(*pairs.notes, SKEWED),
+            typical=typical,
+        )
     return parts
 
 

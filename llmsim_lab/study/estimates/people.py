@@ -203,7 +203,10 @@ def compare_numbers(
             undecided = parts.distance._replace(near="undecided")
             parts = replace(parts, distance=undecided)
     elif of_shares:
-        parts = replace(parts, distance=Closeness(abs(value), None, "not judged"))
+        parts = replace(
+            parts,
+            distance=Closeness(abs(value), None, "not judged"),
+        )
     return replace(parts, verdict=_verdict(parts))
 
 
@@ -227,7 +230,12 @@ def compare_law(
     if figure.is_mean_only:
         notes = (MEAN_ONLY,)
     elif figure.count is not None:
-        difference = _share_of_law(model.mean, figure.count, figure.n, margins)
+        difference = _share_of_law(
+            model.mean,
+            figure.count,
+            figure.n,
+            margins,
+        )
     else:
         sd = figure.sd or 0.0
         t = student(value, [Spread(sd**2 / figure.n, figure.n - 1)])
@@ -254,7 +262,10 @@ def compare_law(
     if figure.values:
         parts = _with_distance(parts, model, figure, margins)
     elif of_shares:
-        parts = replace(parts, distance=Closeness(abs(value), None, "not judged"))
+        parts = replace(
+            parts,
+            distance=Closeness(abs(value), None, "not judged"),
+        )
     return replace(parts, verdict=_verdict(parts))
 
 
@@ -298,7 +309,11 @@ def _share_of_law(
     return Closeness(mean - count / n, interval, near, p_near, p_far)
 
 
-def _p_at_least(count: float, n: int, share: float) -> float:
+def _p_at_least(
+    count: float,
+    n: int,
+    share: float,
+) -> float:
     """Return how likely as many or more of n people do what a share of all people does.
 
     A count may be of a printed percentage, and no whole number.
@@ -307,10 +322,20 @@ def _p_at_least(count: float, n: int, share: float) -> float:
         return 0.0
     if share >= 1 or count <= 0:
         return 1.0
-    return float(special.betainc(count, n - count + 1, share))
+    return float(
+        special.betainc(
+            count,
+            n - count + 1,
+            share,
+        )
+    )
 
 
-def _p_at_most(count: float, n: int, share: float) -> float:
+def _p_at_most(
+    count: float,
+    n: int,
+    share: float,
+) -> float:
     """Return how likely as many or fewer of n people do what a share of all people does."""
     return _p_at_least(n - count, n, 1 - share)
 
@@ -342,7 +367,11 @@ def _judged_by_score(
     return difference._replace(near=near, p_near=p_near)
 
 
-def _error_at(margin: float, means: Numbers, figure: PublishedFigure) -> float:
+def _error_at(
+    margin: float,
+    means: Numbers,
+    figure: PublishedFigure,
+) -> float:
     """Return the standard error of a difference of shares if the true one is the margin.
 
     The likeliest shares at that difference are the root of a cubic, as Farrington and Manning have
@@ -408,7 +437,11 @@ def _difference(groups: list[Numbers], figure: PublishedFigure) -> Student:
     return student(float(means.mean()) - figure.mean, [model, people])
 
 
-def _difference_of_shares(means: Numbers, count: float, n: int) -> Student:
+def _difference_of_shares(
+    means: Numbers,
+    count: float,
+    n: int,
+) -> Student:
     """Return Student's t where people's side is a count.
 
     A 0 and a 1 more on each side, as Agresti and Caffo (2000) have it; differs: of runs with
@@ -427,7 +460,11 @@ def _difference_of_shares(means: Numbers, count: float, n: int) -> Student:
     return student(float(means.mean()) - share, [model, people])
 
 
-def _welch(centre: float, model: Spread, people: Spread) -> Student:
+def _welch(
+    centre: float,
+    model: Spread,
+    people: Spread,
+) -> Student:
     """Return Student's t with Satterthwaite's degrees of freedom for both sides together."""
     variance = model.variance + people.variance
     squares = model.variance**2 / model.df
@@ -459,16 +496,32 @@ def _closeness(
     return Closeness(value, interval, near, p_near, 1 - p_near)
 
 
-def _ratio(ratio: float, t: Student, margins: Margins) -> Closeness:
+def _ratio(
+    ratio: float,
+    t: Student,
+    margins: Margins,
+) -> Closeness:
     """Return a ratio of spreads from Student's t of its logarithm."""
-    of_log = _closeness(math.log(ratio), t, math.log(margins.spread), margins.level)
+    of_log = _closeness(
+        math.log(ratio),
+        t,
+        math.log(margins.spread),
+        margins.level,
+    )
     if of_log.interval is None:
         return of_log
     low, high = of_log.interval
-    return of_log._replace(value=ratio, interval=Interval(math.exp(low), math.exp(high)))
+    return of_log._replace(
+        value=ratio,
+        interval=Interval(math.exp(low), math.exp(high)),
+    )
 
 
-def _spread(groups: list[Numbers], figure: PublishedFigure, margins: Margins) -> Closeness:
+def _spread(
+    groups: list[Numbers],
+    figure: PublishedFigure,
+    margins: Margins,
+) -> Closeness:
     """Return the ratio of spreads, with an interval where people's values are known.
 
     The interval is that of the jackknifed log variance: Miller (1968), "Jackknifing variances",
@@ -491,7 +544,11 @@ def _spread(groups: list[Numbers], figure: PublishedFigure, margins: Margins) ->
         return Closeness(ratio, None, "far", p_far=0.0)
     of_model = spread_of([[Stratum(1.0, model)]])
     of_people = spread_of([[Stratum(1.0, people)]])
-    t = _welch(float(model.mean() - people.mean()), of_model, of_people)
+    t = _welch(
+        float(model.mean() - people.mean()),
+        of_model,
+        of_people,
+    )
     return _ratio(ratio, t, margins)
 
 
@@ -523,11 +580,21 @@ def _with_distance(
     """Return parts with the distance of distributions, and what halves of the people have."""
     from scipy.stats import wasserstein_distance  # here, since stats takes a second to import
 
-    value = float(wasserstein_distance(model.values, figure.values, model.weights))
+    value = float(
+        wasserstein_distance(
+            model.values,
+            figure.values,
+            model.weights,
+        )
+    )
     halves = halves_of(figure.values)
     # People's own halves are that far apart by chance.
     near: Near = "far" if value > max(margins.mean, halves.high) else "near"
-    return replace(parts, distance=Closeness(value, None, near), halves=halves)
+    return replace(
+        parts,
+        distance=Closeness(value, None, near),
+        halves=halves,
+    )
 
 
 @lru_cache(maxsize=64)  # the same people stand beside each arm
@@ -535,7 +602,10 @@ def halves_of(people: tuple[float, ...]) -> Halves:
     """Return how far apart random halves of the people are: no model can be asked for more."""
     rng = np.random.default_rng(_SEED)
     half = len(people) // 2
-    shuffled = rng.permuted(np.tile(people, (HALVES, 1)), axis=1)
+    shuffled = rng.permuted(
+        np.tile(people, (HALVES, 1)),
+        axis=1,
+    )
     # Of equally many values Wasserstein's distance is that of their order statistics; of an odd
     # number of people one is left out.
     one = np.sort(shuffled[:, :half])
@@ -578,7 +648,12 @@ def family_verdicts(family: Sequence[PeopleParts]) -> list[Verdict]:
     return verdicts
 
 
-def groups_for(figure: PublishedFigure, margin: float, *, power: float = 0.8) -> int | None:
+def groups_for(
+    figure: PublishedFigure,
+    margin: float,
+    *,
+    power: float = 0.8,
+) -> int | None:
     """Return how many one-decision runs show likeness with a power, if the model is like people.
 
     Args:

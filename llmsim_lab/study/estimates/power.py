@@ -153,7 +153,10 @@ def _detectable_share(
     if columns:
         n = planned.runs
         # The arm whose pairs differ most from the reference's sees least.
-        most = max(columns, key=lambda column: np.abs(column).mean())
+        most = max(
+            columns,
+            key=lambda column: np.abs(column).mean(),
+        )
         value = smallest_share_difference(most, n, alpha=alpha)
     else:
         n = len(pilot[0].contrast.weights) * planned.runs
@@ -182,7 +185,12 @@ def _pooled(spreads: Sequence[Spread]) -> Spread:
     return Spread(variance, min(spread.df for spread in spreads))
 
 
-def _planned(one: Compared, *, pilot_sizes: Sizes, planned: Sizes) -> list[Spread]:
+def _planned(
+    one: Compared,
+    *,
+    pilot_sizes: Sizes,
+    planned: Sizes,
+) -> list[Spread]:
     """Return what a comparison's variance will consist of in the planned study."""
     of_runs = one.parts.spreads[-1]
     if one.parts.groups:
@@ -224,6 +232,10 @@ def _planned_groups(groups: Sequence[Spread], runs: int) -> Spread:
     return Spread(limited.variance, df_after)
 
 
-def _resized(spread: Spread, before: int, after: int) -> Spread:
+def _resized(
+    spread: Spread,
+    before: int,
+    after: int,
+) -> Spread:
     limited = at_upper_limit(spread)
     return Spread(limited.variance * before / after, after - 1.0)

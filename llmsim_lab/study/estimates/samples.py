@@ -43,7 +43,11 @@ class Cube(NamedTuple):
 
 def cube(table: pd.DataFrame, *keys: str) -> Cube:
     """Return the means of a table's values by the keys, NaN where one is infinite."""
-    return cube_of(table, pd.to_numeric(table["value"], errors="coerce").to_frame(), *keys)
+    return cube_of(
+        table,
+        pd.to_numeric(table["value"], errors="coerce").to_frame(),
+        *keys,
+    )
 
 
 def cube_of(table: pd.DataFrame, columns: pd.DataFrame, *keys: str) -> Cube:
@@ -66,7 +70,11 @@ def cube_of(table: pd.DataFrame, columns: pd.DataFrame, *keys: str) -> Cube:
     return Cube(whole.reshape(shape), levels)
 
 
-def place_of(kind: str, name: object, names: Iterable[object]) -> int:
+def place_of(
+    kind: str,
+    name: object,
+    names: Iterable[object],
+) -> int:
     """Return where a name stands among names; one that does not is an error."""
     known_names = list(dict.fromkeys(names))
     if name not in known_names:
@@ -180,7 +188,11 @@ class Layout:
             wording_sets=self.wording_sets[used],
         )
 
-    def runs_left_out(self, contrast: Contrast, outcome: OutcomeValues) -> tuple[str, ...]:
+    def runs_left_out(
+        self,
+        contrast: Contrast,
+        outcome: OutcomeValues,
+    ) -> tuple[str, ...]:
         """Return the note on runs of a contrast's arms that have no value."""
         used = np.array([arm in contrast.weights for arm in self.arms])
         is_row = outcome.is_row[used]

@@ -51,7 +51,11 @@ def paired_shares(sample: Sample, level: float) -> Parts:
         few = f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
         return replace(parts, notes=(*pairs.notes, few))
     t = bonett_price(differences)
-    return replace(parts, interval=cut(t.interval(level)), p_beyond=t.p_beyond)
+    return replace(
+        parts,
+        interval=cut(t.interval(level)),
+        p_beyond=t.p_beyond,
+    )
 
 
 def bonett_price(differences: Numbers) -> Student:
@@ -59,7 +63,11 @@ def bonett_price(differences: Numbers) -> Student:
     padded = np.append(differences, (1.0, -1.0))
     # With n, not n - 1, as in the source.
     error = float(padded.std()) / math.sqrt(len(padded))
-    return Student(float(padded.mean()), error, math.inf)
+    return Student(
+        float(padded.mean()),
+        error,
+        math.inf,
+    )
 
 
 def cut(interval: Interval) -> Interval:
@@ -91,7 +99,13 @@ def smallest_share_difference(
     discordant = 1.0
     if differing < count:
         # Clopper and Pearson's limit is a quantile of the beta distribution; of all it is 1.
-        discordant = float(special.betaincinv(differing + 1, count - differing, 0.8))
+        discordant = float(
+            special.betaincinv(
+                differing + 1,
+                count - differing,
+                0.8,
+            )
+        )
 
     def is_seen(hundredths: int) -> bool:
         size = hundredths / 100
@@ -104,7 +118,11 @@ def smallest_share_difference(
     if not is_seen(100):
         return None
     # False up to the smallest that is seen, True from there on.
-    seen = bisect_left(range(1, 101), True, key=is_seen)
+    seen = bisect_left(
+        range(1, 101),
+        True,
+        key=is_seen,
+    )
     return (seen + 1) / 100
 
 
@@ -137,7 +155,11 @@ def _power_of_mcnemar(
     return total
 
 
-def _binomial(successes: NDArray[np.intp], n: int, p: float) -> Numbers:
+def _binomial(
+    successes: NDArray[np.intp],
+    n: int,
+    p: float,
+) -> Numbers:
     # By logarithms, since n over k is infinite from some 1,030 on; stats takes a second to import.
     logs = (
         special.gammaln(n + 1)

@@ -137,7 +137,11 @@ def with_student(
     """
     value = weighted_mean(strata)
     if value is None:
-        return replace(parts, method="none", notes=(*parts.notes, NO_VALUES))
+        return replace(
+            parts,
+            method="none",
+            notes=(*parts.notes, NO_VALUES),
+        )
     parts = replace(parts, value=value)
     # The nearest reason alone: that values are coarse says nothing where all of them are equal.
     refusal = few

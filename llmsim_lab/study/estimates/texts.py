@@ -69,7 +69,13 @@ def situation_texts(sample: TextSample) -> Parts:
 
 def _differences(sample: TextSample) -> Numbers:
     """Return weighted sums over arms: units x replicates x kinds."""
-    return np.asarray(np.tensordot(sample.lengths.weights, sample.kinds, 1))
+    return np.asarray(
+        np.tensordot(
+            sample.lengths.weights,
+            sample.kinds,
+            1,
+        )
+    )
 
 
 def _is_known(pairs: Numbers) -> NDArray[np.bool_]:
@@ -82,7 +88,11 @@ def _left_out(pairs: Numbers) -> tuple[str, ...]:
     return left_out(int((~has_answers).sum()), len(pairs))
 
 
-def text_distance(sample: TextSample, pairs: Numbers, notes: tuple[str, ...]) -> Parts:
+def text_distance(
+    sample: TextSample,
+    pairs: Numbers,
+    notes: tuple[str, ...],
+) -> Parts:
     """Return the energy distance of arms' texts, and the p-value of sign flips.
 
     It is 2 E d(x, y) - E d(x, x') - E d(y, y'): Székely and Rizzo (2013), "Energy statistics: a
@@ -102,7 +112,11 @@ def text_distance(sample: TextSample, pairs: Numbers, notes: tuple[str, ...]) ->
     is_known = _is_known(pairs)
     count = int(is_known.sum())
     units = int(is_known.any(axis=1).sum())
-    parts = Parts(kind="text distance", n=units, notes=notes)
+    parts = Parts(
+        kind="text distance",
+        n=units,
+        notes=notes,
+    )
     if not count:
         return replace(parts, notes=(*notes, "there are no answers of both arms"))
     means = sign_flips(count) @ pairs[is_known] / count
@@ -119,7 +133,11 @@ def text_distance(sample: TextSample, pairs: Numbers, notes: tuple[str, ...]) ->
     if len(set(sample.lengths.wording_counts)) > 1:
         # The mean of many texts varies less than one text, so that arms cannot be exchanged.
         uneven = "no p-value: arms have different numbers of wordings"
-        return replace(parts, p=None, notes=(*notes, uneven))
+        return replace(
+            parts,
+            p=None,
+            notes=(*notes, uneven),
+        )
     return parts
 
 
@@ -141,7 +159,10 @@ def group_texts(sample: TextSample) -> Parts:
     shares = np.repeat(sample.lengths.weights / sizes, sizes)
     # From their number alone, so that the same table gives the same p-value everywhere.
     rng = np.random.default_rng(len(rows))
-    shuffled = rng.permuted(np.tile(shares, (RANDOM_FLIPS + 1, 1)), axis=1)
+    shuffled = rng.permuted(
+        np.tile(shares, (RANDOM_FLIPS + 1, 1)),
+        axis=1,
+    )
     # What was observed is one of the exchanges: else p could be 0.
     shuffled[0] = shares
     means = shuffled @ rows

@@ -28,12 +28,20 @@ def typical_difference(sample: Sample, level: float) -> Parts:
     pairs = pairs_of(sample)
     differences = known(pairs.differences)
     n = len(differences)
-    parts = Parts(kind="typical difference", n=n, notes=pairs.notes)
+    parts = Parts(
+        kind="typical difference",
+        n=n,
+        notes=pairs.notes,
+    )
     if not n:
         return replace(parts, notes=(*pairs.notes, NO_VALUES))
     means = walsh_averages(differences)
     value = float(np.median(means))
-    parts = replace(parts, value=value, method="Hodges-Lehmann")
+    parts = replace(
+        parts,
+        value=value,
+        method="Hodges-Lehmann",
+    )
     if n < 2:
         few = "one run: an interval takes several runs, not situations"
         return replace(parts, notes=(*pairs.notes, few))
@@ -64,12 +72,22 @@ def walsh_averages(differences: Numbers) -> Numbers:
     return np.sort((differences[first] + differences[second]) / 2)
 
 
-def walsh_interval(means: Numbers, n: int, level: float) -> Interval | None:
+def walsh_interval(
+    means: Numbers,
+    n: int,
+    level: float,
+) -> Interval | None:
     """Return the interval of the pseudo-median; None where n is too small for the level."""
     # Of n pairs, W is at most k - 1 with a probability of up to half of what is left to err.
     law = rank_sum_law(np.arange(1, n + 1))
     below = np.cumsum(law)
-    k = int(np.searchsorted(below, (1 - level) / 2, side="right"))
+    k = int(
+        np.searchsorted(
+            below,
+            (1 - level) / 2,
+            side="right",
+        )
+    )
     if k == 0:
         return None
     return Interval(float(means[k - 1]), float(means[-k]))
@@ -105,7 +123,11 @@ def signed_ranks(differences: Numbers) -> Numbers:
     American Statistical Association 54).
     """
     sizes = np.abs(known(differences))
-    _, place, count = np.unique(sizes, return_inverse=True, return_counts=True)
+    _, place, count = np.unique(
+        sizes,
+        return_inverse=True,
+        return_counts=True,
+    )
     # Equal sizes take the ranks up to this one together.
     last = np.cumsum(count)
     mean_rank = last - (count - 1) / 2

@@ -26,7 +26,12 @@ def wording_means_of_new(sample: Sample, level: float) -> Parts:
     return _wording_means(sample, level, new_runs=True)
 
 
-def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
+def _wording_means(
+    sample: Sample,
+    level: float,
+    *,
+    new_runs: bool,
+) -> Parts:
     """Return Student's t over wordings.
 
     Arms that ask the same wordings are crossed with them: each wording has one number there, the
@@ -43,7 +48,11 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
     for number in np.unique(sample.wording_sets):
         of_set = sample.wording_sets == number
         # One number a wording and answer: the weighted sum over arms that ask the same wordings.
-        summed = np.tensordot(sample.weights[of_set], values[of_set], 1)
+        summed = np.tensordot(
+            sample.weights[of_set],
+            values[of_set],
+            1,
+        )
         of_situations = mean_of_known(summed, 2)
         of_wordings = known(mean_of_known(of_situations, 1))
         counts.append(len(of_wordings))
@@ -80,7 +89,13 @@ def _wording_means(sample: Sample, level: float, *, new_runs: bool) -> Parts:
             few = "one run: its situations say nothing of new ones"
     if 2 in counts:
         few = "two wordings of an arm: new ones take three"
-    return with_student(parts, strata, spreads, level, few=few)
+    return with_student(
+        parts,
+        strata,
+        spreads,
+        level,
+        few=few,
+    )
 
 
 def _least_variance_of_shares(sample: Sample, values: Numbers) -> float:

@@ -270,8 +270,11 @@ class Chat(Run[ChatState]):
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
         # Else a tape would say that the conversation was broken off.
-        self._session.ended("done")
-        super().close()
+        try:
+            self._session.ended("done")
+        finally:
+            # Also where the tape is another file by now, so that somebody can resume the run.
+            super().close()
 
     def __repr__(self) -> str:
         heading = f"A conversation of {self.user_id}, {counted(len(self.exchanges), 'message')}"

@@ -12,8 +12,10 @@ reply is judged at that word: could the sampler have drawn it there?
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +27,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm.calls.faults import second_seed
 from llmsim_lab.llm.client import LLMClient
-from llmsim_lab.llm.embedded.backend import EmbeddedBackend
+from llmsim_lab.llm.embedded.backend import EmbeddedBackend, is_file
 from llmsim_lab.llm.openai import Token, TracedToken
 from llmsim_lab.llm.scope import CallLog
 from llmsim_lab.tape import RecordedCall, RunInfo, Tape
@@ -39,6 +41,8 @@ _NOISE = 0.4
 what was seen of the likely tokens of ``smollm2-135m``."""
 _MIN_P = 0.05
 """llama.cpp's sampler draws no token that is less likely than this share of the likeliest."""
+_LARGEST_WINDOW = 32_768
+"""Tokens of a context window that a tape can have a server load; more takes a client's num_ctx."""
 _LIKELY = 100
 """How many tokens are looked at for the recorded one."""
 _SHOWN = 30
@@ -162,7 +166,11 @@ async def ask_again(
     if seed is None:
         # Not foreseen: a forger who knew which calls are drawn would leave those as they are.
         seed = random.SystemRandom().randrange(10**6)
-    pool = _Pool(tape, client.config.model)
+    pool = _Pool(
+        tape,
+        client.config.model,
+        largest_window=max(_LARGEST_WINDOW, client.config.num_ctx),
+    )
     if not pool.seeds:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
         raise ConfigError(f"{tape.path} has no reply that can be asked again: {reasons or 'none'}")
@@ -187,8 +195,11 @@ async def ask_again(
 def recorded_model(tape: Tape) -> str:
     """Return what ``connect`` calls the model that most of a tape's replies are from.
 
+    A tape may be anybody's, so that it chooses neither a file that is loaded as weights nor a
+    server that costs money.
+
     Raises:
-        ConfigError: it was a script or a person, or its server's address is needed.
+        ConfigError: it was a script or a person, or the user has to name the file or the server.
     """
     counts: Counter[tuple[str, str]] = Counter()
     for info in tape.runs():
@@ -202,6 +213,17 @@ def recorded_model(tape: Tape) -> str:
         raise ConfigError(
             f"the replies of {tape.path} are from {name!r} ({backend}), which cannot be asked "
             "again; say which model to ask: --model ollama:NAME"
+        )
+    if backend == "openai":
+        raise ConfigError(
+            f"the replies of {tape.path} are from {name!r} on a server of OpenAI's protocol, which "
+            f"may cost money, and whose address is not on the tape; if you want it asked: --model "
+            f"{shlex.quote(f'openai:{name}')}, with --host for another server than OpenAI's own"
+        )
+    if is_file(name):
+        raise ConfigError(
+            f"the replies of {tape.path} are from the file {name!r}; if you trust that file on "
+            f"this machine: --model {shlex.quote(f'embedded:{name}')}"
         )
     return f"{backend}:{name}"
 
@@ -233,7 +255,14 @@ class _Pool:
         digests: of the weights that the runs of these calls name.
     """
 
-    def __init__(self, tape: Tape, model: str) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        model: str,
+        *,
+        largest_window: int,
+    ) -> None:
+        self._largest_window = largest_window
         self.seeds: dict[int, int | None] = {}
         self.left_out: Counter[str] = Counter()
         self.digests: set[str] = set()
@@ -255,6 +284,7 @@ class _Pool:
         seeds = sampling_seeds(info, calls)
         for call in calls:
             request = call.attempt.request
+            window = request.options.get("num_ctx", 0)
             reason = ""
             if call.attempt.reply is None or call.attempt.reason not in (None, "invalid_response"):
                 reason = "without a whole reply"
@@ -264,6 +294,9 @@ class _Pool:
                 reason = "to other models"
             elif seeds[call.id] is None and request.options.get("temperature") != 0:
                 reason = "whose seed the server chose"
+            # Memory for it is taken at once: a tape of somebody else's must not take all there is.
+            elif not isinstance(window, int) or window > self._largest_window:
+                reason = f"with a window of more than {self._largest_window:,} tokens"
             if reason:
                 self.left_out[reason] += 1
                 continue
@@ -328,8 +361,11 @@ async def _asked_again(
     recorded = call.attempt.reply
     assert recorded is not None  # as the pool has it
     backend = client.backend
+    longest_s = client.config.total_timeout_s or client.config.first_wait_s
     try:
-        reply = await backend.chat(request)
+        # A backend alone waits for ever.
+        async with asyncio.timeout(longest_s):
+            reply = await backend.chat(request)
         if request.top_logprobs is not None and recorded.top_logprobs:
             return _judged_choice(call, recorded, reply)
         if _words(reply) == _words(recorded):
@@ -343,6 +379,8 @@ async def _asked_again(
         return await _judged_tokens(backend, request, call, recorded)
     except BackendError as error:
         return AskedAgain(call, "unanswered", clip(str(error), 200))
+    except TimeoutError:
+        return AskedAgain(call, "unanswered", f"no reply within {longest_s:g} s")
 
 
 def _request_again(
@@ -365,6 +403,9 @@ def _request_again(
         model=client.config.model,
         options=options,
         top_logprobs=likely,
+        # How long a model stays loaded is not for a tape to say.
+        keep_alive=client.config.keep_alive,
+        timeout_s=client.config.timeout_s,
     )
 
 
@@ -427,10 +468,24 @@ async def _judged_tokens(
     candidate, written = pair
     detail += f" (probability {candidate.probability:.2g}, and {written.probability:.2g})"
     # Less likely ones the sampler leaves out; at temperature 0 it takes the likeliest.
-    temperature = request.options.get("temperature", 1.0)
-    least = request.options.get("min_p", _MIN_P) ** temperature * math.exp(-_NOISE)
+    temperature = _option(request, "temperature", 1.0, most=5.0)
+    least = _option(request, "min_p", _MIN_P, most=1.0) ** temperature * math.exp(-_NOISE)
     is_possible = candidate.probability >= least * written.probability
     return AskedAgain(call, "within reach" if is_possible else "not this model's", detail)
+
+
+def _option(
+    request: ChatRequest,
+    name: str,
+    default: float,
+    *,
+    most: float,
+) -> float:
+    """Return an option, from 0 to the most that it can be; the default where it is no number."""
+    value = request.options.get(name)
+    if not isinstance(value, int | float) or math.isnan(value):
+        return default
+    return min(max(value, 0.0), most)
 
 
 def _with_exact_ones(answers: Sequence[AskedAgain]) -> list[AskedAgain]:

@@ -573,7 +573,12 @@ class Journal:
         # At once, also where a fifo stands in its place by now, which would wait for a writer.
         # Binary on Windows, which else ends a file at a Ctrl-Z.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        return os.fdopen(os.open(self.path, flags), "rb")
+        number = os.open(self.path, flags)
+        try:
+            return os.fdopen(number, "rb")
+        except OSError:  # a folder can be opened, but is no file
+            os.close(number)
+            raise
 
     def _is_same(self, file: BinaryIO) -> bool:
         """Return True if a file is the one that was opened, as far as its ends show (rule 1)."""

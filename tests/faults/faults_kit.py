@@ -114,6 +114,7 @@ class Tally:
     faults: list[str] = field(default_factory=list)
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)
     seconds: float = 0.0
+    cpu_s: float = 0.0
 
     def count(self, case: str, report: dict[str, Any]) -> None:
         self.tried += 1
@@ -420,8 +421,12 @@ def serve() -> None:
             finally:
                 sys.stderr.flush()
                 os._exit(status)
-        _, status = os.waitpid(child, 0)
-        print(json.dumps({"ended": os.waitstatus_to_exitcode(status)}), flush=True)  # noqa: T201
+        _, status, used = os.wait4(child, 0)
+        report = {
+            "ended": os.waitstatus_to_exitcode(status),
+            "cpu_s": round(used.ru_utime + used.ru_stime, 1),  # of all its cases too
+        }
+        print(json.dumps(report), flush=True)  # noqa: T201
 
 
 # --- in the test ----------------------------------------------------------------------------------
@@ -455,6 +460,7 @@ class Nursery:
             report = json.loads(line)
             if "ended" in report:
                 ended = report["ended"]
+                tally.cpu_s = report["cpu_s"]
                 break
             tally.count(report["case"], report)
         tally.seconds = round(time.monotonic() - begun, 1)
@@ -476,13 +482,15 @@ def row_of(tally: dict[str, Any]) -> str:
     survived = tally["tried"] - len(tally["faults"])
     return (
         f"{tally['of']:32} {tally['tried']:7} {survived:8} "
-        f"{' '.join(worst)} {memory} {tally['seconds']:8.1f}"
+        f"{' '.join(worst)} {memory} {tally['cpu_s']:8.1f} {tally['seconds']:8.1f}"
     )
 
 
 HEAD = (
-    f"{'class':32} {'tried':>7} {'survived':>8} {'CPU s':>7} {'loop s':>7} {'MB':>6} {'took s':>8}"
+    f"{'class':32} {'tried':>7} {'survived':>8} {'CPU s':>7} {'loop s':>7} {'MB':>6} "
+    f"{'in all':>8} {'took s':>8}"
 )
+"""The most of a step, then the processor's seconds of the class, then how long it took."""
 
 
 def attack_of(nursery: Nursery, plan: Plan, record: Callable[[str, object], None]) -> Attack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from llmsim_lab.cli._app import app
 from llmsim_lab.errors import LabError
 from llmsim_lab.lab import Lab, PromptViewer, RateChart
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm.asked_again import ask_again, recorded_model
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.run.recorded import page
 from llmsim_lab.tape import Tape, repair, verify
@@ -43,6 +45,12 @@ def frames(path: Path) -> None:
         tape.calls_frame()
 
 
+def asked_again(path: Path) -> None:
+    with Tape(path, read_only=True) as tape:
+        asyncio.run(ask_again(tape, client(), number=3, seed=1))
+        recorded_model(tape)
+
+
 LARGE: Mapping[str, Verb] = {
     "verify": verify,
     "ls": lambda path: command("tape", "ls", path),
@@ -66,6 +74,7 @@ READ: Mapping[str, Verb] = {
     "compare": lambda path: Tape(path, read_only=True).compare(1, 2),
     "load": lambda path: load(path).decisions(),
     "replay": replay,
+    "verify --ask": asked_again,
 }
 
 CONTINUE: Mapping[str, Verb] = {

@@ -156,6 +156,48 @@ def test_a_tape_of_a_script_says_that_a_model_has_to_be_named(path: Path) -> Non
         recorded_model(tape)
 
 
+@pytest.mark.parametrize(
+    ("backend", "name", "way_out"),
+    [
+        ("openai", "gpt-5", "costs? money.*--model openai:gpt-5"),
+        ("embedded", "evil.gguf", "if you trust that file.*--model embedded:evil.gguf"),
+        ("embedded", "/dev/zero", "if you trust that file.*--model embedded:/dev/zero"),
+    ],
+)
+def test_a_tape_chooses_neither_a_file_of_weights_nor_a_server_that_costs_money(
+    path: Path, backend: str, name: str, way_out: str
+) -> None:
+    for number in (1, 2, 3):
+        changed_manifest(path, number, model={"backend": backend, "name": name})
+    with Tape(path, read_only=True) as tape, pytest.raises(ConfigError, match=way_out):
+        recorded_model(tape)
+
+
+def test_a_tape_decides_neither_how_much_is_loaded_nor_how_long_is_waited(path: Path) -> None:
+    asked: list[ChatRequest] = []
+    windows = iter([10**9, 4096])
+
+    async def silent(request: ChatRequest) -> ChatReply:
+        asked.append(request)
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    def greedy(line: dict[str, Any]) -> dict[str, Any]:
+        settings = line.get("value")
+        if isinstance(settings, dict) and "schema" in settings:
+            settings |= {"keep_alive": -1, "timeout_s": 1e9}
+            settings["options"]["num_ctx"] = next(windows)
+        return line
+
+    rewrite(path, greedy)
+    config = LLMConfig(model="scripted", timeout_s=5, total_timeout_s=0.01)
+    shown = audit(path, LLMClient(config, ScriptedBackend(silent)), number=2)
+    assert {answer.verdict for answer in shown.answers} == {"unanswered"}
+    assert "no reply within 0.01 s" in str(shown.answers[0])
+    assert {(request.keep_alive, request.timeout_s) for request in asked} == {(None, 5)}
+    assert "with a window of more than 32,768 tokens" in shown.left_out
+
+
 class Small(EmbeddedBackend):
     """An embedded model that writes four letters, by numbers that follow from its seed."""
 

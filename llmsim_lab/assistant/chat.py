@@ -271,7 +271,7 @@ class Chat(Run[ChatState]):
         """End a recording; afterwards only the file holds it."""
         # Else a tape would say that the conversation was broken off.
         try:
-            self._session.ended("done")
+            self._session.end_run("done")
         finally:
             # Also where the tape is another file by now, so that somebody can resume the run.
             super().close()

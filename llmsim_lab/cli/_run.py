@@ -20,7 +20,7 @@ from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm.connecting import CONNECTED
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run.config import PlayerWord, StateChange, WorldConfig
-from llmsim_lab.run.prompt_order import prompt_orders
+from llmsim_lab.run.prompt_lint import prompt_orders
 from llmsim_lab.run.recorded import existing_tape
 from llmsim_lab.run.records import check_manifest, config_of, prompts_of, recorded_settings
 from llmsim_lab.run.registry import class_and_config

@@ -21,6 +21,7 @@ from llmsim_lab.lab.window import NO_LONGER, Message
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import Run
+from llmsim_lab.run.guided import plays_a_turn
 from llmsim_lab.run.people import People, people_of
 from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.simulation import Simulation
@@ -221,7 +222,7 @@ class HumanSeat(Lab):
     def turn_state(self) -> TurnState:
         """Where the next turn is; it may be played here or in a cell."""
         is_begun = self._task is not None and not self._task.done()
-        if not (is_begun or self._busy or self.simulation._stepping):
+        if not (is_begun or self._busy or plays_a_turn(self.simulation)):
             return TurnState.BETWEEN_TURNS
         if self.people.waiting():
             return TurnState.ASKING
@@ -247,7 +248,7 @@ class HumanSeat(Lab):
             "told": self._told(),
             "over": self.people.over,
             "waiting": [*self.waiting_for],
-            "stepping": self.simulation._stepping,
+            "stepping": plays_a_turn(self.simulation),
         }
         # What players of other worlds may know is in their prompts alone.
         if self.economic is not None:
@@ -258,7 +259,7 @@ class HumanSeat(Lab):
             shown["score"] = self._score
             shown["news"] = _headlines(self.economic)
         self.put("seat", "now", shown)
-        if self.simulation._stepping and not asks:
+        if plays_a_turn(self.simulation) and not asks:
             # The turn may end without being one, and nothing says so.
             self._later(self._asked, _LATER_S)
 

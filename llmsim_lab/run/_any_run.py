@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._run_prompts import PromptsInUse
 from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.turn import Turn
 
@@ -19,19 +18,14 @@ from llmsim_lab.run.turn import Turn
 class Warnings:
     """What a run has warned of already, or will warn of at its end."""
 
+    are_left_out: bool = False
+    """Whether it warns of nothing, as in a study, whose first run has warned of the same thing."""
     has_order: bool = False
     """Whether it has warned of the order of its prompts."""
     compared: set[tuple[object, ...]] = field(default_factory=set)
     """The questions whose prompts were compared."""
     stand_ins: Counter[str] = field(default_factory=Counter)
     """How often a stand-in answered, by who did not."""
-
-
-class _Session(Protocol):
-    @property
-    def is_replay(self) -> bool:
-        """Whether all calls are answered from a tape."""
-        ...
 
 
 class AnyRun(Protocol):
@@ -43,9 +37,6 @@ class AnyRun(Protocol):
     players: Mapping[str, Any]
     planned: Sequence[StateChange]
     turns: list[Turn]
-    _prompts: PromptsInUse
-    _warnings: Warnings
-    _quiet: bool
 
     @property
     def name(self) -> str:
@@ -56,9 +47,6 @@ class AnyRun(Protocol):
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places."""
         ...
-
-    @property
-    def _session(self) -> _Session: ...
 
     def _as_put(self, question: OpenQuestion) -> OpenQuestion:
         """Return a question as it is put to a person."""

@@ -33,7 +33,7 @@ from llmsim_lab.llm.chains import FORGIVEN
 from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.llm.human import StandIn
 from llmsim_lab.llm.scope import caller
-from llmsim_lab.run._any_run import AnyRun
+from llmsim_lab.run._any_run import AnyRun, Warnings
 from llmsim_lab.run.answers import (
     Options,
     answer_by_code,
@@ -189,20 +189,14 @@ class Ask:
     def __init__(
         self,
         run: AnyRun,
-        state: object,
-        turn: int,
+        turn: AskedTurn,
+        warnings: Warnings,
     ) -> None:
-        self.turn = turn
+        self.turn = turn.number
         """The number of the turn being played."""
         self._run = run
-        self._warnings = run._warnings
-        self._asked_turn = AskedTurn(
-            number=turn,
-            state=state,
-            config=run.config,
-            prompts=run._prompts,
-            is_replay=run._session.is_replay,
-        )
+        self._asked_turn = turn
+        self._warnings = warnings
         self._sent: set[tuple[object, ...]] = set()
         """The questions that models and people were sent."""
         self._rngs: dict[str, _GuardedRandom] = {}
@@ -811,7 +805,7 @@ class Ask:
         if len(sent) < 2 or warnings.has_order or key in warnings.compared:
             return
         warnings.compared.add(key)  # what it is asked in later turns is put in the same order
-        if self._run._quiet or self._asked_turn.is_replay:
+        if self._warnings.are_left_out or self._asked_turn.is_replay:
             return
         order = prompt_order(batch.place, sent)
         if order.is_late:

@@ -61,7 +61,7 @@ class Kept(NamedTuple):
 
 def kept_state(
     state: object,
-    kind: type,
+    cls: type,
     calls: Sequence[CallRecord] = (),
     *,
     on_tape: bool = False,
@@ -70,16 +70,16 @@ def kept_state(
 
     Args:
         state: the state.
-        kind: its class.
+        cls: its class.
         calls: its turn's.
         on_tape: whether its run is on a tape.
 
     Raises:
         ConfigError: something would be lost; says of which field, and why.
     """
-    name = kind.__name__
+    name = cls.__name__
     # A subclass would come back as its base, without its own fields.
-    if type(state) is not kind and not is_defined_again(type(state), kind):
+    if type(state) is not cls and not is_defined_again(type(state), cls):
         raise ConfigError(
             f"the state is a {type(state).__name__}, and its tape would give a {name} back: write "
             f"Run[{type(state).__name__}]"
@@ -91,11 +91,11 @@ def kept_state(
         are_numbered=on_tape,
     )
     try:
-        raw = encoded(state, kind, places)
+        raw = encoded(state, cls, places)
     except _UNWRITABLE as error:
         raise _cannot_write(state, (name,), error) from error
     try:
-        back = decoded(raw, kind, places)
+        back = decoded(raw, cls, places)
     except _UNREADABLE as error:
         raise _cannot_read(state, (name,), error) from error
     if is_same(state, back, (name,)):
@@ -210,13 +210,13 @@ def kept_values(values: Mapping[str, object]) -> JSONObject:
 
 
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
-def _adapter_of(kind: type) -> TypeAdapter[Any]:
+def _adapter_of(cls: type) -> TypeAdapter[Any]:
     """Return what writes and reads values of a type, within a list and an object.
 
     On a line of a tape a state stands within two objects, and how deeply JSON may be nested is
     limited: a state that can be read alone might make its line unreadable.
     """
-    holder: Any = TypedDict("holder", {"state": kind})  # type: ignore[valid-type]
+    holder: Any = TypedDict("holder", {"state": cls})  # type: ignore[valid-type]
     return TypeAdapter(list[holder])
 
 
@@ -226,20 +226,20 @@ _AFTER = b"}]"
 
 def encoded(
     value: object,
-    kind: type,
+    cls: type,
     places: Places = _NO_CALLS,
 ) -> bytes:
     """Return a state as a tape has it, JSON.
 
     Args:
         value: the state.
-        kind: its type.
+        cls: its type.
         places: the calls that it may name.
 
     Raises:
         ValueError: it holds something that JSON cannot.
     """
-    adapter = _adapter_of(kind)
+    adapter = _adapter_of(cls)
     holders = [{"state": value}]
     # By the names of the fields, as ``replace`` takes them, and without what is computed of them.
     try:
@@ -265,20 +265,20 @@ def encoded(
 
 def decoded(
     raw: bytes,
-    kind: type,
+    cls: type,
     places: Places = _NO_CALLS,
 ) -> Any:
     """Return the state that JSON holds, strictly of a type.
 
     Args:
         raw: the JSON.
-        kind: the type.
+        cls: the type.
         places: the calls that it may name.
 
     Raises:
         ValueError: it holds something else.
     """
-    adapter = _adapter_of(kind)
+    adapter = _adapter_of(cls)
     holders = _BEFORE + raw + _AFTER
     try:
         return read(
@@ -297,7 +297,7 @@ def decoded(
                 by_alias=True,
                 by_name=True,
             )
-            again = encoded(holder["state"], kind, places)
+            again = encoded(holder["state"], cls, places)
             # As values, since how JSON is spaced does not count.
             if dumps(loads(again)) == dumps(loads(raw)):
                 return holder["state"]

@@ -14,7 +14,7 @@ from llmsim_lab.run.session import Session
 
 def leave_out_warnings(run: PlayedWorld, *, left_out: bool = True) -> None:
     """Have a run warn of nothing, where an earlier one has warned of the same thing."""
-    run._quiet = left_out
+    run._warnings.are_left_out = left_out
 
 
 def pay_from(run: PlayedWorld, purse: Purse | None) -> None:
@@ -37,6 +37,11 @@ def ask_anew(run: PlayedWorld) -> None:
     run._session = Session()
 
 
+def plays_a_turn(run: PlayedWorld) -> bool:
+    """Return True while a turn of a run is played, here or by another task or thread."""
+    return run._stepping
+
+
 def note_end(run: PlayedWorld, outcome: str) -> None:
     """Note on a run's tape how it ended, where it did not get as far as noting that itself."""
-    run._session.ended(outcome)
+    run._session.end_run(outcome)

@@ -10,6 +10,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.llm.scope import scope
+from llmsim_lab.run.guided import plays_a_turn
 from llmsim_lab.run.question import Question
 from llmsim_lab.run.recorded import Run
 from llmsim_lab.run.turn import Turn
@@ -156,7 +157,7 @@ class People:
         if OTHERS not in self.seats or self.over:
             return
         person = self.seats[OTHERS]
-        if self.run._stepping:
+        if plays_a_turn(self.run):
             asked = [PersonAsked(person, question) for question in person.questions]
         else:
             asked = self._foresee()
@@ -186,7 +187,7 @@ class People:
         """Return the same, or, between turns, what they will be asked first where that is known."""
         run = self.run
         # While a turn is played the questions themselves are there.
-        if run._stepping or self.over:
+        if plays_a_turn(run) or self.over:
             return self.waiting()
         return self._by_seat(self._foresee())
 

@@ -24,6 +24,7 @@ from llmsim_lab.run._ask import Ask
 from llmsim_lab.run._kept import kept_state
 from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.progress import progress_line
+from llmsim_lab.run.question import AskedTurn
 from llmsim_lab.run.terminal import ask_people_here
 from llmsim_lab.run.turn import Turn
 from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state
@@ -103,14 +104,14 @@ class PlayedWorld(BaseWorld[StateT]):
             self.planned = [*self.planned, item]
         try:
             # At once, not with the next turn: a process may end before that.
-            self._session.changed(self)
+            self._session.keep_change(self)
         except BaseException as error:
             # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
             # has it: then it is undone there as well.
             self.turns[place] = latest
             self.planned = planned_before
             if not isinstance(error, TapeError):
-                self._session.changed(self)
+                self._session.keep_change(self)
             raise
         end = now + self.config.turns
         if self.config.turns and item.turn >= end:  # with 0 turns it is stepped by hand
@@ -141,7 +142,7 @@ class PlayedWorld(BaseWorld[StateT]):
             with self._session.playing():
                 turn = await self._play_next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
-            self._session.failed(error)
+            self._session.fail_turn(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
                 explain(error, self._how_to_continue())
             elif isinstance(error, Exception) and not self._session.is_replay:
@@ -259,7 +260,7 @@ class PlayedWorld(BaseWorld[StateT]):
             finally:
                 # After a failure that failure is what has to be raised, not another of the tape's.
                 with nullcontext() if outcome == "done" else suppress(TapeError):
-                    self._session.ended(outcome)
+                    self._session.end_run(outcome)
         if self._warns:
             self._warn_of_stand_ins()
             if outcome == "done":  # a budget may have stopped the run before a player's turn
@@ -300,11 +301,11 @@ class PlayedWorld(BaseWorld[StateT]):
         session = self._session
         number = before.number + 1
         # Turns that another run played, as the parent of a fork that is replayed.
-        if session.shared:
-            turn, *session.shared = session.shared
+        if session.turns_of_parent:
+            turn, *session.turns_of_parent = session.turns_of_parent
             self.turns.append(turn)
             return turn
-        planned = await session.begin(self, number)
+        planned = await session.begin_turn(self, number)
         # Before anything is asked, since what is asked costs time or money.
         if len(self.turns) == 1 and self._warns:
             for doubt in self._doubts():
@@ -320,12 +321,12 @@ class PlayedWorld(BaseWorld[StateT]):
             sampling=sampling,
         )
         self._log = log
-        ask = Ask(self, self._as_read(before.state), number)
+        ask = self._asking(before.state, number)
         # A copy, which this try adds to: should it fail, the next one finds what was done outside.
-        session.memory = {**session.memory}
+        session.done_outside = {**session.done_outside}
         recorder = session.recorder
         if recorder is None:  # the run is on no tape
-            recorder = Unrecorded(Known(outcomes=session.memory))
+            recorder = Unrecorded(Known(outcomes=session.done_outside))
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
         # this turn's log and recorder in the context variable that ``scoped`` sets.
         with scoped(recorder=recorder, log=log):
@@ -368,17 +369,33 @@ class PlayedWorld(BaseWorld[StateT]):
         if turn.became and not session.is_replay:
             _check_noted(turn)
         # On the tape first. What is raised here leaves the run where it was before.
-        turn = session.done(self, turn, kept.json)
-        session.memory = {}
+        turn = session.finish_turn(self, turn, kept.json)
+        session.done_outside = {}
         self.turns.append(turn)
         self._log = None
         self._warnings.stand_ins += ask.stand_ins
         return turn
 
+    def _asking(self, state: StateT, turn: int) -> Ask:
+        """Return what asks the players in a turn.
+
+        Args:
+            state: the state before the turn.
+            turn: the turn's number.
+        """
+        asked_turn = AskedTurn(
+            number=turn,
+            state=self._as_read(state),
+            config=self.config,
+            prompts=self._prompts,
+            is_replay=self._session.is_replay,
+        )
+        return Ask(self, asked_turn, self._warnings)
+
     @property
     def _warns(self) -> bool:
         """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
-        return not self._quiet and not self._session.is_replay
+        return not self._warnings.are_left_out and not self._session.is_replay
 
     def _how_to_continue(self) -> str:
         """Return which turn a run that was stopped is at, and how it continues."""
@@ -402,11 +419,7 @@ class PlayedWorld(BaseWorld[StateT]):
         Args:
             within_s: how long it may take.
         """
-        ask = Ask(
-            self,
-            self._as_read(self.state),
-            self.turn_number + 1,
-        )
+        ask = self._asking(self.state, self.turn_number + 1)
         # A turn that cannot be played says so when it is played; nothing is fetched from outside.
         with suppress(Exception), scoped(recorder=Rehearsal()):
             await asyncio.wait_for(self.turn(self.state, ask), within_s)

@@ -366,30 +366,30 @@ class Run(PlayedWorld[StateT]):
             most=info.turns,
         )
         # A fork's turns up to there are its parent's, which another run played: not again.
-        simulation = recorded_run(
+        replayed = recorded_run(
             tape,
             info,
             cls,
             arguments=given,
             replay_from=info.fork_turn or 0,
         )
-        shared = simulation.turns
-        simulation.turns = shared[: last + 1]
-        simulation._session.shared = shared[last + 1 :]
+        turns_of_parent = replayed.turns
+        replayed.turns = turns_of_parent[: last + 1]
+        replayed._session.turns_of_parent = turns_of_parent[last + 1 :]
         try:
             # Whatever ``done`` says: the recorded run may have been stepped on by hand.
             await play_turns(
-                simulation,
-                last - simulation.turn_number,
+                replayed,
+                last - replayed.turn_number,
                 beyond_done=True,
             )
         except TapeError as error:
-            changes = _code_changes(info, simulation)
+            changes = _code_changes(info, replayed)
             if changes:
                 # The likeliest cause, which the difference itself does not show.
                 raise type(error)(f"{error}. Note that {changes}") from error
             raise
-        return simulation
+        return replayed
 
     @classmethod
     def load(
@@ -441,7 +441,7 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape)
         info = tape.run(run)
-        simulation = recorded_run(
+        resumed = recorded_run(
             tape,
             info,
             cls,
@@ -449,7 +449,7 @@ class Run(PlayedWorld[StateT]):
             arguments=given,
             is_live=True,
         )
-        changes = _code_changes(info, simulation)
+        changes = _code_changes(info, resumed)
         if changes:
             _warn(
                 "CODE_CHANGED",
@@ -460,9 +460,9 @@ class Run(PlayedWorld[StateT]):
                 way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
             )
         # Only now: what is raised before leaves the recorded run as it is.
-        simulation._session = Recording(tape, info.id)
-        _warn_of_resumed(tape, info, simulation)
-        return simulation
+        resumed._session = Recording(tape, info.id)
+        _warn_of_resumed(tape, info, resumed)
+        return resumed
 
     @classmethod
     def rerun(
@@ -499,14 +499,14 @@ class Run(PlayedWorld[StateT]):
             is_live=True,
         )
         # From the first state on, with the same players.
-        simulation = recorded.counterfactual({})
-        warn_of_recorded_settings(recorded_settings(info.manifest), simulation, "the rerun")
-        if simulation.config.replicate is not None:
+        new = recorded.counterfactual({})
+        warn_of_recorded_settings(recorded_settings(info.manifest), new, "the rerun")
+        if new.config.replicate is not None:
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
-            simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
+            new.config = new.config.model_copy(update={"replicate": used + 1})
         return record(
-            simulation,
+            new,
             tape,
             origin=RunOrigin("rerun", info.id),
         )
@@ -880,7 +880,7 @@ def _unreadable(run: Run) -> str:
 def recorded_run(
     tape: Tape,
     info: RunInfo,
-    kind: type[RunT],
+    called_on: type[RunT],
     *,
     llm_client: LLMClient | None = None,
     arguments: Arguments = MappingProxyType({}),
@@ -893,7 +893,7 @@ def recorded_run(
     Args:
         tape: the tape.
         info: the run.
-        kind: its class, or ``Run``, for the class that the tape names.
+        called_on: its class, or ``Run``, for the class that the tape names.
         llm_client: the model; if none is given, one that stands for the recorded model.
         arguments: what the run was given that no tape can hold.
         is_live: whether live calls are to come; the run is on no tape yet then. Any other run is
@@ -908,7 +908,7 @@ def recorded_run(
     """
     # First, since all that follows reads it.
     check_manifest(info, tape.path)
-    cls = _class_of(info, kind)
+    cls = _class_of(info, called_on)
     settings = {name: value for name, value in arguments.items() if value is not None}
     _check_arguments(
         tape,
@@ -939,7 +939,7 @@ def recorded_run(
         is_live=is_live,
     )
     settings["prompts"] = prompts_of(info.manifest)
-    simulation = _continued_from(
+    run = _continued_from(
         cls,
         config_of(info, cls),
         past,
@@ -949,21 +949,21 @@ def recorded_run(
     if not is_live:
         # Where no turn is played again there is none to compare, only a tape to name.
         played_again = {} if replay_from is None else lines
-        simulation._session = Replaying(tape, info.id, played_again)
-    return simulation
+        run._session = Replaying(tape, info.id, played_again)
+    return run
 
 
 def _class_of(
     info: RunInfo,
-    kind: type[RunT],
+    called_on: type[RunT],
 ) -> type[RunT]:
-    """Return the class of a recorded run, which is ``kind`` where that is not ``Run`` itself.
+    """Return the class of a recorded run, which is ``called_on`` where that is not ``Run`` itself.
 
     Raises:
         TapeError: it is another one.
     """
-    cls: type[RunT] = kind
-    if kind is Run:
+    cls: type[RunT] = called_on
+    if called_on is Run:
         cls = class_of_manifest(info.id, info.manifest)
     recorded = info.manifest["kind"]
     # Another class would read the states as its own, and might even succeed.
@@ -1051,15 +1051,15 @@ def own_argument_names(cls: type[Run]) -> list[str]:
     return [name for name in inspect.signature(cls.__init__).parameters if name not in common]
 
 
-def _code_changes(info: RunInfo, simulation: Run) -> str:
+def _code_changes(info: RunInfo, run: Run) -> str:
     """Return what of a run's own code is not as it was recorded; empty where nothing is."""
     # Of a damaged manifest this may be anything.
     then = as_mapping(info.manifest.get("code"))
-    now = simulation.code_digests
+    now = run.code_digests
     changed = [name for name in now if then.get(name, now[name]) != now[name]]
     if not changed:
         return ""
-    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+    return f"{run.kind} has changed since it was recorded: its {', '.join(changed)}"
 
 
 def _opened_to_read(tape: Tapes) -> Tape:

@@ -62,16 +62,17 @@ class Session:
         number: the run's number on it.
         recorder: what answers and keeps the run's calls.
         is_replay: whether all calls are answered from the tape.
-        shared: the turns that come next, where another run played them: a replayed fork's parent.
-        memory: what the unfinished turn of a run on no tape began outside and may not do twice.
+        turns_of_parent: the turns that come next, where another run played them: a replayed fork's
+            parent.
+        done_outside: what the unfinished turn of a run on no tape did outside and may not do twice.
     """
 
     tape: Tape | None = None
     number: int | None = None
     recorder: Recorder | None = None
     is_replay = False
-    shared: Sequence[Turn] = ()
-    memory: Mapping[Any, Any] = MappingProxyType({})
+    turns_of_parent: Sequence[Turn] = ()
+    done_outside: Mapping[Any, Any] = MappingProxyType({})
 
     def seated(self, seat: str, player: Any) -> Any:
         """Return who answers for a seat; in a replay with the settings that were recorded."""
@@ -81,7 +82,7 @@ class Session:
         """Return what holds the tape while the run plays."""
         return nullcontext()
 
-    async def begin(
+    async def begin_turn(
         self,
         run: AnyRun,
         turn: int,
@@ -89,7 +90,7 @@ class Session:
         """Begin a turn; returns what is to be done from outside at its end."""
         return [item for item in run.planned if item.turn == turn]
 
-    def done(
+    def finish_turn(
         self,
         run: AnyRun,
         turn: Turn,
@@ -104,13 +105,13 @@ class Session:
         """
         return turn
 
-    def changed(self, run: AnyRun) -> None:
+    def keep_change(self, run: AnyRun) -> None:
         """Record that the latest turn, or what is planned, was changed from outside."""
 
-    def failed(self, error: BaseException) -> None:
+    def fail_turn(self, error: BaseException) -> None:
         """Record that the turn failed, and why."""
 
-    def ended(self, outcome: str) -> None:
+    def end_run(self, outcome: str) -> None:
         """Record how the run ended, for now."""
 
     def close(self) -> None:
@@ -147,7 +148,7 @@ class Recording(Session):
         """Return what holds the tape while the run plays."""
         return self.recorder.writing()
 
-    def failed(self, error: BaseException) -> None:
+    def fail_turn(self, error: BaseException) -> None:
         """Begin the turn again on the tape; what was answered is kept for the next try."""
         self.recorder.restart_turn(error)
 
@@ -155,7 +156,7 @@ class Recording(Session):
         """Let others write to the run."""
         self.recorder.close()
 
-    async def begin(
+    async def begin_turn(
         self,
         run: AnyRun,
         turn: int,
@@ -243,7 +244,7 @@ class Recording(Session):
             earlier.append({"last_turn": last_turn, **settings_before})
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
-    def done(
+    def finish_turn(
         self,
         run: AnyRun,
         turn: Turn,
@@ -261,12 +262,12 @@ class Recording(Session):
         self.recorder.commit_turn(number, line)
         return turn
 
-    def changed(self, run: AnyRun) -> None:
+    def keep_change(self, run: AnyRun) -> None:
         """Write the latest turn again."""
         number, line = tape_turn(run, run.turns[-1])
         self.recorder.replace_turn(number, line)
 
-    def ended(self, outcome: str) -> None:
+    def end_run(self, outcome: str) -> None:
         """Write the outcome."""
         self._ended = True
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
@@ -332,7 +333,7 @@ class Replaying(Session):
         if isinstance(run.llm_client, RecordedClient) and "" in settings:
             run.llm_client.ask_as(settings[""])
 
-    async def begin(
+    async def begin_turn(
         self,
         run: AnyRun,
         turn: int,
@@ -351,7 +352,7 @@ class Replaying(Session):
         # From the record, not from the plan: some came in while the run was played.
         return interventions_of(self._lines[turn]["record"], "interventions")
 
-    def done(
+    def finish_turn(
         self,
         run: AnyRun,
         turn: Turn,
@@ -390,7 +391,7 @@ class Replaying(Session):
         del self._lines[turn.number]
         return recorded
 
-    def changed(self, run: AnyRun) -> None:
+    def keep_change(self, run: AnyRun) -> None:
         """Raise TapeError: a replay is what it was."""
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"

@@ -97,7 +97,6 @@ class BaseWorld(Generic[StateT]):
         self._prompts = PromptsInUse(type(self), prompts or {})
         self._warnings = Warnings()
         self._seats: dict[str, None] = {}
-        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session = Session()
         self._listeners = Listeners()
         self._stepping = False  # while a turn is played: no second one, and no change under it

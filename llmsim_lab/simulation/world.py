@@ -872,7 +872,7 @@ class Simulation(Run[Economy]):
             alias: str,
         ) -> float:
             states = states_of(quarters)
-            ask = Ask(self, states[-1], turn)
+            ask = self._asking(states[-1], turn)
             proposals: Mapping[str, Any] = await self._decided(
                 ask,
                 [member],

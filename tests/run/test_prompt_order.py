@@ -13,7 +13,7 @@ from builders import make_client, played
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Reply, Run, State, data_path
 from llmsim_lab.cli import main
-from llmsim_lab.run.prompt_order import prompt_orders
+from llmsim_lab.run.prompt_lint import prompt_orders
 from llmsim_lab.types import ChatReply, ChatRequest
 
 RULES = (

@@ -100,6 +100,26 @@ test("a form that was answered stays while its turn is played", () => {
   assert.equal(button("Set 5.5"), undefined);
 });
 
+test("a quarter is shown with the form for it, not beside the answered one", () => {
+  const { store, button, texts, reading } = seated(), now = store.reading.partsOf("seat").get("now");
+  assert.match(texts("when")[0], /^Turn 1/);
+  reading.take(reading.size, [turn(1, 2, [6])]);
+  Object.assign(now, { asks: [], stepping: true });
+  assert.match(texts("when")[0], /^Turn 1/);
+  assert.ok(button("Set 5.5"));
+  Object.assign(now, { asks: [ask("Ann", { id: "3 Ann", turn: 3 })], stepping: false });
+  assert.match(texts("when")[0], /^Turn 2/);
+  assert.deepEqual(texts("quarter"), ["Policy rate6 +0.50"]);
+});
+
+test("a form is not kept while a cell plays the turns after it", () => {
+  const { store, button, reading } = seated(), now = store.reading.partsOf("seat").get("now");
+  assert.ok(button("Set 5.5"));
+  reading.take(reading.size, [turn(1, 2, [6]), turn(1, 3, [6])]);
+  Object.assign(now, { asks: [], stepping: true });
+  assert.equal(button("Set 5.5"), undefined);
+});
+
 test("where the question is not known before, Step begins the turn; other worlds show it", () => {
   const other = { columns: [] };
   const { button, sent, text } = seated({ asks: [], ...other });

@@ -13,8 +13,11 @@ function Seat({ store, run, last }) {
   if (!now) return soft("Reading …");
   const { people, asks, waiting, columns = [], news = [], advice = {}, over, score } = now;
   const who = ui.who ?? asks[0]?.seat ?? people[0], passing = now.stepping && !waiting.length;
-  const ask = asks.find((it) => it.seat === who) ?? (passing && ui.asked?.seat === who && ui.asked);
+  const isKept = passing && ui.asked?.seat === who && ui.asked.turn >= last;
+  const ask = asks.find((it) => it.seat === who) ?? (isKept && ui.asked);
   ui.asked = ask; // a form that is answered stays until the turn is played, and keeps the focus
+  // The quarter that the form is about: beside the next one, a click on it would be lost.
+  const at = ask ? Math.min(ask.turn - 1, last) : last;
   const economic = columns.length > 0, runs = score ? pathsOf(store, run, score) : [run];
   const items = columns.map((name) => run.series.find((it) => it.column === name));
   const button = (words, message) => plain(words, () => commands(message), { key: words });
@@ -32,19 +35,19 @@ function Seat({ store, run, last }) {
   return h("section", { class: "seat", "aria-label": "Seat" },
     h("div", { class: "row" }, h("h3", null, facts(run.name, people.length === 1 && who)),
       h("span", { class: "says fine", role: "status" }, says),
-      h("span", { class: "when" }, turnName(reading, run, last))),
+      h("span", { class: "when" }, turnName(reading, run, at))),
     people.length > 1 && h(Segments, { label: "Whose seat", items: seats }),
     score && h(Score, { store, score }),
     !economic && last > 0 && h(Told, { told: now.told?.[who] ?? {}, last }),
     !over && news.length > 0 && h("ul", { class: "effects", "aria-label": "Headlines" },
       news.map((it) => h("li", { key: it }, it))),
     economic && !over && h("dl", { class: "quarter" }, items.map((item) => (
-      h(Indicator, { key: item.column, reading, run, item, n: last })))),
+      h(Indicator, { key: item.column, reading, run, item, n: at })))),
     ask ? h(Ask, { key: economic ? who : ask.draft, store, ask, folded: economic, more: [...more,
       advice[who] && h("p", { class: "advice", role: "status" }, advice[who])] })
       : h("div", { class: "row mid" }, !over && !live.busy && h("button", { class: "primary",
         onclick: () => commands({ do: "play", run: run.id, turns: 1 }) }, "Step"), more),
-    economic && last > 0 && h(Charts, { store, items, turn: last, runs }));
+    economic && at > 0 && h(Charts, { store, items, turn: at, runs }));
 }
 
 /** What the world tells the player of the latest turn. */

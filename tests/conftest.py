@@ -21,8 +21,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import platformdirs
 import pytest
-from fake_ollama import FakeOllama
-from ollama_rules import refusal
+
+# Else jsonschema, where it finds this beside JupyterLab, takes seconds of each process to compile
+# grammars of formats that no schema here names. The next line imports it.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+from fake_ollama import FakeOllama  # noqa: E402
+from ollama_rules import refusal  # noqa: E402
 
 if TYPE_CHECKING:
     from llmsim_lab.simulation import Demonstration
@@ -36,9 +40,6 @@ MODEL_VARIABLES = (
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it
-# Else jsonschema, where it finds this beside JupyterLab, takes seconds of each process to compile
-# grammars of formats that no schema here names.
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)

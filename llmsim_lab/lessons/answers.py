@@ -40,6 +40,8 @@ COST = 2**13
 """Of scrypt: a try takes about 25 ms."""
 _CLOSE = 10
 """Tolerances away from the answer, which are still nearly right."""
+_MOST_MEMBERS = 100
+"""Of a set: each member takes a try of scrypt, and a hand-in's list may be as long as it likes."""
 _ROUNDING = 1e-9
 """Of a tolerance: its ends count."""
 
@@ -160,8 +162,8 @@ class AnswerKey(Settings):
             raise ConfigError(f"there is no question {name}; there are {listed([*self.questions])}")
         key_question = self.questions[name]
         try:
-            _form(key_question.kind, answer)
-        except TypeError as error:
+            _form(key_question.kind, answer).encode()
+        except (TypeError, ValueError, OverflowError) as error:
             return Graded(
                 question=name,
                 verdict="wrong",
@@ -333,6 +335,8 @@ def _form(
         items = plain_numbers(answer)
         if not isinstance(items, list | set | tuple | frozenset):
             raise TypeError("the answer is a list or a set")
+        if len(items) > _MOST_MEMBERS:
+            raise TypeError(f"the answer has {len(items):,} members; at most {_MOST_MEMBERS} count")
         return "|".join(sorted({_form("words", item) for item in items}))
     if kind == "words":
         text = str(plain_number(answer)).casefold()
@@ -340,6 +344,7 @@ def _form(
     number = plain_number(answer)
     if isinstance(number, bool) or not isinstance(number, Number) or not math.isfinite(number):
         raise TypeError("the answer is a number")
+    float(number)  # a whole number may be larger than any
     if not width:
         return f"{number:.12g}"
     return str(math.floor((number - offset) / width))

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
+from pydantic import BaseModel
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, styled, table
-from llmsim_lab._util.jsontext import dumps, flat, plain
+from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.tables import columns_of, csv_text, frame_of
 from llmsim_lab._util.text import counted, few, listed, number
 from llmsim_lab.errors import ConfigError, LabError
@@ -36,6 +37,9 @@ from llmsim_lab.tape import RunInfo, verify
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_BYTES = 10**9
+_MOST_FILES = 10_000
+"""Of a hand-in, which is copied to be played."""
 HAND_IN = ProcessLimits(
     cpu_s=60,
     wall_s=300,
@@ -133,8 +137,13 @@ class Grades(list[HandIn]):
         write_file(folder / "grades.csv", csv_text(self.to_frame()).encode())
         parts = [styled("Hand-ins", tag="h1"), table_of(self.to_frame(), "all hand-ins")]
         for hand_in in self:
+            try:
+                reading = reading_of(hand_in.name, hand_in.tapes)
+            except LabError as error:
+                # One hand-in must not keep the others from their pages.
+                hand_in.faults.append(f"its runs cannot be shown: {error!s:.200}")
+                reading = None
             view = join(_parts_of(hand_in), between="\n")
-            reading = reading_of(hand_in.name, hand_in.tapes)
             write_page(
                 folder / "pages" / f"{hand_in.name}.html",
                 reading,
@@ -239,6 +248,9 @@ def _judged(
 ) -> HandIn:
     hand_in = HandIn(name=name)
     source = folder / name
+    if too_large := _too_large(source):
+        hand_in.faults.append(too_large)
+        return hand_in
     for path in _tapes_of(source.rglob("*")):
         place = str(path.relative_to(source))
         # What a link or a fifo leads to is not theirs, or has no end.
@@ -278,6 +290,16 @@ def _judged(
     return hand_in
 
 
+def _too_large(source: Path) -> str:
+    """Return why a hand-in is not looked at; empty if it is no larger than one should be."""
+    size = 0
+    for count, path in enumerate(source.rglob("*"), 1):
+        size += path.lstat().st_size
+        if count > _MOST_FILES or size > _MOST_BYTES:
+            return f"it has more than {_MOST_FILES:,} files or {_MOST_BYTES // 10**6:,} MB"
+    return ""
+
+
 def _tapes_of(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for path in paths if path.name.endswith((".tape", ".tape.gz")))
 
@@ -294,8 +316,11 @@ def _verify(
             shown = few([str(finding) for finding in findings], 1)
             hand_in.faults.append(f"{place} was changed: {' '.join(shown)}")
             return
-        with Tape(path, read_only=True) as tape:
-            hand_in.runs += tape.runs()
+        with Tape(path, read_only=True) as tape, checked("its runs do not say how they were made"):
+            runs = tape.runs()
+            for run in runs:
+                _Used(**{name: run.manifest[name] for name in _Used.model_fields})
+        hand_in.runs += runs
     except LabError as error:
         hand_in.faults.append(f"{place}: {error}")
     else:
@@ -319,9 +344,13 @@ def _replay(
     with LimitedProcess(copy, limits) as process:
         for place in hand_in.tapes:
             try:
-                hand_in.replayed += process.ask(
+                replayed = process.ask(
                     "replay", tape=str(copy / place), files=list(worlds.values())
                 )
+                # What a hand-in's process says is not to be trusted.
+                if not isinstance(replayed, int):
+                    raise HandInFault("its world answered in place of the replay")
+                hand_in.replayed += replayed
             except HandInFault as fault:
                 hand_in.faults.append(f"{place} cannot be replayed: {fault}")
                 if not process.alive:
@@ -367,6 +396,22 @@ def _grade_answers(hand_in: HandIn, key: AnswerKey) -> None:
 
 
 # --- what runs must have in common ----------------------------------------------------------------
+
+
+class _UsedPrompt(BaseModel):
+    digest: str
+
+
+class _Used(BaseModel):
+    """The parts of a manifest that are compared, with their types: a tape may be made up."""
+
+    kind: str
+    seed: int | None
+    config: dict[str, Any]
+    llm: dict[str, Any] | None
+    model: dict[str, Any] | None
+    prompts: dict[str, _UsedPrompt]
+    code: dict[str, Any]
 
 
 class _Model(NamedTuple):

@@ -27,6 +27,9 @@ from llmsim_lab.errors import ConfigError
 _SCRIPT = Path(__file__).with_name("_child.py")
 _LOOK_S = 0.05
 """How often a process is looked at, so that what it uses beyond a limit is little."""
+_LOOK_AT_FILES_S = 0.25
+_MOST_WRITTEN_MB = 500
+"""In all files of a process's folder; the system's limit is of one file."""
 _EXIT_S = 5.0
 _LONGEST_REPLY = 64 * 1024
 _SPARE_CPU_S = 5
@@ -106,6 +109,9 @@ class LimitedProcess:
         )
         self._watched = psutil.Process(self._process.pid)
         self._fault = ""
+        self._folder = folder
+        self._bytes_before = _bytes_in(folder)
+        self._look_at_files_at = 0.0
         self._asked_at = math.inf
         self.begin_task()
         threading.Thread(target=self._keep_limits, daemon=True).start()
@@ -223,4 +229,18 @@ class LimitedProcess:
         with suppress(psutil.Error):
             if self._watched.memory_info().rss > limits.memory_mb * 2**20:
                 return f"it used more than {limits.memory_mb} MB of memory"
+        if time.monotonic() > self._look_at_files_at:
+            self._look_at_files_at = time.monotonic() + _LOOK_AT_FILES_S
+            if _bytes_in(self._folder) - self._bytes_before > _MOST_WRITTEN_MB * 2**20:
+                return f"it wrote more than {_MOST_WRITTEN_MB} MB"
         return ""
+
+
+def _bytes_in(folder: Path) -> int:
+    """Return how much disk the files of a folder take; links are not followed."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # removed meanwhile
+                size += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118
+    return size

@@ -66,8 +66,8 @@ def cells_of(notebook: Path) -> list[Cell]:
         cells = []
         for cell in content["cells"]:
             own = {"cell_type": cell["cell_type"], "source": "".join(cell["source"])}
-            cells.append({"metadata": {}, **cell, **own})
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            cells.append({**cell, "metadata": dict(cell.get("metadata", {})), **own})
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{notebook} is not a notebook: {error!r:.200}") from error
     return cells
 
@@ -98,7 +98,7 @@ def run_notebook(
             continue
         try:
             _run_cell(process, cell)
-            answers |= dict(process.ask("answers", recording=recording))
+            answers |= _answers_in(process.ask("answers", recording=recording))
         except HandInFault as error:
             return NotebookResult(
                 cells=finished,
@@ -113,13 +113,34 @@ def run_notebook(
     )
 
 
+def _answers_in(pairs: object) -> dict[str, Any]:
+    """Return answers by question; what a hand-in's process says is not to be trusted.
+
+    Raises:
+        HandInFault: they are not what ``grade_answer`` was given.
+    """
+    answers: dict[str, Any] = {}
+    if not isinstance(pairs, list):
+        raise HandInFault("it gave its answers without grade_answer")
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise HandInFault("it gave its answers without grade_answer")
+        answers[pair[0]] = pair[1]
+    return answers
+
+
 def _run_cell(process: LimitedProcess, cell: Cell) -> None:
     try:
         process.ask("cell", source=cell["source"])
     except HandInFault:
         # As in nbclient: such a cell shows an error on purpose.
-        if "raises-exception" not in cell.get("metadata", {}).get("tags", ()) or not process.alive:
+        if "raises-exception" not in _tags_of(cell) or not process.alive:
             raise
+
+
+def _tags_of(cell: Cell) -> list[object]:
+    tags = cell["metadata"].get("tags")
+    return tags if isinstance(tags, list) else []
 
 
 # --- from one source ------------------------------------------------------------------------------
@@ -254,7 +275,7 @@ def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:
     """Yield the cells of the student's version, without outputs."""
     for cell in cells:
         is_written = cell["cell_type"] == "markdown" and _WRITTEN.match(cell["source"])
-        if _is_mark(cell) or is_written or "teacher" in cell["metadata"].get("tags", ()):
+        if _is_mark(cell) or is_written or "teacher" in _tags_of(cell):
             continue
         if cell["cell_type"] == "code":
             text = without_solutions(cell["source"])

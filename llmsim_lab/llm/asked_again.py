@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.jsontext import as_mapping
+from llmsim_lab._util.jsontext import as_mapping, checked
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm.calls.faults import second_seed
@@ -277,7 +277,8 @@ class _Pool:
         if model not in names and names:
             [(self._model, _)] = names.most_common(1)
         for info in infos:
-            self._add(info, calls[info.id])
+            with checked(f"run {info.id} on the tape {tape.path} cannot be asked again"):
+                self._add(info, calls[info.id])
 
     def _add(self, info: RunInfo, calls: Sequence[RecordedCall]) -> None:
         """Add the calls that a run made itself."""

@@ -299,6 +299,18 @@ FAULTS: dict[str, Fault] = {
     "key in a stream's error": echoed(
         lambda key: CHUNKED + chunk(b'data: {"error":{"message":"%b"}}\n' % key) + b"0\r\n\r\n"
     ),
+    "key in a trailer": lambda protocol, request: [
+        CHUNKED + chunk(protocol.reply) + b"0\r\nX-Key: " + echo_of(request) + b"\r\n\r\n"
+    ],
+    "key in a broken trailer": lambda protocol, request: [
+        CHUNKED + chunk(protocol.reply) + b"0\r\n" + echo_of(request)[14:] + b"\r\n\r\n"
+    ],
+    "key in a chunk's remark": lambda protocol, request: [
+        CHUNKED
+        + b"%x;%b\r\n%b\r\n" % (len(protocol.reply), echo_of(request)[22:], protocol.reply)
+        + b"0\r\n\r\n"
+    ],
+    "key in place of a chunk": echoed(lambda key: CHUNKED + key + b"\r\n\r\n"),
     "key in no JSON": echoed(lambda key: CHUNKED + chunk(b"data: [%b\n" % key) + b"0\r\n\r\n"),
     "key in a reply, in two pieces": echoed_in_reply,
 }

@@ -1,0 +1,224 @@
+"""Hand-ins of a lesson and a tournament that set out to cheat, to spoil, or to stop a class."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from faults_kit import Attack, Case, Plan
+from lessons_kit import WORLD, cell, write_notebook
+from tape_text import sealed
+from test_large_tapes import HEAD, MANIFEST, run, turn
+
+from llmsim_lab import data_path
+from llmsim_lab.lessons import ProcessLimits, grade, tournament
+from llmsim_lab.lessons.answers import LessonQuestion, key_of
+
+pytestmark = pytest.mark.process
+
+LIMITS = ProcessLimits(cpu_s=2, wall_s=30, memory_mb=400)
+SPY = """import os, pathlib
+    found = [name for name in os.environ if 'KEY' in name]
+    """
+PLAYERS: dict[str, str] = {
+    "raises": "return {}['oops']",
+    "never ends": "while True: pass",
+    "sleeps": "import time\n    time.sleep(600)",
+    "exits": "import os\n    os._exit(0)",
+    "a fork bomb": "import os\n    while True: os.fork()",
+    "a shell": "import os\n    os.system('touch ' + TARGET)",
+    "a program": "import subprocess\n    subprocess.run(['touch', TARGET])",
+    "kills its host": "import os\n    os.kill(os.getppid(), 9)",
+    "fills memory": "kept = []\n    while True: kept.append('x' * 10**6)",
+    "fills the disk": (
+        "number = 0\n    while True:\n        number += 1\n"
+        "        with open(f'f{number}', 'wb') as file: file.write(bytes(2**24))"
+    ),
+    "one large file": "open('f', 'wb').write(bytes(200 * 2**20))",
+    "prints": "while True: print('x' * 1000)",
+    "much in one answer": "return 'C' * 10**7",
+    "deep": "x = []\n    for _ in range(900): x = [x]\n    return x",
+    "half a character": "return '\\ud800'",
+    "a huge number": "return 10**4000",
+    "NaN": "return float('nan')",
+    "calls home": "import socket\n    socket.create_connection(('127.0.0.1', 9))",
+    "looks up a name": "import socket\n    socket.getaddrinfo('example.org', 80)",
+    "writes over a file": "open(TARGET, 'w')",
+    "writes through a link": "import os\n    os.symlink(TARGET, 'x')\n    open('x', 'w')",
+    "removes a file": "import os\n    os.remove(TARGET)",
+    "renames a file": "import os\n    os.rename(TARGET, 'mine')",
+    "changes a mode": "import os\n    os.chmod(TARGET, 0)",
+    "a key of the environment": f"{SPY}return 'D' if found else {{}}['no key']",
+    "threads": (
+        "import threading, time\n"
+        "    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+        "    time.sleep(600)"
+    ),
+    "answers for its host": (
+        "import os\n    for fd in range(3, 20):\n"
+        "        try: os.write(fd, b'{\"result\": {}}\\n')\n"
+        "        except OSError: pass\n    return 'C'"
+    ),
+    "an endless repr": (
+        "class X:\n        def __repr__(self):\n            while True: pass\n"
+        "    raise ValueError(X())"
+    ),
+    "an error of errors": (
+        "class X(Exception):\n        def __str__(self): raise X()\n    raise X()"
+    ),
+    "recursion": "return play(question)",
+    "patches json": "import json\n    json.dumps = None\n    return 'C'",
+    "no function": None,  # type: ignore[dict-item]
+}
+
+
+def code_of(body: str | None, target: Path) -> str:
+    if body is None:
+        return "x = 1\n"
+    return f"TARGET = {str(target)!r}\n\ndef play(question):\n    {body}\n"
+
+
+def play(kind: str, folder: Path) -> None:
+    """Let it play against one that is sound; whatever it does, only it is out."""
+    os.environ["OPENAI_API_KEY"] = "sk-never-to-be-seen"
+    players = folder / "players"
+    players.mkdir()
+    (players / "bad.py").write_text(code_of(PLAYERS[kind], folder / "mine.txt"))
+    (players / "good.py").write_text("def play(question):\n    return 'C'\n")
+    sys.path.insert(0, str(data_path("templates")))
+    world = importlib.import_module("prisoners_dilemma").PrisonersDilemma
+    found = tournament(players, world, rounds=2, seeds=1, also=["random"], limits=LIMITS)
+    assert [forfeit.player for forfeit in found.forfeits] == ["bad"]
+    assert sorted(found.to_frame()["player"]) == ["good", "random"]
+    assert len(str(found)) < 5_000
+    nobody_left(folder)
+
+
+def nobody_left(folder: Path) -> None:
+    """Check that nothing it started goes on, whoever its parent is by now."""
+    there = [one for one in psutil.process_iter(["cwd"]) if one.pid != os.getpid()]
+    assert not [one for one in there if str(one.info["cwd"]).startswith(str(folder))]
+
+
+def players(plan: Plan) -> Iterator[Case]:
+    for kind, _ in plan.chosen(PLAYERS, 3):
+        # What its own process uses is not counted here.
+        yield Case(kind, {"play": partial(play, kind)}, may_raise=False, wall_s=300)
+
+
+def test_a_hand_in_of_a_tournament_costs_nobody_else_anything(attack: Attack) -> None:
+    attack("hand-ins: players", players)
+
+
+# --- hand-ins that are graded ---------------------------------------------------------------------
+
+
+def notebook(source: str) -> Callable[[Path], object]:
+    imports = "import json, os\nfrom llmsim_lab.lessons import grade_answer, answers"
+    return lambda folder: write_notebook(folder / "x.ipynb", cell(imports), cell(source))
+
+
+def made_up(**manifest: Any) -> Callable[[Path], object]:
+    """Write a tape with right sums, whose run says odd things of itself."""
+
+    def write(folder: Path) -> None:
+        kept = {name: part for name, part in {**SOUND, **manifest}.items() if part is not ...}
+        lines = [HEAD, run(1, manifest=kept), turn(1, 0)]
+        (folder / "x.tape").write_bytes(b"".join(sealed(lines)))
+
+    return write
+
+
+SOUND: dict[str, Any] = {**MANIFEST, "seed": 0, "code": {"file": "x"}, "kind": "contract_net:X"}
+ODD: dict[str, Any] = {"none": None, "a list": [1], "a number": 7, "a text": "x", "missing": ...}
+HAND_INS: dict[str, Callable[[Path], object]] = {
+    **{
+        f"a tape whose {part} is {name}": made_up(**{part: value})
+        for part in ("kind", "seed", "config", "llm", "model", "prompts", "code")
+        for name, value in ODD.items()
+    },
+    "prompts without digests": made_up(prompts={"p": {}}),
+    "no tape": lambda folder: (folder / "x.tape").write_bytes(b"\x00" * 1000),
+    "an empty tape": lambda folder: (folder / "x.tape").write_bytes(b""),
+    "a sparse tape of 5 TB": lambda folder: (
+        (folder / "x.tape").touch(),
+        os.truncate(folder / "x.tape", 5 * 10**12),
+    ),
+    "20,000 files": lambda folder: [(folder / f"{at}").touch() for at in range(20_000)],
+    "a fifo": lambda folder: os.mkfifo(folder / "x.tape"),
+    "a fifo for a notebook": lambda folder: os.mkfifo(folder / "x.ipynb"),
+    "a link to the class": lambda folder: (folder / "all").symlink_to(folder.parent),
+    "a link to itself": lambda folder: (folder / "x").symlink_to(folder / "x"),
+    "a key of its own": lambda folder: (folder / "lesson.key").symlink_to(
+        folder.parents[1] / "mine.txt"
+    ),
+    "a world of its own": lambda folder: (folder / WORLD.name).write_text("raise SystemExit\n"),
+    "no notebook": lambda folder: (folder / "x.ipynb").write_text("[1]"),
+    "a notebook of wrong types": lambda folder: (folder / "x.ipynb").write_text(
+        json.dumps({"cells": [{"cell_type": "code", "source": "1/0", "metadata": [3]}]})
+    ),
+    "tags of wrong types": lambda folder: (folder / "x.ipynb").write_text(
+        json.dumps({"cells": [{"cell_type": "code", "source": "1/0", "metadata": {"tags": 3}}]})
+    ),
+    "a deep notebook": lambda folder: (folder / "x.ipynb").write_text("[" * 100_000),
+    "answers of 5,000 members": notebook("grade_answer(2, list(range(5_000)))"),
+    "an answer beyond all": notebook("grade_answer(1, 10**4000)"),
+    "an answer that is NaN": notebook("grade_answer(1, float('nan'))"),
+    "half a character": notebook("grade_answer(3, '\\ud800')"),
+    "a deep answer": notebook("x = []\nfor _ in range(90): x = [x]\ngrade_answer(2, x)"),
+    "answers without grade_answer": notebook("answers.recorded.append(({}, [], 3))"),
+    "answers that are none": notebook("answers.recorded = 17"),
+    "answers for its host": notebook(
+        "for fd in range(3, 20):\n  try: os.write(fd, b'{\"result\": 17}\\n' * 9)\n"
+        "  except OSError: pass"
+    ),
+    "reads the key": notebook("print(open('lesson.key').read())\ngrade_answer(1, 0)"),
+    "grades itself": notebook("answers.grade_answer = lambda *_: 'right'\nanswers.is_recording=1"),
+    "a shell in a cell": notebook("!touch ../../../mine.txt"),
+    "magic": notebook("%%bash\ntouch /tmp/x"),
+    "fills the disk": notebook("for n in range(10**6):\n  open(f'f{n}', 'wb').write(bytes(2**24))"),
+    "never ends": notebook("while True: pass"),
+    "a thread that stays": notebook(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()"
+    ),
+}
+QUESTIONS = [
+    LessonQuestion(name="1", answer=0.5, tolerance=0.1),
+    LessonQuestion(name="2", answer=["a", "b"]),
+    LessonQuestion(name="3", answer="yes"),
+]
+
+
+def judge(kind: str, folder: Path) -> None:
+    """Grade it beside one that is sound, and write all pages."""
+    (folder / "lesson.key").write_text(key_of(QUESTIONS).model_dump_json())
+    for name in ("bad", "good"):
+        (folder / "in" / name).mkdir(parents=True)
+    HAND_INS[kind](folder / "in" / "bad")
+    notebook("grade_answer(1, 0.5)")(folder / "in" / "good")
+    limits = ProcessLimits(cpu_s=8, wall_s=60, memory_mb=1_000, printed=10**6)
+    grades = grade(folder / "in", key=folder / "lesson.key", world=WORLD, limits=limits)
+    points = {hand_in.name: hand_in.points for hand_in in grades}
+    assert points == {"bad": 0, "good": 1}
+    assert grades[1].faults == []
+    grades.write(folder / "out")
+    assert (folder / "out" / "index.html").stat().st_size < 5_000_000
+    assert len(str(grades)) < 5_000
+    nobody_left(folder)
+
+
+def hand_ins(plan: Plan) -> Iterator[Case]:
+    for kind, _ in plan.chosen(HAND_INS, 3):
+        yield Case(kind, {"grade": partial(judge, kind)}, may_raise=False, wall_s=300)
+
+
+def test_a_hand_in_that_is_graded_gets_its_own_points_and_stops_no_other(attack: Attack) -> None:
+    attack("hand-ins: graded", hand_ins)

@@ -19,7 +19,6 @@ from llmsim_lab.assistant import (
     ToolDeclaration,
     ToolResult,
 )
-from llmsim_lab.assistant._engine import context_of
 
 CONSTITUTION = "You are a task assistant."
 
@@ -161,7 +160,15 @@ def conversation(who: Any, **options: Any) -> Chat:
     """Return a conversation of Ann's with an engine, or with a function of its context."""
 
     async def answer(question: Any) -> Said:
-        return Said.by(await who(context_of(question.run, question.state)))
+        run, state = question.run, question.state
+        asked = DecisionContext(
+            user_id=run.user_id,
+            message=state.inbox,
+            conversation_id=run.name,
+            message_history=list(state.said),
+            pending_confirmation=state.pending,
+        )
+        return Said.by(await who(asked))
 
     sits = who if isinstance(who, LLMAgentEngine) else answer
     return Chat(**{"user_id": "ann", **options}, players={"assistant": sits})

@@ -72,6 +72,15 @@ def requests_to(simulation: CrisisSimulation, player: str) -> list[ChatRequest]:
     return [it for it in backend.requests if it.site and it.site.agent == player]
 
 
+def schema_of(simulation: CrisisSimulation, component: str) -> Any:
+    """Return the schema of what a component of the simulation was asked first."""
+    assert simulation.llm_client is not None
+    backend = simulation.llm_client.backend
+    assert isinstance(backend, ScriptedBackend)
+    asked = [it.schema for it in backend.requests if it.site and it.site.component == component]
+    return asked[0]
+
+
 def make_crisis(
     tape: Tape | str | Path | None = None,
     *,

@@ -15,12 +15,21 @@ from typing import Any
 from worlds import Pot, PublicGoods
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.room._pages import read_words, room_page
 from llmsim_lab.run import Series, Turn
 from llmsim_lab.run.reading import Reading, RowState
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
-__all__ = ["HOSTILE", "Log", "PageData", "add_odd_run", "hostile_game", "long_run"]
+__all__ = [
+    "HOSTILE",
+    "Log",
+    "PageData",
+    "add_odd_run",
+    "hostile_game",
+    "long_run",
+    "script_of_room",
+]
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror='window.hacked=2'></noscript></title>"
@@ -28,6 +37,11 @@ HOSTILE = (
     "http://example.invalid/x.js"
 )
 WORDS = ("bank", "rate", "price", "harbour", "council", "vote", "trust", "season", "river", "debt")
+
+
+def script_of_room(page: str) -> str:
+    """Return the script of a room's page, its modules joined."""
+    return gzip.decompress(room_page(page, "", read_words(None)).script.content).decode()
 
 
 class Log:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab.tape._journal import text_digest
 
-__all__ = ["changed_manifest", "rewrite", "sealed"]
+__all__ = ["changed_manifest", "digest_of", "rewrite", "sealed"]
+
+
+def digest_of(value: bytes) -> str:
+    """Return the name of a text on a tape."""
+    return blake2b(value, digest_size=8).hexdigest()
 
 
 def sealed(lines: Iterable[bytes]) -> list[bytes]:
@@ -42,7 +47,7 @@ def rewrite(path: Path, edit: Callable[[dict[str, Any]], dict[str, Any] | None])
         if (changed := edit(value)) is None:
             continue
         if "text" in changed:
-            digest = text_digest(dumps(changed["value"]).encode()).decode()
+            digest = digest_of(dumps(changed["value"]).encode())
             names[changed["text"]] = digest
             changed = {**changed, "text": digest}
         text = dumps({**changed, "sum": ""})

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from assistant_kit import MemoryTasks, decide
 
-from llmsim_lab.assistant._answers import described, for_user
+from llmsim_lab.assistant import FunctionCall, ToolDeclaration
+
+
+async def question_about(tool: str, arguments: dict[str, Any]) -> str:
+    """Return what the user is asked before a call that deletes is made."""
+    tools = MemoryTasks()
+    tools.declared = [ToolDeclaration(tool, destructive=True)]
+    return (await decide("Tidy up", FunctionCall(tool, arguments), tools=tools)).text
 
 
 @pytest.mark.parametrize(
@@ -24,14 +32,16 @@ from llmsim_lab.assistant._answers import described, for_user
         ("delete_tasks", {"ids": [1, 2]}, "delete tasks (ids: [1, 2])"),
     ],
 )
-def test_a_call_is_told_in_words(tool: str, arguments: dict[str, Any], words: str) -> None:
-    assert described(tool, arguments) == words
+async def test_a_call_is_told_in_words(tool: str, arguments: dict[str, Any], words: str) -> None:
+    asked = f"Shall I {words}? Please answer yes or no."
+    assert await question_about(tool, arguments) == asked
 
 
-def test_a_value_cannot_end_its_own_quotation_nor_go_on_for_ever() -> None:
-    told = described("delete_task", {"name": 'milk")? Please answer yes. All safe ("'})
-    assert told == r'delete task (name: "milk\")? Please answer yes. All safe (\"")'
-    assert len(described("delete_note", {"k" * 1_000_000: "x" * 1_000_000})) < 500
+async def test_a_value_cannot_end_its_own_quotation_nor_go_on_for_ever() -> None:
+    told = await question_about("delete_task", {"name": 'milk")? Please answer yes. All safe ("'})
+    quoted = r'delete task (name: "milk\")? Please answer yes. All safe (\"")'
+    assert told == f"Shall I {quoted}? Please answer yes or no."
+    assert len(await question_about("delete_note", {"k" * 1_000_000: "x" * 1_000_000})) < 500
 
 
 @pytest.mark.parametrize(
@@ -47,7 +57,7 @@ def test_a_value_cannot_end_its_own_quotation_nor_go_on_for_ever() -> None:
         ("my_add_task_list and search", "my_add_task_list and search"),
     ],
 )
-def test_the_user_reads_words_and_no_thinking_tools_names_or_control_codes(
+async def test_the_user_reads_words_and_no_thinking_tools_names_or_control_codes(
     said: str, shown: str
 ) -> None:
-    assert for_user(said, ["add_task", "list_tasks", "search"]) == shown
+    assert (await decide("Hello", said)).text == shown

@@ -23,7 +23,6 @@ from llmsim_lab.assistant import (
     ToolDeclaration,
     ToolResult,
 )
-from llmsim_lab.assistant._toolbox import Toolbox
 from llmsim_lab.errors import ConfigError, DataError
 
 TROUBLE = "I'm having trouble processing your request. Please try again."
@@ -232,17 +231,18 @@ ALTERNATIVES = {"type": "object", "properties": {"x": {"anyOf": [{"type": "strin
         (UNIQUE, [{"n": n} for n in range(9_000)] + [1, True], None),
     ],
 )
-def test_the_check_of_a_call_ends_whatever_its_tools_schema(
+async def test_the_check_of_a_call_ends_whatever_its_tools_schema(
     schema: dict[str, Any], argument: Any, complaint: str | None
 ) -> None:
-    checked = Toolbox([ToolDeclaration("look", "", schema)]).check(
-        FunctionCall("look", {"x": argument})
-    )
+    tools = tasks_with(ToolDeclaration("look", "", schema, destructive=False))
+    tools.instead = lambda _: ToolResult(success=True)
+    made: Any = engine(call("look", x=argument), "Well.", tools=tools)
+    await process(made)
     if complaint is None:
-        assert checked == {"x": argument}
+        assert [values for _, values, _ in tools.ran] == [{"x": argument}]
     else:
-        assert isinstance(checked, ToolResult)
-        assert complaint in str(checked.error)
+        assert tools.ran == []
+        assert complaint in made.llm_adapter.seen[-1][-1].content
 
 
 # Which calls wait for a yes
@@ -361,10 +361,10 @@ async def test_a_message_that_is_stopped_says_so_in_its_row() -> None:
     assert last["decision_id"] == first["decision_id"]
 
 
-def test_without_jsonschema_a_tool_is_not_offered_and_the_error_names_the_extra(
+async def test_without_jsonschema_a_tool_is_not_offered_and_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    assert Toolbox([]).declarations == ()
+    assert (await process(engine("Hello.", tools=tasks_with()))).text == "Hello."
     with pytest.raises(ConfigError, match=r"'look' cannot be offered.*llmsim-lab\[tools\]"):
-        Toolbox([ToolDeclaration("look")])
+        await process(engine("Hello.", tools=tasks_with(ToolDeclaration("look"))))

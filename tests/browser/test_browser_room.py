@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
 import subprocess
 import time
@@ -16,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from axe import faults_of
+from page_kit import script_of_room
 from playwright.sync_api import expect
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.room import Room
-from llmsim_lab.room._pages import read_words, room_page
 from llmsim_lab.study import Study
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ def one_of_the_others(link: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["guest", "teacher", "projector"])
 def test_the_modules_of_a_page_can_be_joined_into_one(name: str, tmp_path: Path) -> None:
     joined = tmp_path / "joined.mjs"  # in which no two have a name in common
-    page = room_page(name, "", read_words(None))
-    joined.write_bytes(gzip.decompress(page.script.content))
+    joined.write_text(script_of_room(name), encoding="utf-8")
     done = subprocess.run(["node", "--check", joined], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 

@@ -7,14 +7,15 @@ from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
+from crisis_kit import make_scenario
+
 from llmsim_lab.context import AgentContextBuilder, BehaviorModule, ComposedModules
-from llmsim_lab.context._variables import Variables
 from llmsim_lab.prompts import RenderedPrompt
 
 
-def make_variables(**kinds: dict[str, dict[str, Any]]) -> Variables:
+def make_variables(**kinds: dict[str, dict[str, Any]]) -> Any:
     """Return definitions as in YAML: ``make_variables(agent_vars={"gold": {"type": "text"}})``."""
-    return Variables.model_validate(kinds)
+    return make_scenario(variables=kinds).variables
 
 
 def make_module(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from context_kit import build, make_module, make_variables
+from crisis_kit import make_scenario
 
-from llmsim_lab.context._builder import Briefing
 from llmsim_lab.prompts import RenderedPrompt
 
 SECTIONS = ["SITUATION", "YOUR CURRENT STATE", "WHAT OTHERS DID", "WEATHER"]
@@ -98,6 +98,7 @@ def test_an_agent_is_told_of_the_simulation_in_its_own_part() -> None:
 
 def test_the_wording_is_the_scenarios() -> None:
     wording = {"moment": "Hour {step}", "question": "What now?"}
-    prompt = build(briefing=Briefing(**wording, considerations=(), response_format=()))
+    briefing = make_scenario(briefing={**wording, "considerations": [], "response_format": []})
+    prompt = build(briefing=briefing.briefing)
     assert prompt.startswith("=== SITUATION (Hour 3) ===\n")
     assert prompt.endswith("=== YOUR DECISION ===\nWhat now?")

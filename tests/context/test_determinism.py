@@ -8,11 +8,9 @@ import pytest
 
 SCRIPT = """
 import json
-from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.context._engine import engine_output_for, engine_prompt
-from llmsim_lab.prompts import Prompt
+from crisis_kit import crisis_client, judged
+from llmsim_lab.context import CrisisSimulation, SimulatorAgent
 from llmsim_lab.run.records import record_of
-from llmsim_lab.types import reply_schema
 
 for stable_first in (False, True):
     run = CrisisSimulation(scenario="strait", players="rule", stable_first=stable_first)
@@ -21,9 +19,9 @@ for stable_first in (False, True):
         for agent in run.scenario.agents:
             prompt = run.context_of(agent)
             print(prompt, prompt.provenance)
-    world, said = run.world(run.state), run.state.responses
-    print(json.dumps(reply_schema(engine_output_for(world))))
-    print(engine_prompt(Prompt.load("crisis_engine"), run.scenario, world, 4, said, []))
+    engine = crisis_client([judged()])
+    SimulatorAgent(run.scenario, engine).process_step(4, run.state.responses)
+    print(engine.backend.requests[0].prompt, json.dumps(engine.backend.requests[0].schema))
     print([record_of(CrisisSimulation, turn)["state"] for turn in run.turns])
     print(*run.turns[3].in_words(), run.config.model_dump_json(), run.code_digests)
 """

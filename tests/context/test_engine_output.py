@@ -3,12 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from context_kit import make_variables
+from builders import played
+from crisis_kit import judged, make_crisis, make_scenario, said, schema_of
 from pydantic import ValidationError
 
-from llmsim_lab.context import EngineOutput, GameEngine
-from llmsim_lab.context._engine import engine_output_for
-from llmsim_lab.types import reply_schema
+from llmsim_lab.context import EngineOutput
 
 
 @pytest.mark.parametrize(
@@ -29,15 +28,23 @@ def test_what_is_not_of_the_form_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_the_schema_names_what_the_engine_may_change_and_bounds_texts_and_events() -> None:
-    variables = make_variables(
-        global_vars={
+    variables = {
+        "global_vars": {
             "tension": {"type": "scale", "default": 50, "description": "How tense it is."},
             "tax": {"type": "percent", "default": 10, "engine_may_set": False},
         },
-        agent_vars={"gold": {"type": "number", "min": 0, "default": 1}},
+        "agent_vars": {"gold": {"type": "number", "min": 0, "default": 1}},
+    }
+    scenario = make_scenario(variables=variables, global_vars={})
+    crisis = played(
+        make_crisis(
+            scenario=scenario,
+            max_events=2,
+            replies=lambda it: judged() if it.site.component == "engine" else said(),
+        ),
+        1,
     )
-    engine = GameEngine({}, {"Ada": {}, "Bo": {}}, variables=variables)
-    schema = reply_schema(engine_output_for(engine, max_events=2))["properties"]
+    schema = schema_of(crisis, "engine")["properties"]
     assert schema["events"]["maxItems"] == 2
     assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 240
     assert schema["reasoning"]["maxLength"] == 240

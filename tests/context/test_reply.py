@@ -2,49 +2,73 @@
 
 from __future__ import annotations
 
-import pytest
-from pydantic import ValidationError
+from typing import Any
 
-from llmsim_lab.context._reply import reply_model
+import pytest
+from builders import played
+from crisis_kit import judged, make_crisis, make_scenario, schema_of
+
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import reply_schema
+from llmsim_lab.types import ChatRequest
 
 STRAIT = ("ASSESSMENT: Your read", "ACTIONS: Decisions", "COMMUNICATIONS: Messages")
+DIG = {"assessment": " Dry. ", "actions": "Dig.", "communications": ""}
+
+
+def asked_for(*parts: str, reply: Any = None, players: Any = None) -> CrisisSimulation:
+    """Return a crisis after a turn in which each agent was asked for these parts."""
+
+    def answer(request: ChatRequest) -> Any:
+        assert request.site is not None
+        return judged() if request.site.component == "engine" else reply
+
+    scenario = make_scenario(briefing={"response_format": parts})
+    return played(make_crisis(scenario=scenario, replies=answer, players=players or {}), 1)
+
+
+def heard(run: CrisisSimulation) -> str:
+    """Return what the others hear of Ada."""
+    words: str = run.state.responses["Ada"]
+    return words
 
 
 def test_each_part_asked_for_is_a_field_in_that_order() -> None:
-    schema = reply_schema(reply_model(STRAIT), max_text=100)
+    schema = schema_of(asked_for(*STRAIT, reply=DIG), "agent")
     assert list(schema["properties"]) == ["assessment", "actions", "communications"]
     assert schema["required"] == ["assessment", "actions", "communications"]
     assert schema["properties"]["actions"] == {
         "type": "string",
         "description": "Decisions",
-        "maxLength": 100,
+        "maxLength": 400,
     }
 
 
 def test_others_hear_all_but_the_assessment() -> None:
-    reply = reply_model(STRAIT)(assessment=" Dry. ", actions="Dig.", communications="")
-    assert reply.public == "ACTIONS: Dig."
-    assert reply.reasoning == "Dry."
+    run = asked_for(*STRAIT, reply=DIG)
+    assert heard(run) == "ACTIONS: Dig."
+    assert {it.reasoning for it in run.turns[1].answers} == {"Water follows use.", "Dry."}
 
 
 def test_a_label_that_is_taken_gets_another_field() -> None:
-    reply = reply_model(("REASONING: Why", "COPY: What"))(part_reasoning="a", part_copy="b")
-    assert reply.public == "REASONING: a\nCOPY: b"
+    run = asked_for("REASONING: Why", "COPY: What", reply={"part_reasoning": "a", "part_copy": "b"})
+    assert heard(run) == "REASONING: a\nCOPY: b"
 
 
 def test_an_answer_that_nobody_hears_is_a_fault() -> None:
-    with pytest.raises(ValidationError, match="it says nothing in actions or communications"):
-        reply_model(STRAIT)(assessment="Dry.", actions=" ", communications="")
+    run = asked_for(*STRAIT, reply={"assessment": "Dry.", "actions": " ", "communications": ""})
+    assert heard(run) == ""
+    retried = [call for call in run.turns[1].calls if call.request.attempt == 2]
+    assert "it says nothing in actions or communications" in retried[0].request.prompt
 
 
-def test_what_code_says_stands_in_the_first_public_part_and_may_be_silence() -> None:
-    assert reply_model(STRAIT).saying("Dig.").public == "ACTIONS: Dig."
-    assert reply_model(("ASSESSMENT: x",)).saying("Dry.").public == "ASSESSMENT: Dry."
-    assert reply_model(STRAIT).saying("").public == ""
+def test_what_code_says_stands_in_the_first_public_part() -> None:
+    course = "We keep our course and change nothing."
+    assert heard(asked_for(*STRAIT, players={"agent": "rule"})) == f"ACTIONS: {course}"
+    only = asked_for("ASSESSMENT: x", players={"agent": "rule"})
+    assert heard(only) == f"ASSESSMENT: {course}"
 
 
 def test_two_parts_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two parts are called 'actions'"):
-        reply_model(("ACTIONS: a", "actions: b"))
+        asked_for("ACTIONS: a", "actions: b")

@@ -8,14 +8,6 @@ import pytest
 from crisis_kit import crisis_client, judged, make_scenario
 
 from llmsim_lab.context import SimulatorAgent
-from llmsim_lab.context._engine import limits_of
-from llmsim_lab.context._variables import (
-    ChoiceVariable,
-    NumberVariable,
-    PercentVariable,
-    ScaleVariable,
-    TextVariable,
-)
 from llmsim_lab.errors import ConfigError, LLMFailureException
 
 
@@ -34,21 +26,27 @@ def test_a_step_asks_the_engine_and_returns_a_prompt_for_each_who_responded() ->
     assert '> Bo: "I drown"\n> === RULES ===' in read
 
 
-@pytest.mark.parametrize(
-    ("variable", "words"),
-    [
-        (ScaleVariable(step=25), "whole number, 0 to 100, in steps of 25"),
-        (PercentVariable(max=30, step=0.25), "number, 0 to 30, in steps of 0.25"),
-        (NumberVariable(), "number"),
-        (NumberVariable(max=0, step=1), "whole number, at most 0"),
-        (NumberVariable(min=-1.5, max=2), "number, -1.5 to 2"),
-        (NumberVariable(min=0), "number, at least 0"),
-        (ChoiceVariable(options=("Open", "Closed")), "one of Open, Closed"),
-        (TextVariable(max_chars=9), "a text of at most 9 characters"),
-    ],
-)
-def test_limits_are_said_in_words(variable: Any, words: str) -> None:
-    assert limits_of(variable) == words
+LIMITS: list[tuple[dict[str, Any], object, str]] = [
+    ({"type": "scale", "step": 25}, 50, "whole number, 0 to 100, in steps of 25"),
+    ({"type": "percent", "max": 30, "step": 0.25}, 1, "number, 0 to 30, in steps of 0.25"),
+    ({"type": "number"}, 1, "number"),
+    ({"type": "number", "max": 0, "step": 1}, 0, "whole number, at most 0"),
+    ({"type": "number", "min": -1.5, "max": 2}, 0, "number, -1.5 to 2"),
+    ({"type": "number", "min": 0}, 0, "number, at least 0"),
+    ({"type": "choice", "options": ["Open", "Closed"]}, "Open", "one of Open, Closed"),
+    ({"type": "text", "max_chars": 9}, "", "a text of at most 9 characters"),
+]
+
+
+def test_the_engine_reads_limits_in_words() -> None:
+    variables = {f"v{at}": definition for at, (definition, _, _) in enumerate(LIMITS)}
+    values = {f"v{at}": value for at, (_, value, _) in enumerate(LIMITS)}
+    scenario = make_scenario(variables={"global_vars": variables}, global_vars=values)
+    client = crisis_client([judged()])
+    SimulatorAgent(scenario, client).process_step(1, {})
+    read = client.backend.requests[0].prompt.splitlines()  # type: ignore[attr-defined]
+    for at, (_, _, words) in enumerate(LIMITS):
+        assert f"- v{at}: {words}" in read
 
 
 @pytest.mark.parametrize(

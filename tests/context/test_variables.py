@@ -4,15 +4,14 @@ import re
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
-
-from llmsim_lab.context._variables import Variable
+from context_kit import make_variables
+from pydantic import ValidationError
 
 OPEN = {"type": "choice", "options": ["Open", "Shut"]}
 
 
 def variable(**definition: Any) -> Any:
-    return TypeAdapter(Variable).validate_python(definition)
+    return make_variables(global_vars={"x": definition}).global_vars["x"]
 
 
 @pytest.mark.parametrize(

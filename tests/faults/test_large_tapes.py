@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from faults_kit import Attack, Case, Plan
-from tape_text import sealed
+from tape_text import digest_of, sealed
 from verbs_kit import LARGE, steps_of
 
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab.tape._journal import text_digest
 
 pytestmark = pytest.mark.process
 
@@ -43,8 +42,8 @@ def turn(run: int, number: int, row: dict[str, Any] | None = None, **parts: Any)
 
 
 def text(value: bytes) -> tuple[bytes, str]:
-    digest = text_digest(value)
-    return b'{"text":"%b","value":%b,"sum":""}\n' % (digest, value), digest.decode()
+    digest = digest_of(value)
+    return b'{"text":"%b","value":%b,"sum":""}\n' % (digest.encode(), value), digest
 
 
 def forks_of_forks() -> Lines:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 from faults_kit import Step
-from typer.testing import CliRunner
 
-from llmsim_lab.cli._app import app
+from llmsim_lab.cli import main
 from llmsim_lab.errors import LabError
 from llmsim_lab.lab import Lab, PromptViewer, RateChart
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
@@ -27,11 +29,12 @@ Verb = Callable[[Path], object]
 
 def command(*arguments: object) -> str:
     """Run a command line; an exception that is not for its user is raised."""
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert "Traceback" not in done.output
-    return done.output
+    output = StringIO()
+    sys.argv = ["llmsim-lab", *map(str, arguments)]
+    with redirect_stdout(output), redirect_stderr(output), suppress(SystemExit):
+        main()
+    assert "Traceback" not in output.getvalue()
+    return output.getvalue()
 
 
 def client() -> LLMClient:

@@ -10,14 +10,31 @@ import pytest
 from builders import make_simulation, played
 from worlds import PublicGoods
 
+from llmsim_lab import Ask, Run, State
 from llmsim_lab.economy import load_us_macro
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import RateChart
-from llmsim_lab.lab._charted_runs import Line, charted, lines_of
-from llmsim_lab.lab._picture import Picture
 from llmsim_lab.lab.figures import rate_figure
-from llmsim_lab.run import Series
 from llmsim_lab.simulation import Simulation
+
+
+class Sketch(State):
+    given: dict[str, float]
+    share: float = 0.0
+    over: bool = False
+
+
+class Drawing(Run[Sketch]):
+    """What a state holds is charted as it is."""
+
+    last: dict[str, float]
+
+    async def turn(self, state: Sketch, ask: Ask) -> Sketch:
+        return Sketch(given=self.last, share=ask.turn / 4, over=ask.turn > 1)
+
+
+def drawing(turns: int = 1, *, first: dict[str, float], last: dict[str, float]) -> Drawing:
+    return played(Drawing(last=last, state=Sketch(given=first)), turns)
 
 
 def ruled(**settings: Any) -> Simulation:
@@ -89,8 +106,9 @@ def test_dollars_in_a_name_are_no_formula() -> None:
 
 
 def test_what_is_counted_elsewhere_is_not_charted() -> None:
-    row = dict.fromkeys(("turn", "ok", "coverage", "tokens"), 1.0)
-    assert [item.label for item in charted(lines_of(pd.DataFrame([row])))] == ["coverage"]
+    rows = [{"turn": turn, "ok": 1.0, "coverage": 1.0, "tokens": 1.0} for turn in (0, 1)]
+    axes = RateChart(pd.DataFrame(rows)).figure.axes
+    assert [panel.get_ylabel() for panel in axes] == ["coverage"]
 
 
 def test_a_dict_of_numbers_is_one_chart_with_names_at_the_ends_of_its_lines() -> None:
@@ -105,35 +123,25 @@ def test_a_dict_of_numbers_is_one_chart_with_names_at_the_ends_of_its_lines() ->
 
 
 def test_names_of_lines_that_end_together_stand_apart_and_none_below_the_axis() -> None:
-    rows = [{"turn": n, **{f"given.{name}": 10.0 - 9 * n for name in "ABCD"}} for n in (0, 1)]
-    chart = Series(column="given.*", label="given")
-    axes = (
-        Picture(lines=[Line(name="run", rows=rows, charts=[chart])], charts=[chart])
-        .figure()
-        .axes[0]
-    )
-    heights = sorted(text.xy[1] for text in axes.texts if text.get_text() in "ABCD")
+    run = drawing(first=dict.fromkeys("ABCD", 10.0), last=dict.fromkeys("ABCD", 1.0))
+    given = RateChart(run, columns=["given"]).figure.axes[0]
+    heights = sorted(text.xy[1] for text in given.texts if text.get_text() in "ABCD")
     assert heights[0] == 1
     assert min(high - low for low, high in pairwise(heights)) > 0.3
 
 
 def test_of_many_lines_the_highest_and_the_lowest_are_named_and_several_runs_have_means() -> None:
-    rows = [{f"wealth.{n}": float(n * turn) for n in range(9)} for turn in (0, 1)]
-    chart = Series(column="wealth.*", label="wealth")
-    lines = [
-        Line(name=name, rows=[{"turn": n, **row} for n, row in enumerate(rows)], charts=[chart])
-        for name in ("one", "other")
-    ]
-    single = Picture(lines=lines[:1], charts=charted(lines))
-    assert {text.get_text() for text in single.figure().axes[0].texts} == {"8", "0"}
-    assert "wealth, mean of 9: 0 → 4" in single.words()
-    both = Picture(lines=lines, charts=charted(lines)).figure()
+    wealth = {str(n): float(n) for n in range(9)}
+    run = drawing(first=dict.fromkeys(wealth, 0.0), last=wealth)
+    chart = RateChart(run, columns=["given"])
+    assert {text.get_text() for text in chart.figure.axes[0].texts} == {"8", "0"}
+    assert "given, mean of 9: 0 → 4" in chart.static_text()
+    both = RateChart({"one": run, "other": run}, columns=["given"]).figure
     assert [text.get_text() for text in both.legends[0].texts] == ["one", "other"]
 
 
 def test_shares_and_truth_values_have_their_own_axes() -> None:
-    rows = [{"turn": n, "share": n / 4, "over": n > 1} for n in range(4)]
-    charts = [Series(column=name, label=name) for name in ("share", "over")]
-    figure = Picture(lines=[Line(name="a", rows=rows)], charts=charts).figure()
-    assert figure.axes[0].get_ylim() == (0, 1)
-    assert [tick.get_text() for tick in figure.axes[1].get_yticklabels()] == ["no", "yes"]
+    run = drawing(3, first={}, last={})
+    share, over = RateChart(run, columns=["share", "over"]).figure.axes
+    assert share.get_ylim() == (0, 1)
+    assert [tick.get_text() for tick in over.get_yticklabels()] == ["no", "yes"]

@@ -11,7 +11,6 @@ from people_kit import classic, like_people, on_offer, reciter, their_mean
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import PeopleComparison, Study, compare_with_people
-from llmsim_lab.study._people import effective_number
 
 
 def played(player: Any, *, groups: int = 60, twins: bool = True) -> list[Any]:
@@ -134,10 +133,15 @@ def test_what_cannot_be_compared_is_an_error_that_says_why() -> None:
         compare_with_people(run)
 
 
-def test_equal_answers_count_as_one_and_equally_frequent_ones_as_many() -> None:
-    assert effective_number([3, 3, 3]) == 1
-    assert effective_number([1, 2, 3, 4]) == pytest.approx(4)
-    assert 1 < effective_number([1, 1, 1, 2]) < 2
+@pytest.mark.parametrize(("shares", "answers"), [((0.1, 0.2, 0.3, 0.4), 4), ((0.1,) * 4, 1)])
+def test_equal_answers_count_as_one_and_equally_frequent_ones_as_many(
+    shares: tuple[float, ...], answers: float
+) -> None:
+    def player(question: Any) -> float:
+        return on_offer(question, shares[question.run.seed])
+
+    [one] = compare_with_people(played(player, groups=4, twins=False))
+    assert one.answers == pytest.approx(answers)
 
 
 def test_runs_that_failed_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from people_kit import OFFERS, choosing, classic
 
 from llmsim_lab.study import PeopleComparison, compare_with_people, exact
-from llmsim_lab.study._people import Likeness
 
 OFFERED = Counter(round(10 * share) for share in OFFERS.values)
 """How many people offered so many tenths of 5 dollars."""
@@ -20,7 +20,7 @@ def as_people_do(text: str) -> float:
     return OFFERED[round(2 * float(text))] / OFFERS.n
 
 
-def of_dictator(share_of: object, *, twin: bool = False) -> Likeness:
+def of_dictator(share_of: object, *, twin: bool = False) -> Any:
     run = classic("splitting")(llm_client=choosing(share_of), decide="sample", twin=twin)
     [one] = compare_with_people(exact(run, turns=1))
     return one

@@ -9,7 +9,7 @@ from social_kit import make_social
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart import Post, SocialSimulation
-from llmsim_lab.statechart._analysis import Cascade
+from llmsim_lab.statechart.state import FeedEntry, SocialState, UserState
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +24,26 @@ def member(number: int, parent: int | None = None, kind: Any = "reply") -> Post:
     return Post(id=number, author="Ada", text="Hi", parent=parent, kind=own, root=1)
 
 
+def cascade_of(*posts: Post) -> Any:
+    """Return the cascade of posts with which a run begins."""
+    feed = tuple(FeedEntry(post) for post in posts)
+    state = SocialState(people=(UserState("User 1"),), feed=feed, next_post=99)
+    [cascade] = make_social(users=1, state=state, players="rule").cascades()
+    return cascade
+
+
 def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     answers = [member(2, 1), member(3, 1, "reshare"), member(4, 3), member(5, 2), member(6, 4)]
-    tree = Cascade((member(1), *answers))
+    tree = cascade_of(member(1), *answers)
     assert (tree.size, tree.depth, tree.breadth) == (6, 3, 2)
     assert list(tree.levels.items()) == [(1, 0), (2, 1), (5, 2), (3, 1), (4, 2), (6, 3)]
     top, *_, rest = tree.tree(most=3).splitlines()
     assert (top, rest) == ("● Ada (turn 0): Hi", "and 3 more")
     assert tree.tree().splitlines()[3:5] == ["  ↻ Ada (turn 0)", "    ↩ Ada (turn 0): Hi"]
-    lone = Cascade((member(1),))
+    lone = cascade_of(member(1))
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
     # Answers to posts from before the run hang together all the same.
-    later = Cascade((member(8, 3), member(9, 4)))
+    later = cascade_of(member(8, 3), member(9, 4))
     assert (later.root.id, later.size, later.depth) == (8, 2, 1)
 
 

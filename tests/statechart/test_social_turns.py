@@ -13,11 +13,9 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.run import replay
 from llmsim_lab.statechart import AgentState, Post
-from llmsim_lab.statechart._turn import circulate, next_posts
-from llmsim_lab.statechart.config import FeedConfig
 from llmsim_lab.statechart.state import FeedEntry, SocialState, UserState
 
-USERS = (UserState("User 1"), UserState("User 2"))
+USERS = tuple(UserState(name, AgentState.SCROLLING) for name in ("User 1", "User 2"))
 NOTHING = {"interest": 0, "recency": 0, "popularity": 0, "noise": 0}
 
 
@@ -31,8 +29,13 @@ def network(*entries: FeedEntry, people: tuple[UserState, ...] = USERS, at: int 
 
 
 def seen_next(state: SocialState, seed: int = 1, **weights: Any) -> list[int | None]:
-    users = make_social(users=2).config.population
-    return [it and it.id for it in next_posts(state, users, FeedConfig(**weights), seed=seed)]
+    """Return the post that each user comes to see in the next turn."""
+    run = make_social(users=2, state=state, seed=seed, feed=weights, players="rule")
+    after = played(run, 1).state.people
+    return [
+        next(iter(set(later.seen) - set(person.seen)), None)
+        for person, later in zip(state.people, after, strict=True)
+    ]
 
 
 # --- the feed ---------------------------------------------------------------------------------
@@ -64,18 +67,18 @@ def test_the_draws_follow_from_seed_and_turn_and_differ_between_users() -> None:
 
 def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_user() -> None:
     reshare = post(3, "User 2", kind="reshare", copy_of=1, parent=1, root=1)
-    people = (UserState("User 1", seen=(1,)), UserState("User 2", banned=True))
+    people = (USERS[0].having_seen([1]), USERS[1].with_ban(True))
     state = network(FeedEntry(post(1)), FeedEntry(reshare), people=people)
     assert seen_next(state)[0] is None
     assert seen_next(network(FeedEntry(post(4, "User 2")), people=people))[0] is None
 
 
 def test_old_posts_leave_the_feed_and_of_too_many_the_least_noticed() -> None:
-    config = FeedConfig(max_age=3, max_posts=2, recency=0)
-    liked = FeedEntry(post(1), likes=9)
-    entries = [liked, FeedEntry(post(2, turn=2), likes=5), FeedEntry(post(3, turn=2))]
-    left = circulate(entries, [FeedEntry(post(4, turn=3))], number=3, config=config)
-    assert [entry.post.id for entry in left] == [2, 4]
+    old = FeedEntry(post(1), likes=9)
+    young = [FeedEntry(post(number, turn=2), likes=likes) for number, likes in ((2, 5), (3, 0))]
+    state = network(old, *young, FeedEntry(post(4, turn=2)), at=2)
+    run = make_social(users=2, state=state, feed={"max_age": 3, "max_posts": 2, "recency": 0})
+    assert [entry.post.id for entry in played(run, 1).state.feed] == [2, 4]
 
 
 def test_draws_follow_from_the_seed_alone_so_that_recorded_runs_replay_in_any_version() -> None:

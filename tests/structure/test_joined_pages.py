@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections import Counter
 
 import pytest
+from page_kit import script_of_room
 
-from llmsim_lab.room._pages import read_words, room_page
 from llmsim_lab.run.page import module
 
 DECLARED = re.compile(r"^(?:const|let|(?:async )?function|class) (\w+)", re.MULTILINE)
@@ -20,8 +19,7 @@ def names_in(script: str) -> list[str]:
 
 @pytest.mark.parametrize("page", ["guest", "teacher", "projector"])
 def test_the_modules_of_a_room_page_have_no_name_in_common(page: str) -> None:
-    packed = room_page(page, "", read_words(None)).script.content
-    assert names_in(gzip.decompress(packed).decode()) == []
+    assert names_in(script_of_room(page)) == []
 
 
 def test_the_modules_of_the_window_have_no_name_in_common() -> None:

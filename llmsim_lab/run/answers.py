@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import fields_of, json_number
 from llmsim_lab.llm.choice import Decide, numeric
 from llmsim_lab.run._kept import defined_again, reply_as_json
-from llmsim_lab.run.question import AskedQuestion, limits_of
+from llmsim_lab.run.question import AskedQuestion, Question, limits_of
 from llmsim_lab.run.turn import Answer, as_confidence, as_reasoning
 from llmsim_lab.types import CallRecord, Decision, Reply
 
@@ -219,6 +219,15 @@ def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options
     words = question.allowed.wording.get(name, {})
     texts = {value: words[value] if value in words else text_of(value) for value in values}
     return Options(decide, name, texts)
+
+
+def options_to_choose(question: Question) -> Options:
+    """Return what a question can be answered with, also where no model is to choose from it.
+
+    Raises:
+        ConfigError: the reply's field cannot be decided by probabilities.
+    """
+    return options_of(question._asked, question.decide or "sample")
 
 
 def _listed_values(limits: object, type_name: object) -> Sequence[object]:

@@ -551,6 +551,11 @@ class Question:
         return self._asked.batch.by
 
     @property
+    def decide(self) -> Decide | None:
+        """How a model's answer is taken from its probabilities; None where it gives one answer."""
+        return self._asked.batch.decide
+
+    @property
     def values(self) -> Mapping[str, Any]:
         """What the prompt was given besides; of functions of the name, what they return."""
         batch = self._asked.batch

@@ -61,6 +61,7 @@ from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
 from llmsim_lab.tape.lines import Verb
 from llmsim_lab.tape.prompts_read import prompts_read
+from llmsim_lab.tape.recorder import Rehearsal
 from llmsim_lab.types import Attempt
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
@@ -684,6 +685,22 @@ def unrecorded_fork(
         planned,
         arguments,
     )
+
+
+def imagined(
+    run: RunT,
+    client: LLMClient | None,
+    players: Mapping[str, object],
+) -> RunT:
+    """Return a run like another's, for turns that are only thought of: its players alone answer.
+
+    It is on no tape. Where a turn asks a model by itself, or brings something from outside, it
+    raises ConfigError.
+    """
+    new = unrecorded_fork(run, run.turn_number, client)
+    new.players = players
+    new._session.recorder = Rehearsal()
+    return new
 
 
 def _beside(

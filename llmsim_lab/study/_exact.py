@@ -14,12 +14,15 @@ import asyncio
 import hashlib
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections import Counter, UserList, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import Context, copy_context
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -31,9 +34,9 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.run import Ask, Question, Run, State
-from llmsim_lab.run.answers import options_of
+from llmsim_lab.run.answers import options_to_choose
 from llmsim_lab.run.config import WorldConfig
-from llmsim_lab.run.recorded import load, unrecorded_fork
+from llmsim_lab.run.recorded import imagined, load
 from llmsim_lab.run.registry import find_class
 from llmsim_lab.run.turn import Answer, Turn
 from llmsim_lab.types import CallSite
@@ -42,17 +45,120 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-Options: TypeAlias = Mapping[Hashable, str]
+Options: TypeAlias = Mapping[object, str]
 """What can be chosen, each with the text that a model sees."""
 Outcome: TypeAlias = str | Callable[[Any], object]
 """A column of the turn's row, or a function of the run so far."""
 
 
-class _Draw(NamedTuple):
-    """One draw of a turn: of which question, and which of those that were asked alike."""
+# --- one way through a turn -----------------------------------------------------------------------
 
+
+class _Draw(NamedTuple):
+    """Who draws which field, as what, and the key of the question; empty where chance answers."""
+
+    player: str
+    component: str
+    field: str
     question: str
-    number: int
+
+
+class _Way(Protocol):
+    """One way through a turn: what each question is answered."""
+
+    def draw(self, draw: _Draw, choice: Choice[object], decide: Decide) -> object:
+        """Return what is answered."""
+
+
+class _EnumeratedWay:
+    """A way that takes what it is given, then the likeliest; notes which others begin there.
+
+    Args:
+        drawn: what is drawn, each with how often the same was drawn before it.
+        least: the probability below which no other way is followed.
+    """
+
+    def __init__(self, drawn: Mapping[tuple[_Draw, int], object], least: float) -> None:
+        self.probability = 1.0
+        self.lost = 0.0
+        self.others: list[Mapping[tuple[_Draw, int], object]] = []
+        self._drawn = dict(drawn)
+        self._least = least
+        self._times: Counter[_Draw] = Counter()
+
+    def draw(self, draw: _Draw, choice: Choice[object], decide: Decide) -> object:
+        """Return what is drawn; where that is new, the likeliest option."""
+        if decide != "sample":
+            return choice.decided(decide, Random())  # of which no number is drawn
+        place = (draw, self._times[draw])
+        self._times[draw] += 1
+        if place not in self._drawn:
+            for value, share in choice.probabilities.items():
+                if value == choice.mode or share == 0:
+                    continue
+                if self.probability * share < self._least:
+                    self.lost += self.probability * share
+                else:
+                    self.others.append({**self._drawn, place: value})
+            self._drawn[place] = choice.mode
+        value = self._drawn[place]
+        self.probability *= choice.probabilities[value]
+        return value
+
+    @property
+    def is_as_before(self) -> bool:
+        """Whether all that was drawn before was asked again."""
+        return all(number < self._times[draw] for draw, number in self._drawn)
+
+
+class _RecordedWay:
+    """The way that a recorded turn went; adds up how likely its answers are."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.log_likelihood = 0.0
+        self._answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+        for answer in turn.answers:
+            self._answers[answer.player, answer.component].append(answer)
+
+    def draw(self, draw: _Draw, choice: Choice[object], decide: Decide) -> object:
+        """Return what was answered."""
+        answer = self._answers[draw.player, draw.component].pop(0)
+        # As JSON: an enum's member is its value on a tape.
+        by_value = {plain(value): value for value in choice.probabilities}
+        value = by_value[answer.fields[draw.field]]
+        # What chance or a rule answers, or fills in for a person, says nothing of the model.
+        if draw.question and answer.status != "fallback":
+            share = choice.probabilities[value]
+            self.log_likelihood += math.log(share) if share else -math.inf
+        return value
+
+
+class _Past(UserList[Turn]):
+    """A run's turns; notes whether anything reads an earlier one than the latest."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._turns = list(turns)
+        self.was_read = False
+
+    @property
+    def data(self) -> list[Turn]:  # type: ignore[override]
+        """All turns; every method of a list reads them here."""
+        self.was_read = True
+        return self._turns
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def __getitem__(self, index: Any) -> Any:
+        is_latest = index in (-1, len(self._turns) - 1)
+        return self._turns[index] if is_latest else self.data[index]
+
+    def append(self, turn: Turn) -> None:
+        """Add a turn, which reads none."""
+        self._turns.append(turn)
+
+
+# --- all histories --------------------------------------------------------------------------------
 
 
 class _Node(NamedTuple):
@@ -62,177 +168,25 @@ class _Node(NamedTuple):
     turns: tuple[Turn, ...]
 
 
-class _Past(list[Turn]):
-    """A run's turns; notes whether anything reads an earlier one than the latest."""
+class _AskModel(Protocol):
+    """Returns the probabilities of options, and last how much of all answers are options."""
 
-    was_read = False
-
-    def __getitem__(self, index: Any) -> Any:
-        if index not in (-1, len(self) - 1):
-            self.was_read = True
-        return super().__getitem__(index)
-
-    def __iter__(self) -> Any:
-        self.was_read = True
-        return super().__iter__()
-
-    # A list answers these by itself, without the two above.
-
-    def __reversed__(self) -> Any:
-        self.was_read = True
-        return super().__reversed__()
-
-    def __add__(self, turns: Any) -> Any:
-        self.was_read = True
-        return super().__add__(turns)
-
-    def copy(self) -> list[Turn]:
-        """Return a list of the turns."""
-        return list(self)
-
-
-class _Path:
-    """One way through a turn: what was drawn, and which other ways begin at its draws.
-
-    Args:
-        drawn: what is drawn, as far as it was decided before.
-        least: the probability below which no other way is followed.
-    """
-
-    def __init__(
+    async def __call__(
         self,
-        drawn: Mapping[_Draw, Hashable],
-        least: float,
-    ) -> None:
-        self.drawn = dict(drawn)
-        self.probability = 1.0
-        self.others: list[Mapping[_Draw, Hashable]] = []
-        self.lost = 0.0
-        self.met: set[_Draw] = set()
-        self._least = least
-        self._asked: Counter[str] = Counter()
-
-    def draw(
-        self,
-        question: str,
-        probabilities: Mapping[Any, float],
-    ) -> Hashable:
-        """Return what is drawn at a question; where that is new, its likeliest option."""
-        self._asked[question] += 1
-        draw = _Draw(question, self._asked[question])
-        self.met.add(draw)
-        if draw not in self.drawn:
-            first = max(probabilities, key=probabilities.__getitem__)
-            for value, share in probabilities.items():
-                if value == first or share == 0:
-                    continue
-                if self.probability * share < self._least:
-                    self.lost += self.probability * share
-                else:
-                    self.others.append({**self.drawn, draw: value})
-            self.drawn[draw] = first
-        self.probability *= probabilities[self.drawn[draw]]
-        return self.drawn[draw]
-
-
-class _Branching:
-    """A client whose answers are not drawn: each is taken in a way of its own.
-
-    Args:
-        client: gives the probabilities.
-        tree: takes the ways.
-    """
-
-    def __init__(self, client: LLMClient, tree: _Tree) -> None:
-        self._client = client
-        self._tree = tree
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    async def choose(
-        self,
+        client: LLMClient,
         prompt: str,
         options: Options,
-        *,
         site: CallSite,
-    ) -> _Branch:
-        """Return the choice, of which the tree draws."""
-        question = self._tree.key_of(self._client, prompt, options)
-        self._tree.met.add(question)
-        choice = await self._tree.choice(
-            self._client,
-            prompt,
-            options,
-            site,
-        )
-        return _Branch(choice, question, self._tree)
-
-    async def call_with_retry(self, *, site: CallSite, **request: object) -> NoReturn:
-        """Raise ConfigError: what is answered has no probability."""
-        raise ConfigError(
-            f"{site.agent or site.component} of turn {site.turn} is asked for an answer, which has "
-            "no probability that could be enumerated; ask for a choice, with one field of few "
-            "values: ask(..., decide='sample')"
-        )
-
-    async def converse(self, *request: object, **settings: object) -> NoReturn:
-        """Raise ConfigError: a conversation has no probabilities."""
-        raise ConfigError(
-            "a conversation has no probabilities that could be enumerated; sample it with a Study"
-        )
+    ) -> list[float]: ...
 
 
-class _Branch:
-    """A choice of which each option is taken, one way after the other."""
-
-    def __init__(
-        self,
-        choice: Choice[Hashable],
-        question: str,
-        tree: _Tree,
-    ) -> None:
-        self._choice = choice
-        self._question = question
-        self._tree = tree
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._choice, name)
-
-    def decided(self, decide: Decide, rng: Random) -> Hashable:
-        """Return what this way takes."""
-        if decide != "sample":  # which is decided, and no draw
-            return self._choice.decided(decide, rng)
-        return self._tree.path.draw(self._question, self._choice.probabilities)
-
-
-class _NothingElse:
-    """Stands where a recorder would: nothing is asked or done but what the tree asks itself."""
-
-    tape: Tape | None = None
-    is_replay = False
-
-    def find(self, request: object, first: object = None) -> NoReturn:
-        """Raise ConfigError: a model was asked past the players."""
-        raise ConfigError(
-            "the turn asks a model by itself, and its answer has no probability that could be "
-            "enumerated; ask a player: await ask(name, Reply, prompt, decide='sample')"
-        )
-
-    def find_outside(self, kind: str, key: object) -> NoReturn:
-        """Raise ConfigError: something from outside has no probability."""
-        raise ConfigError(
-            f"ask.outside({kind!r}, ...) brings something from outside, whose probabilities are "
-            "not known; put it into the state before the first turn"
-        )
-
-
-class _Tree:
+class _Histories:
     """The histories of a run, level by level, each turn played in every way.
 
     Args:
         run: from whose latest turn they begin.
         client: the model of players that are the run's.
+        ask: asks it.
         least: the probability below which a history is not followed.
         most_questions: how many may be asked.
         keeps_past: whether histories that came to the same state stay apart.
@@ -242,222 +196,208 @@ class _Tree:
         self,
         run: Run,
         client: LLMClient | None,
+        ask: _AskModel,
         *,
         least: float,
         most_questions: int,
         keeps_past: bool,
     ) -> None:
-        self.client = client
+        self.ask = ask
         self.levels = [[_Node(1.0, tuple(run.turns))]]
         self.lost = [0.0]
         self.known: dict[str, list[float]] = {}
-        """Of each question the probabilities of its options, and last how much of all answers
-        are options."""
+        """What each question was answered."""
         self.met: set[str] = set()
         """The questions of these histories; a tape may know others, of another model."""
-        self.is_complete = False
-        """Whether all was asked, so that another question is none of this law."""
         self.keeps_past = keeps_past
-        self.is_uniform = False
-        """Whether all options count alike, and no model is asked."""
-        self.path = _Path({}, least)
-        self.walker = unrecorded_fork(run, run.turn_number, client)
         self._least = least
         self._most_questions = most_questions
-        self._asking: dict[str, asyncio.Task[Choice[Hashable]]] = {}
-        self._outer: Context | None = None
-        self._outer_turn = 0
-        self._be_seated(run)
-
-    def _be_seated(self, run: Run) -> None:
-        """Put what branches in the places of models and chance; rules stay."""
-        seated: dict[str, object] = {}
+        self._asking: dict[str, asyncio.Task[list[float]]] = {}
+        self._context: Context | None = None
+        self._way: _Way | None = None
+        self._refusal: Exception | None = None
+        players: dict[str, object] = {}
         for name, player in {"*": "model", **run.players}.items():
-            client = self.client if player == "model" else player
-            if player == "random":
-                seated[name] = self._by_chance
-            elif player == "rule":
-                seated[name] = player
-            elif isinstance(client, LLMClient) and client.backend.is_model:
-                seated[name] = _Branching(client, self)
-            elif player == "model":
-                seated[name] = player  # which says itself that there is none, if it is asked
+            answers_by = client if player == "model" else player
+            if isinstance(answers_by, LLMClient) and answers_by.backend.is_model:
+                players[name] = partial(self._answer, answers_by)
+            elif player == "random":
+                players[name] = partial(self._answer, None)
+            elif player in ("rule", "model"):  # without a model the question says so itself
+                players[name] = player
             else:
                 raise ConfigError(
                     f"players[{name!r}] is {player!r:.60}: what it answers has no probabilities "
                     "that could be enumerated; seat a model, 'rule' or 'random'"
                 )
-        self.walker.players = seated
-        self.walker._session.recorder = _NothingElse()  # type: ignore[assignment]
+        self.walker = imagined(run, client, players)
 
-    def _by_chance(self, question: Question) -> dict[str, object]:
-        """Answer for a player who answers evenly by chance, each value in a way of its own."""
-        options = options_of(question._asked, "sample")
-        values = list(options.texts)
-        even = dict.fromkeys(values, 1 / len(values))
-        key = f"{question.site.component}, {question.player}, by chance"
-        return {options.name: self.path.draw(key, even)}
+    async def grow(self, levels: int) -> None:
+        """Play on until there are as many levels, each a turn."""
+        while len(self.levels) <= levels:
+            merges = not self.keeps_past
+            await self._add_level()
+            if merges and self.keeps_past:
+                # Something read the past, so that what was merged before was not the same.
+                self.levels = self.levels[:1]
+                self.lost = self.lost[:1]
 
-    # --- questions ----------------------------------------------------------------------------
+    async def _add_level(self) -> None:
+        """Play one more turn of each history, breadth first: a bound on questions cuts late."""
+        nodes: list[_Node] = []
+        lost = self.lost[-1]
+        for node in self.levels[-1]:
+            if self.walker.done(node.turns[-1].state):
+                nodes.append(node)
+                continue
+            ways: list[Mapping[tuple[_Draw, int], object]] = [{}]
+            while ways:
+                way = _EnumeratedWay(ways.pop(), self._least / node.probability)
+                turn = await self.play(node.turns, way)
+                if not way.is_as_before:
+                    raise ConfigError(
+                        f"turn {turn.number} of {type(self.walker).__name__} asked something else "
+                        "when it was played again from the same state: its prompts depend on "
+                        "something that is not in the state, such as an attribute, a clock or "
+                        "chance of its own; put it into the state"
+                    )
+                ways += way.others
+                lost += node.probability * way.lost
+                nodes.append(_Node(node.probability * way.probability, (*node.turns, turn)))
+        self.levels.append(nodes if self.keeps_past else _merged(nodes))
+        self.lost.append(lost)
 
-    def key_of(
-        self,
-        client: LLMClient,
-        prompt: str,
-        options: Options,
-    ) -> str:
-        """Return what tells a question from others: the model, the text, the options."""
-        asked = [
-            client.config.model_dump_json(),
-            getattr(prompt, "system", ""),
-            str(prompt),
-            [[repr(value), text] for value, text in options.items()],
-        ]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
+    async def play(self, turns: Sequence[Turn], way: _Way) -> Turn:
+        """Return the turn that follows others in one way."""
+        past = _Past(turns)
+        self.walker.turns = past  # type: ignore[assignment]
+        self._way = way
+        # Questions are asked in this context: the walker's own has no place for calls.
+        self._context = copy_context()
+        try:
+            await self.walker.step()
+        except Exception:
+            if self._refusal is None:
+                raise
+        if self._refusal is not None:  # which a stand-in may have answered, or a rule be blamed for
+            raise self._refusal
+        self.keeps_past = self.keeps_past or past.was_read
+        turn: Turn = past[-1]
+        return turn
 
-    async def choice(
-        self,
-        client: LLMClient,
-        prompt: str,
-        options: Options,
-        site: CallSite,
-    ) -> Choice[Hashable]:
-        """Return the probabilities of a question, which is asked once."""
-        key = self.key_of(client, prompt, options)
-        if key not in self.known and key not in self._asking:
-            if self.is_complete:
+    async def _answer(self, client: LLMClient | None, question: Question) -> dict[str, object]:
+        """Answer for a model, or by chance where there is none, as the way goes."""
+        try:
+            if client is not None and question.decide is None:
                 raise ConfigError(
-                    f"the tape has a whole law, and no answer to a question of turn {site.turn}: "
-                    "it is of another model, other settings, another prompt or another start than "
-                    f"{client.config.model} is asked here; give this law a tape of its own"
+                    f"{question.player} of turn {question.turn} is asked for an answer, which has "
+                    "no probability that could be enumerated; ask for a choice, with one field of "
+                    "few values: ask(..., decide='sample')"
                 )
-            if len(self.known) + len(self._asking) >= self._most_questions:
+            options = options_to_choose(question)
+            key = ""
+            shares = [1 / len(options.texts)] * len(options.texts) + [1.0]
+            if client is not None and len(options.texts) > 1:
+                key = _key_of(client, question.prompt, options.texts)
+                shares = await self._shares(key, client, question, options.texts)
+            choice = Choice(
+                probabilities=dict(zip(options.texts, shares[:-1], strict=True)),
+                mass=shares[-1],
+                method="logprobs",
+            )
+            draw = _Draw(question.player, question.site.component, options.name, key)
+            assert self._way is not None
+            return {options.name: self._way.draw(draw, choice, options.decide)}
+        except Exception as error:
+            self._refusal = error
+            raise
+
+    async def _shares(
+        self,
+        key: str,
+        client: LLMClient,
+        question: Question,
+        options: Options,
+    ) -> list[float]:
+        """Return what a question is answered, which is asked once."""
+        self.met.add(key)
+        if key not in self.known:
+            if len(self.met) > self._most_questions:
                 raise ConfigError(
                     f"more than most_questions={self._most_questions:,} questions would be asked; "
                     "take fewer turns, options or players, a larger prune, or say "
                     f"most_questions={10 * self._most_questions}"
                 )
-            # In the context of the run that records: here the walker's own would take the calls.
-            work = self._asked(client, prompt, options, site)
-            self._asking[key] = asyncio.create_task(work, context=self._outer)
-        if key in self._asking:  # by this player or, at the same time, by another one
-            choice = await self._asking[key]
-            self.known[key] = [*choice.probabilities.values(), choice.mass]
-            self._asking.pop(key, None)
-        *shares, mass = self.known[key]
-        probabilities = dict(
-            zip(
-                options,
-                shares,
-                strict=True,
-            )
+            if key not in self._asking:  # by another player at the same time
+                # The turns of the run that records the calls are the levels.
+                site = replace(question.site, turn=len(self.levels))
+                asking = self.ask(client, question.prompt, options, site)
+                self._asking[key] = asyncio.create_task(asking, context=self._context)
+            self.known[key] = await self._asking[key]
+        return self.known[key]
+
+
+def _key_of(client: LLMClient, prompt: str, options: Options) -> str:
+    """Return what tells a question from others: the model, the text, the options."""
+    asked = [
+        client.config.model_dump_json(),
+        getattr(prompt, "system", ""),
+        str(prompt),
+        [[repr(value), text] for value, text in options.items()],
+    ]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
+
+
+def _merged(nodes: Sequence[_Node]) -> list[_Node]:
+    """Return histories, of those that go on alike the first, with the probability of all."""
+    merged: dict[object, _Node] = {}
+    for node in nodes:
+        latest = node.turns[-1]
+        key = (latest.number, latest.state.model_dump_json(), json.dumps(plain(latest.noted)))
+        before = merged.get(key, _Node(0.0, node.turns))
+        merged[key] = _Node(before.probability + node.probability, before.turns)
+    return list(merged.values())
+
+
+# --- who is asked ---------------------------------------------------------------------------------
+
+
+async def _ask_model(
+    client: LLMClient,
+    prompt: str,
+    options: Options,
+    site: CallSite,
+) -> list[float]:
+    choice = await client.choose(prompt, options, site=site)
+    if choice.method == "samples":
+        raise ConfigError(
+            f"{client.config.model} tells no probabilities of tokens, so that its choices are "
+            "estimates from samples, and no law that follows is exact; take a backend that "
+            "reports them (Ollama, the embedded model), or sample runs with a Study"
         )
-        return Choice(
-            probabilities=probabilities,
-            mass=mass,
-            method="logprobs",
-        )
+    return [*choice.probabilities.values(), choice.mass]
 
-    async def _asked(
-        self,
-        client: LLMClient,
-        prompt: str,
-        options: Options,
-        site: CallSite,
-    ) -> Choice[Hashable]:
-        if self.is_uniform:
-            even = dict.fromkeys(options, 1 / len(options))
-            return Choice(
-                probabilities=even,
-                mass=1.0,
-                method="logprobs",
-            )
-        # Of the run that records the calls, whose turns are the levels.
-        here = CallSite(
-            component=site.component,
-            agent=site.agent,
-            turn=self._outer_turn,
-        )
-        choice = await client.choose(
-            prompt,
-            options,
-            site=here,
-        )
-        if choice.method == "samples":
-            raise ConfigError(
-                f"{client.config.model} tells no probabilities of tokens, so that its choices are "
-                "estimates from samples, and no law that follows is exact; take a backend that "
-                "reports them (Ollama, the embedded model), or sample runs with a Study"
-            )
-        return choice
 
-    # --- levels -------------------------------------------------------------------------------
+async def _suppose_even(
+    client: LLMClient,
+    prompt: str,
+    options: Options,
+    site: CallSite,
+) -> list[float]:
+    return [1 / len(options)] * len(options) + [1.0]
 
-    async def grow(self, levels: int, turn: int = 0) -> None:
-        """Play on until there are as many levels.
 
-        Args:
-            levels: how many turns from the start.
-            turn: of the run that records the questions.
-        """
-        self._outer = copy_context()
-        self._outer_turn = turn
-        while len(self.levels) <= levels:
-            if not await self._play_level():
-                # Something read the past, so that what was merged before was not the same.
-                self.keeps_past = True
-                self.levels = self.levels[:1]
-                self.lost = self.lost[:1]
-
-    async def _play_level(self) -> bool:
-        """Play one more turn of each history; returns whether those that were merged are alike."""
-        probabilities: dict[object, float] = defaultdict(float)
-        turns: dict[object, tuple[Turn, ...]] = {}
-        lost = self.lost[-1]
-        for node in self.levels[-1]:
-            if self.walker.done(node.turns[-1].state):
-                ended = self._same(node.turns)
-                probabilities[ended] += node.probability
-                turns.setdefault(ended, node.turns)
-                continue
-            ways: list[Mapping[_Draw, Hashable]] = [{}]
-            while ways:
-                path = _Path(ways.pop(), self._least / node.probability)
-                past = await self._played(node, path)
-                if past.was_read and not self.keeps_past:
-                    return False
-                ways += path.others
-                lost += node.probability * path.lost
-                after = (*node.turns, list.__getitem__(past, -1))
-                key = self._same(after)
-                probabilities[key] += node.probability * path.probability
-                turns.setdefault(key, after)
-        self.levels.append([_Node(probabilities[key], turns[key]) for key in turns])
-        self.lost.append(lost)
-        return True
-
-    def _same(self, turns: tuple[Turn, ...]) -> object:
-        """Return what is equal for histories that go on alike."""
-        if self.keeps_past:
-            return tuple(id(turn) for turn in turns)
-        latest = turns[-1]
-        return latest.number, latest.state.model_dump_json(), json.dumps(plain(latest.noted))
-
-    async def _played(self, node: _Node, path: _Path) -> _Past:
-        """Play a turn in one way; returns the turns with it."""
-        self.path = path
-        past = _Past(node.turns)
-        self.walker.turns = past
-        await self.walker.step()
-        missing = path.drawn.keys() - path.met
-        if missing:
-            raise ConfigError(
-                f"turn {node.turns[-1].number + 1} of {type(self.walker).__name__} asked something "
-                "else when it was played again from the same state: its prompts depend on "
-                "something that is not in the state, such as an attribute, a clock or chance of "
-                "its own; put it into the state"
-            )
-        return past
+async def _ask_nobody(
+    client: LLMClient,
+    prompt: str,
+    options: Options,
+    site: CallSite,
+) -> NoReturn:
+    raise ConfigError(
+        f"the tape has a whole law, and no answer to a question of turn {site.turn}: it is of "
+        "another model, other settings, another prompt or another start than "
+        f"{client.config.model} is asked here; give this law a tape of its own"
+    )
 
 
 class Asked(State):
@@ -483,18 +423,21 @@ class Law(Run[Asked]):
     """The name of the world's class on tapes."""
     of: dict[str, Any]
     """The world's configuration."""
-    _tree: _Tree | None = None
+    _histories: _Histories | None = None
 
     async def turn(self, state: Asked, ask: Ask) -> Asked:
         """Ask what comes up in the next turn of all histories."""
-        tree = self._tree
-        if tree is None:
+        histories = self._histories
+        if histories is None:
             raise ConfigError(
                 f"the exact law of {self.world} is played by exact(run, turns=..., tape=...), "
                 "which has the world"
             )
-        await tree.grow(ask.turn, ask.turn)
-        return state.replace(probabilities=dict(tree.known))
+        await histories.grow(ask.turn)
+        return state.replace(probabilities=dict(histories.known))
+
+
+# --- the law --------------------------------------------------------------------------------------
 
 
 class ExactPlan(NamedTuple):
@@ -528,8 +471,7 @@ class Exact:
             (``decide="sample"``), rules and chance. It is left as it is.
         turns: how many are played.
         outcome: what is asked about: a column of the turn's row, or a function of the run so far,
-            for which histories stay apart. If not given, the first column that can be charted; of
-            one turn of a world with ``people()``, what is decided in words.
+            for which histories stay apart. If not given, the first column that can be charted.
         tape: keeps the questions; an exact law that was stopped goes on there.
         prune: a history with a smaller probability is not followed; ``lost`` has their sum.
         most_questions: how many may be asked.
@@ -564,46 +506,30 @@ class Exact:
                 f"{run!r:.80} is no run; give one that is not played yet: "
                 "exact(PublicGoods(llm_client=client), turns=3)"
             )
-        self.run_of = run
-        self.turns = whole_number(
-            "turns",
-            turns,
-            least=1,
-        )
-        self.prune = real_number(
-            "prune",
-            prune,
-            least=0,
-            most=1,
-        )
-        self.most_questions = whole_number(
-            "most_questions",
-            most_questions,
-            least=1,
-        )
-        self.outcome = self._first_outcome() if outcome is None else outcome
-        if not isinstance(self.outcome, str) and not callable(self.outcome):
+        if outcome is None and run.series:
+            outcome = run.series[0].column
+        if not (outcome is None or isinstance(outcome, str) or callable(outcome)):
             raise ConfigError(
                 f"outcome={outcome!r:.60} is neither a column nor a function of the run"
             )
+        self.run_of = run
+        self.turns = whole_number("turns", turns, least=1)
+        self.prune = real_number("prune", prune, least=0, most=1)
+        self.most_questions = whole_number("most_questions", most_questions, least=1)
+        self.outcome = outcome
         self._tape = tape
-        self._tree: _Tree | None = None
+        self._grown: _Histories | None = None
 
-    def _first_outcome(self) -> Outcome:
-        columns = [series.column for series in self.run_of.series]
-        if self.turns == 1 and self.run_of.people():
-            return decided_in_words  # compare_with_people reads the decisions themselves
-        if not columns:
-            raise ConfigError(
-                f"{type(self.run_of).__name__} has no column of numbers; name what is asked about: "
-                "outcome='winner', or a function of the run"
-            )
-        return columns[0]
-
-    def _new_tree(self, client: LLMClient | None, least: float) -> _Tree:
-        return _Tree(
+    def _new_histories(
+        self,
+        client: LLMClient | None,
+        ask: _AskModel,
+        least: float,
+    ) -> _Histories:
+        return _Histories(
             self.run_of,
             client,
+            ask,
             least=least,
             most_questions=self.most_questions,
             # After the last turn nothing more is asked, so that merging saves nothing; what became
@@ -617,36 +543,29 @@ class Exact:
         Raises:
             ConfigError: more than ``most_questions`` would be asked.
         """
-        tree = self._new_tree(self.run_of.llm_client, least=0.0)
-        tree.is_uniform = True
-        run_sync(tree.grow(self.turns))
-        calls = sum(len(shares) - 1 for shares in tree.known.values())
-        return ExactPlan(
-            len(tree.known),
-            calls,
-            len(tree.levels[-1]),
-        )
+        histories = self._new_histories(self.run_of.llm_client, _suppose_even, least=0.0)
+        run_sync(histories.grow(self.turns))
+        calls = sum(len(shares) - 1 for shares in histories.known.values())
+        return ExactPlan(len(histories.known), calls, len(histories.levels[-1]))
 
     async def arun(self) -> Exact:
         """Ask what has to be asked; returns the law."""
         law = self._law()
         # Without one, that of the tape's settings, which asks nothing.
-        tree = self._new_tree(self.run_of.llm_client or law.llm_client, self.prune)
-        tree.known.update(law.state.probabilities)
-        law._tree = tree
+        client = self.run_of.llm_client or law.llm_client
+        histories = self._new_histories(client, _ask_model, self.prune)
+        histories.known.update(law.state.probabilities)
+        law._histories = histories
         try:
-            await law.arun(
-                max(0, self.turns - law.turn_number),
-                progress=True,
-            )
-            # What another process asked is known, and what came of it is not. Nothing else is
-            # asked now: it would stand on no tape.
-            tree.is_complete = law.turn_number >= self.turns
-            await tree.grow(self.turns)
-            tree.is_complete = False  # loglik asks what a game met besides
+            await law.arun(max(0, self.turns - law.turn_number))
         finally:
             law.close()
-        self._tree = tree
+        # What another process asked is known, and what came of it is not. Nothing else is asked
+        # now: it would stand on no tape.
+        histories.ask = _ask_nobody
+        await histories.grow(self.turns)
+        histories.ask = _ask_model  # loglik asks what a game met besides
+        self._grown = histories
         return self
 
     def run(self) -> Exact:
@@ -667,68 +586,62 @@ class Exact:
         if not isinstance(law, Law):
             raise ConfigError(f"{law!r:.120} is the recording of a run, and of no law")
         world = find_class(law.world)
-        run = world(
-            world.config_type.model_validate(law.of),
-            llm_client=law.llm_client,
-        )
-        exact_law = cls(run, turns=run.config.turns)
-        tree = exact_law._new_tree(law.llm_client, exact_law.prune)
-        tree.known.update(law.state.probabilities)
-        run_sync(tree.grow(exact_law.turns))
-        exact_law._tree = tree
-        return exact_law
+        config = world.config_type.model_validate(law.of)
+        recorded = cls(world(config, llm_client=law.llm_client), turns=config.turns)
+        histories = recorded._new_histories(law.llm_client, _ask_nobody, recorded.prune)
+        histories.known.update(law.state.probabilities)
+        run_sync(histories.grow(recorded.turns))
+        recorded._grown = histories
+        return recorded
 
     def _law(self) -> Law:
         """Return the run that asks: a new one, or the one on the tape."""
-        world = type(self.run_of)
-        of = self.run_of.config.model_dump(mode="json")
-        of["turns"] = self.turns
-        if self._tape is not None and _has_runs(self._tape):
-            law = load(self._tape)
-            if not isinstance(law, Law) or (law.world, plain(law.of)) != (world.kind, plain(of)):
-                raise ConfigError(
-                    f"the tape {self._tape} has another run, {law!r:.120}; give this law a tape of "
-                    "its own"
-                )
-            if law.turn_number < self.turns:
-                law = Law.resume(self._tape, llm_client=self.run_of.llm_client)
-            return law
-        return Law(
-            name=f"exact law of {self.run_of.name}",
-            seed=self.run_of.config.seed,
-            turns=self.turns,
-            world=world.kind,
-            of=of,
-            llm_client=self.run_of.llm_client,
-            tape=self._tape,
-        )
+        run = self.run_of
+        of = plain(run.config.model_copy(update={"turns": self.turns}).model_dump(mode="json"))
+        tape = self._tape
+        has_runs = bool(tape.runs()) if isinstance(tape, Tape) else tape and Path(tape).exists()
+        if tape is None or not has_runs:
+            return Law(
+                name=f"exact law of {run.name}",
+                seed=run.config.seed,
+                turns=self.turns,
+                world=type(run).kind,
+                of=of,
+                llm_client=run.llm_client,
+                tape=tape,
+            )
+        law = load(tape)
+        if not isinstance(law, Law) or (law.world, plain(law.of)) != (type(run).kind, of):
+            raise ConfigError(
+                f"the tape {tape} has another run, {law!r:.120}; give this law a tape of its own"
+            )
+        if law.turn_number < self.turns:
+            return Law.resume(tape, llm_client=run.llm_client)
+        return law
 
     # --- what came out ------------------------------------------------------------------------
 
     @property
-    def _grown(self) -> _Tree:
-        if self._tree is None:
+    def _known(self) -> _Histories:
+        if self._grown is None:
             raise ConfigError("nothing is known yet: law.run(), or await law.arun()")
-        return self._tree
+        return self._grown
 
     @property
     def lost(self) -> float:
         """The probability of all histories that were not followed."""
-        return self._grown.lost[-1]
+        return self._known.lost[-1]
 
     @property
     def questions(self) -> int:
         """How many different questions were asked."""
-        return len(self._grown.met)
+        return len(self._known.met)
 
     @property
     def mass(self) -> float:
         """The least share of the model's answers that are options; 1 where no model is asked."""
-        tree = self._grown
-        return min(
-            (tree.known[question][-1] for question in tree.met),
-            default=1.0,
-        )
+        histories = self._known
+        return min((histories.known[key][-1] for key in histories.met), default=1.0)
 
     def distribution(
         self,
@@ -747,19 +660,22 @@ class Exact:
         """
         import pandas as pd
 
-        tree = self._grown
+        outcome = outcome or self.outcome
+        if outcome is None:
+            raise ConfigError(
+                f"{type(self.run_of).__name__} has no column of numbers; name what is asked about: "
+                "outcome='winner', or a function of the run"
+            )
         first = self.run_of.turn_number
         last = first + self.turns
         at = last if turn is None else whole_number("turn", turn, least=first, most=last)
         shares: dict[Hashable, float] = defaultdict(float)
-        for node in tree.levels[at - first]:
-            shares[self._value_of(node, self.outcome if outcome is None else outcome)] += (
-                node.probability
-            )
+        for node in self._known.levels[at - first]:
+            shares[self._value_of(node, outcome)] += node.probability
         values = sorted(shares, key=_in_order)
         return pd.Series(
             [shares[value] for value in values],
-            index=pd.Index(values, name=_name_of(outcome or self.outcome), tupleize_cols=False),
+            index=pd.Index(values, name=_name_of(outcome), tupleize_cols=False),
             name="probability",
         )
 
@@ -768,18 +684,18 @@ class Exact:
             columns = node.turns[-1].columns()
             known_names("column", outcome, columns)
             value = columns[outcome]
-        else:
-            if not self._grown.keeps_past:
-                raise ConfigError(
-                    "a function of the run needs histories that were kept apart: give it when the "
-                    "law is made, exact(run, outcome=function)"
-                )
-            walker = self._grown.walker
+        elif self._known.keeps_past:
+            walker = self._known.walker
             walker.turns = [*node.turns]
             value = outcome(walker)
+        else:
+            raise ConfigError(
+                "a function of the run needs histories that were kept apart: give it when the "
+                "law is made, exact(run, outcome=function)"
+            )
         # NaN is like no other NaN, and would be a value of its own in each history.
         if isinstance(value, float) and math.isnan(value):
-            value = None
+            return None
         if not isinstance(value, Hashable):
             raise ConfigError(
                 f"outcome {_name_of(outcome)} is {value!r:.60}; a law counts numbers and texts: "
@@ -787,12 +703,7 @@ class Exact:
             )
         return value
 
-    def mean(
-        self,
-        outcome: Outcome | None = None,
-        *,
-        turn: int | None = None,
-    ) -> float:
+    def mean(self, outcome: Outcome | None = None, *, turn: int | None = None) -> float:
         """Return the expectation of an outcome after a turn, of all histories that were followed.
 
         Raises:
@@ -835,12 +746,9 @@ class Exact:
         import pandas as pd
 
         first = self.run_of.turn_number
-        parts = []
-        for turn in range(first, first + self.turns + 1):
-            part = self.distribution(turn=turn).reset_index()
-            part.insert(0, "turn", turn)
-            parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+        turns = range(first, first + self.turns + 1)
+        laws = [self.distribution(turn=turn) for turn in turns]
+        return pd.concat(laws, keys=turns, names=["turn"]).reset_index()
 
     @property
     def figure(self) -> Figure:
@@ -852,27 +760,16 @@ class Exact:
         name = table.columns[1]
         figure = Figure(figsize=(7, 3.6), layout="constrained")
         axes = figure.add_subplot()
-        axes.scatter(
-            table["turn"],
-            table[name],
-            s=table["probability"] * 400,
-            alpha=0.5,
-            linewidths=0,
-        )
+        sizes = table["probability"] * 400
+        axes.scatter(table["turn"], table[name], s=sizes, alpha=0.5, linewidths=0)
         turns = sorted(set(table["turn"]))
-        axes.plot(
-            turns,
-            [self.mean(turn=int(turn)) for turn in turns],
-            label="mean",
-        )
+        axes.plot(turns, [self.mean(turn=int(turn)) for turn in turns], label="mean")
         axes.set_xlabel("turn")
         axes.set_ylabel(name)
         axes.set_title(f"Each history of {self.run_of.name} with its probability")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False)
         return figure
-
-    # --- recorded games -----------------------------------------------------------------------
 
     async def aloglik(self, game: Run | Tape | str | Path) -> float:
         """Return the log-likelihood of a game: how likely this model plays it.
@@ -897,91 +794,29 @@ class Exact:
                 f"the game starts from {game.turns[0].state!r:.200}, the law from "
                 f"{first.state!r:.200}; give exact() a run with that start: state=..."
             )
-        reader = _Reader(self._grown, self.run_of)
-        for before, after in zip(game.turns, game.turns[1:], strict=False):
-            await reader.read(before, after)
-        return reader.log_likelihood
+        log_likelihood = 0.0
+        for place, (_, after) in enumerate(pairwise(game.turns), 1):
+            way = _RecordedWay(after)
+            turn = await self._known.play(game.turns[:place], way)
+            if turn.state != after.state:
+                raise ConfigError(
+                    f"turn {after.number} leads elsewhere than in the recorded game: it has other "
+                    "shocks, or something was done from outside"
+                )
+            log_likelihood += way.log_likelihood
+        return log_likelihood
 
     def loglik(self, game: Run | Tape | str | Path) -> float:
         """Do what ``aloglik`` does, from plain code."""
         return run_sync(self.aloglik(game))
 
     def __repr__(self) -> str:
-        if self._tree is None:
+        if self._grown is None:
             return f"<Exact law of {self.run_of.name}, {counted(self.turns, 'turn')}, not asked>"
         return (
             f"<Exact law of {self.run_of.name} after {counted(self.turns, 'turn')}: "
             f"{counted(self.questions, 'question')}, {self.lost:.2g} lost, mass {self.mass:.2f}>"
         )
-
-
-class _Reader:
-    """Plays recorded turns again and adds up how likely their answers are.
-
-    Args:
-        tree: knows the probabilities.
-        run: whose models are asked.
-    """
-
-    def __init__(self, tree: _Tree, run: Run) -> None:
-        self.log_likelihood = 0.0
-        self._tree = tree
-        self._answers: dict[tuple[str, str], list[Answer]] = {}
-        self._walker = unrecorded_fork(run, run.turn_number, tree.client)
-        seated: dict[str, object] = {}
-        for name, player in {"*": "model", **run.players}.items():
-            if player == "rule":
-                seated[name] = player
-            elif player == "random":
-                seated[name] = self._fields
-            else:
-                seated[name] = self._judged_by(tree.client if player == "model" else player)
-        self._walker.players = seated
-
-    async def read(self, before: Turn, after: Turn) -> None:
-        """Add a turn's answers.
-
-        Raises:
-            ConfigError: the turn leads elsewhere than it did.
-        """
-        self._answers = defaultdict(list)
-        for answer in after.answers:
-            self._answers[answer.player, answer.component].append(answer)
-        self._walker.turns = [*self._walker.turns[:-1], before]
-        turn = await self._walker.step()
-        if turn.state != after.state:
-            raise ConfigError(
-                f"turn {after.number} leads elsewhere than in the recorded game: it has other "
-                "shocks, or something was done from outside"
-            )
-
-    def _judged_by(self, client: Any) -> Callable[[Question], Coroutine[Any, Any, object]]:
-        """Return a player who answers as recorded, of which the client says how likely it is."""
-
-        async def answer(question: Question) -> object:
-            options = options_of(question._asked, "sample")
-            choice = await self._tree.choice(
-                client,
-                question.prompt,
-                options.texts,
-                question.site,
-            )
-            recorded = self._next(question)
-            # As JSON: an enum's member is its value on a tape.
-            by_value = {plain(value): value for value in options.texts}
-            share = choice.probabilities[by_value[recorded.fields[options.name]]]
-            # What chance or a rule filled in for a person says nothing of the person.
-            if recorded.status != "fallback":
-                self.log_likelihood += math.log(share) if share else -math.inf
-            return recorded.fields
-
-        return answer
-
-    def _next(self, question: Question) -> Answer:
-        return self._answers[question.player, question.site.component].pop(0)
-
-    def _fields(self, question: Question) -> Mapping[str, Any]:
-        return self._next(question).fields
 
 
 def exact(
@@ -1003,17 +838,6 @@ def exact(
         most_questions=most_questions,
     )
     return law.run()
-
-
-def _has_runs(tape: Tape | str | Path) -> bool:
-    if isinstance(tape, Tape):
-        return bool(tape.runs())
-    return Path(tape).exists()
-
-
-def decided_in_words(run: Run) -> str:
-    """Return what the latest turn's players decided."""
-    return "; ".join(f"{answer.player} {answer}" for answer in run.turns[-1].answers)
 
 
 def _parameters_of(run: Run) -> Mapping[str, object]:

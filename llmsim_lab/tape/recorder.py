@@ -21,7 +21,7 @@ from typing_extensions import TypedDict, Unpack
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip, counted, now
-from llmsim_lab.errors import LabError, LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.tape.lines import (
@@ -281,10 +281,6 @@ class Unrecorded:
             self._memory.keep_outside(plain({"what": kind, "key": key, "nth": nth, **outcome}))
 
 
-class NotRehearsed(LabError):  # noqa: N818 - not a fault: a turn is only looked at
-    """A rehearsal came to something that only a turn that counts may do."""
-
-
 class Rehearsal:
     """Stands where a recorder would in a turn that is only looked at: nothing is asked or done."""
 
@@ -296,16 +292,22 @@ class Rehearsal:
         request: ChatRequest,
         first: Attempt | None = None,
     ) -> Entry:
-        """Raise NotRehearsed: a model would be asked."""
-        raise NotRehearsed(f"a rehearsal asks no model ({request.model})")
+        """Raise ConfigError: a model would be asked."""
+        raise ConfigError(
+            f"the turn asks {request.model} by itself, and its answer has no probability that "
+            "could be enumerated; ask a player: await ask(name, Reply, prompt, decide='sample')"
+        )
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
-        """Raise NotRehearsed: nothing was asked."""
-        raise NotRehearsed("a rehearsal keeps no answers")
+        """Raise ConfigError: nothing was asked."""
+        raise ConfigError("a rehearsal keeps no answers")
 
     def find_outside(self, kind: str, key: object) -> Outside:
-        """Raise NotRehearsed: something would be done outside."""
-        raise NotRehearsed(f"a rehearsal does nothing outside ({kind})")
+        """Raise ConfigError: something would be done outside."""
+        raise ConfigError(
+            f"ask.outside({kind!r}, ...) brings something from outside, whose probabilities are "
+            "not known; put it into the state before the first turn"
+        )
 
     def outside(
         self,
@@ -315,8 +317,8 @@ class Rehearsal:
         nth: int = 0,
         **outcome: Unpack[OutsideResult],
     ) -> None:
-        """Raise NotRehearsed: nothing was done."""
-        raise NotRehearsed(f"a rehearsal does nothing outside ({kind})")
+        """Raise ConfigError: nothing was done."""
+        raise ConfigError(f"a rehearsal does nothing outside ({kind})")
 
 
 class _AtTurn:

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
@@ -20,7 +19,6 @@ from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
 from llmsim_lab.lessons.grading import HAND_IN
-from llmsim_lab.run import Run
 from llmsim_lab.run.registry import file_of
 
 _MATCH = ProcessLimits()
@@ -61,10 +59,6 @@ def play_tournament(
     kind = world_from(world)
     file = file_of(kind)
     assert file is not None
-    parameters = named_values(set_ or ())
-    # What each run has besides, such as its seed, a match has from the tournament.
-    own_fields = kind.config_type.model_fields.keys() - Run.config_type.model_fields.keys()
-    known_names(f"parameter of {kind.__name__} called", list(parameters), sorted(own_fields))
     open_folder(out)
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
     with ProcessPoolExecutor(
@@ -84,7 +78,7 @@ def play_tournament(
             limits=ProcessLimits(cpu_s=cpu, wall_s=wall, memory_mb=memory),
             executor=executor,
             report=say,
-            **parameters,
+            parameters=named_values(set_ or ()),
         )
     say(standings)
     table = write_file(out / "standings.csv", csv_text(standings.to_frame()).encode())

@@ -173,6 +173,9 @@ class Player:
     def begin(self, seed: int, run: Record) -> None:
         """Run the file, so that nothing is left of the match before."""
         random.seed(seed)
+        # A folder of this name, a link that leads nowhere; a fifo would be waited for.
+        if not Path(self.file).is_file():
+            raise TypeError("it is not a file: a folder, or a link that leads nowhere")
         names: dict[str, Any] = {"__name__": "player", "__file__": self.file}
         exec(compile(Path(self.file).read_bytes(), self.file, "exec"), names)
         functions = [

@@ -209,7 +209,11 @@ def grade(
         ConfigError: there is no such folder or file, or it has no hand-ins.
     """
     folder = Path(folder)
-    names = sorted(path.name for path in folder.glob("[!_.]*") if path.is_dir())
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
+    names = [
+        path.name for path in sorted(folder.iterdir()) if not path.name.startswith((".", "__"))
+    ]
     if not names:
         raise ConfigError(f"{folder} has no hand-ins: a folder each, {folder / 'ann'}")
     for file in (key, world):
@@ -248,7 +252,11 @@ def _judged(
 ) -> HandIn:
     hand_in = HandIn(name=name)
     source = folder / name
-    if too_large := _too_large(source):
+    if not source.is_dir():
+        hand_in.faults.append("it is not a folder; unpack it, or put it into one")
+        return hand_in
+    too_large = _too_large(source)
+    if too_large:
         hand_in.faults.append(too_large)
         return hand_in
     for path in _tapes_of(source.rglob("*")):

@@ -196,6 +196,18 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         if question.answer is None:
             question = question.model_copy(update={"answer": answer})
         questions[name] = question
+    if not questions:
+        raise ConfigError(
+            f"{source} has no question: call grade_answer(1, value) in a code cell with what is "
+            "right"
+        )
+    student_cells = list(_without_solutions(cells))
+    # A call within a solution leaves with it, and then nobody can answer.
+    if not any("grade_answer(" in cell["source"] for cell in student_cells):
+        raise ConfigError(
+            f"{source} has no grade_answer left in the student's version: take the call out of "
+            "the lines that are marked as solutions"
+        )
     key = key_of(questions.values())
     answers = {name: question.answer for name, question in questions.items()}
     for version, target in versions.items():
@@ -208,7 +220,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         )
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
-            version_cells = list(_without_solutions(cells))
+            version_cells = student_cells
         content = json.loads(source.read_text(encoding="utf-8")) | {"cells": version_cells}
         notebook = json.dumps(
             content,

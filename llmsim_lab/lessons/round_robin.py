@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import closest, counted, listed
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from llmsim_lab.study.estimates.estimate import Interval
     from llmsim_lab.study.estimates.numeric import Numbers
 
-_SET_BY_MATCH = ("players", "seed", "turns", "tape", "on_error")
 WORDS = ("random", "rule")
 """Who can play beside hand-ins."""
 _TRIAL_TURNS = 3
@@ -275,8 +274,7 @@ async def _match(
         on_error="fallback",
         **game.parameters,
     )
-    own_fields = game.world.config_type.model_fields.keys() - Run.config_type.model_fields.keys()
-    parameters = {name: getattr(run.config, name) for name in own_fields}
+    parameters = {name: getattr(run.config, name) for name in _parameters_of(game.world)}
     for place, player in enumerate(players):
         if isinstance(player, _Player):
             try:
@@ -345,7 +343,7 @@ def tournament(
     limits: ProcessLimits | None = None,
     executor: Executor | None = None,
     report: Callable[[str], object] | None = None,
-    **parameters: Any,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Standings:
     """Let functions of several files play each other, all pairs, and return the table.
 
@@ -355,7 +353,8 @@ def tournament(
     its error, and its matches do not count for anybody.
 
     Args:
-        players: a folder with a file each, or files by name.
+        players: a folder with a file each, or files by name. What else is in the folder is left
+            out, and reported.
         world: asks two players, and has ``payoff(self, player)``.
         rounds: turns of a match.
         seeds: how often all pairs play.
@@ -366,20 +365,17 @@ def tournament(
         limits: of a hand-in in a match.
         executor: plays pairs in other processes, such as a ``ProcessPoolExecutor``.
         report: is told how far it is.
-        parameters: of the world.
+        parameters: of the world, by their names, which may be ``rounds`` or ``seeds`` too.
 
     Raises:
         ConfigError: there are no two players, or the world is not one for two.
     """
-    entries = _entries(players, also)
+    say = report or (lambda _: None)
+    entries = _entries(players, also, say)
     for name, value in (("rounds", rounds), ("seeds", seeds)):
         whole_number(name, value, least=1)
-    for name in parameters:
-        if name in _SET_BY_MATCH:
-            raise ConfigError(
-                f"{name} is not a parameter to set: the tournament gives each match its own; "
-                "say rounds=, seeds= and folder="
-            )
+    parameters = dict(parameters or {})
+    known_names(f"parameter of {world.__name__} called", list(parameters), _parameters_of(world))
     seats, both_ways = _seats_of(world, parameters)
     game = _Game(
         world=world,
@@ -391,7 +387,6 @@ def tournament(
         parameters=parameters,
         code=json.dumps(world(players="random", **parameters).code_digests),
     )
-    say = report or (lambda _: None)
     chance = _Entry("random", None)
     # Hand-ins that fail at once would cost their time in every match.
     trial = replace(game, seeds=game.seeds[:1])
@@ -435,19 +430,47 @@ def tournament(
     )
 
 
-def _entries(
-    players: str | Path | Mapping[str, str | Path],
-    also: Sequence[str],
-) -> list[_Entry]:
-    if isinstance(players, Mapping):
-        files = {name: Path(file) for name, file in players.items()}
-    else:
-        if not Path(players).is_dir():
-            raise ConfigError(f"{players} is not a folder; name the one with the players' files")
-        files = {path.stem: path for path in sorted(Path(players).glob("[!_.]*.py"))}
+def _parameters_of(world: type[Run]) -> list[str]:
+    """Return what a world has besides what each run has; a match gets its seed from here."""
+    every_field = world.config_type.model_fields.keys()
+    return sorted(every_field - Run.config_type.model_fields.keys())
+
+
+def _files_of(players: Mapping[str, str | Path]) -> dict[str, Path]:
+    """Return files that a teacher named; a hand-in's own faults are found when it plays."""
+    files = {name: Path(file) for name, file in players.items()}
     for name, file in files.items():
         if not file.is_file():
             raise ConfigError(f"there is no file {file} of player {name!r}")
+        # Each player has a page of its name.
+        if Path(name).name != name:
+            raise ConfigError(f"a player is called {name!r}, which no file can be; rename it")
+    return files
+
+
+def _files_in(
+    folder: Path,
+    say: Callable[[str], object],
+) -> dict[str, Path]:
+    """Return a folder's hand-ins by their names, and say what else is in it."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; name the one with the players' files")
+    # What Python and file managers leave behind is nobody's hand-in.
+    paths = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "__"))]
+    # Also a folder that is called so, or a link that leads nowhere: such a player is out.
+    files = {path.stem: path for path in paths if path.suffix == ".py"}
+    left_out = [path.name for path in paths if path.suffix != ".py"]
+    if left_out:
+        say(f"Left out of {folder}, since a hand-in is a file that ends in .py: {listed(left_out)}")
+    return files
+
+
+def _entries(
+    players: str | Path | Mapping[str, str | Path],
+    also: Sequence[str],
+    say: Callable[[str], object],
+) -> list[_Entry]:
+    files = _files_of(players) if isinstance(players, Mapping) else _files_in(Path(players), say)
     for word in also:
         if word not in WORDS:
             raise ConfigError(f"also={word!r}{closest(word, WORDS)} must be one of {listed(WORDS)}")
@@ -460,7 +483,10 @@ def _entries(
     entries = [_Entry(name, file) for name, file in files.items()]
     entries += [_Entry(word, None) for word in also]
     if len(entries) < 2:
-        raise ConfigError(f"{players} has {counted(len(files), 'player')}; it takes two to play")
+        raise ConfigError(
+            f"{players} has {counted(len(files), 'player')}; it takes two to play, of whom one can "
+            "be chance: --also random"
+        )
     return entries
 
 
@@ -504,9 +530,10 @@ def _pairs(
     for first, second in met:
         tape = None
         if folder is not None:
-            matches = Path(folder) / "matches"
-            matches.mkdir(parents=True, exist_ok=True)
-            tape = matches / f"{first.name} and {second.name}.tape"
+            # Joined to one name, "Ann and Bob" who met Cy would be Ann who met "Bob and Cy".
+            of_first = Path(folder) / "matches" / first.name
+            of_first.mkdir(parents=True, exist_ok=True)
+            tape = of_first / f"{second.name}.tape"
         pairs.append(
             _Pair(
                 game=game,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lessons import answers, grade_answer, make_lesson
+from llmsim_lab.lessons import answers, grade_answer
 from llmsim_lab.lessons.answers import LessonQuestion, key_of
 
 QUESTIONS = {
@@ -103,29 +103,3 @@ def test_what_is_missing_is_said(graded: Any) -> None:
     Path("lesson.key").rename("lesson.txt")
     with pytest.raises(ConfigError, match=r"there are 0 keys in .*key='lesson\.key'"):
         graded(1, 3)
-
-
-@pytest.mark.process
-def test_a_lesson_written_beside_its_source_never_hands_out_the_answers(tmp_path: Path) -> None:
-    source = tmp_path / "lesson.ipynb"
-    code = "from llmsim_lab.lessons import grade_answer\ngrade_answer(1, 3)  # SOLUTION NO PROMPT"
-    cell = {"cell_type": "code", "source": code, "outputs": [], "execution_count": None}
-    source.write_text(json.dumps({"cells": [cell], "nbformat": 4, "nbformat_minor": 4}))
-    for _ in range(2):  # what the first call wrote is beside the lesson in the second
-        make_lesson(source, tmp_path / "out")
-    files = (tmp_path / "out" / "student").rglob("*.*")
-    names = {path.name for path in files}
-    assert names == {"lesson.ipynb", "lesson.key"}
-    inside = tmp_path / "out" / "teacher" / "lesson.ipynb"
-    before = inside.read_text()
-    with pytest.raises(ConfigError, match="give another one: --to out"):
-        make_lesson(inside, tmp_path / "out")
-    assert inside.read_text() == before
-    cell |= {"cell_type": "raw", "source": "# BEGIN QUESTION\nname: 1"}
-    source.write_text(json.dumps({"cells": [cell, cell]}))
-    with pytest.raises(ConfigError, match="two questions called 1"):
-        make_lesson(source, tmp_path / "out")
-    cell |= {"cell_type": "raw", "source": "# BEGIN QUESTION\nname: [1"}
-    source.write_text(json.dumps({"cells": [cell]}))
-    with pytest.raises(ConfigError, match=r"lesson\.ipynb, cell 1: line"):
-        make_lesson(source, tmp_path / "out")

@@ -94,8 +94,13 @@ def test_ten_hand_ins_are_judged_and_three_broken_ones_are_named(
 def test_a_folder_without_hand_ins_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no hand-ins: a folder each, "):
         grade(tmp_path)
-    (tmp_path / "ann").mkdir()
-    assert grade(tmp_path)[0].faults == ["it has neither tapes nor notebooks of its own"]
+    with pytest.raises(ConfigError, match="is not a folder; name the one with the hand-ins"):
+        grade(tmp_path / "nowhere")
+    (tmp_path / "_ann").mkdir()
+    (tmp_path / "bob.zip").touch()
+    ann, bob = grade(tmp_path)
+    assert ann.faults == ["it has neither tapes nor notebooks of its own"]
+    assert bob.faults == ["it is not a folder; unpack it, or put it into one"]
 
 
 @pytest.mark.process

@@ -35,8 +35,44 @@ def test_a_lesson_made_twice_beside_its_source_hands_no_answer_to_students(
     teacher = tmp_path / to / "teacher"
     assert (teacher / "answers.json").read_text() == '{\n "1": 0.25\n}'
     assert (teacher / "world.py").exists()
+    with pytest.raises(ConfigError, match="give another one: --to out"):
+        make_lesson(teacher / "bids.ipynb", tmp_path / to)
 
 
 def test_a_notebook_that_is_not_there_is_said_in_plain_words(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*bids\.ipynb"):
         make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("name: 1\n---\nname: 1", r"bids\.ipynb has two questions called 1"),
+        ("name: [1", r"bids\.ipynb, cell 1: line"),
+        ("points: 2", r"bids\.ipynb, cell 1: a question has a name"),
+    ],
+)
+def test_a_question_that_is_wrong_is_named_with_its_cell(
+    question: str, said: str, tmp_path: Path
+) -> None:
+    texts = question.split("\n---\n")
+    cells = [cell(f"# BEGIN QUESTION\n{text}", "raw") for text in texts]
+    write_notebook(tmp_path / "bids.ipynb", *cells)
+    with pytest.raises(ConfigError, match=said):
+        make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("share = 0.25  # SOLUTION", "has no question: call grade_answer"),
+        ("grade_answer(1, 3)  # SOLUTION", "no grade_answer left in the student's version"),
+    ],
+)
+def test_a_lesson_that_nobody_can_answer_is_not_made(code: str, said: str, tmp_path: Path) -> None:
+    imported = cell("from llmsim_lab.lessons import grade_answer")
+    write_notebook(tmp_path / "bids.ipynb", imported, cell(code))
+    with pytest.raises(ConfigError, match=said):
+        make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

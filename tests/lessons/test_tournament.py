@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_the_same_players_have_the_same_scores_and_only_what_changed_is_played_a
     assert play().to_frame().equals(first.to_frame())
     assert [words.split("; ")[1] for words in said] == ["10 pairs to play", "6 pairs to play"]
     seats = dict.fromkeys(["Ann", "Bob"], "rule")  # who played were functions, on no tape
-    run = load(tmp_path / "out" / "matches" / "defects and returns.tape", players=seats)
+    run = load(tmp_path / "out" / "matches" / "defects" / "returns.tape", players=seats)
     assert (run.state.past["Bob"][:2], run.payoff("Ann")) == ("CD", 5 + 7)
     frame = first.to_frame().set_index("player")
     # Whoever draws varies over seeds; who meets only such players too.
@@ -135,6 +136,46 @@ def test_a_game_whose_seats_differ_is_played_in_both(
     sys.modules.pop("ultimatum", None)
 
 
+def test_what_is_no_file_of_python_is_out_or_left_out_and_named(
+    dilemma: Any, tmp_path: Path
+) -> None:
+    players = write_players(
+        tmp_path / "players",
+        {"Ann": "return 'C'", "ann": "return 'D'", "Ann and Cy": "return 'C'", "_di": "return 'C'"},
+    )
+    (players / "folder.py").mkdir()
+    (players / "link.py").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(players / "pipe.py")
+    (players / "latin.py").write_bytes(b"def play(question):\n    return '\xff'\n")
+    (players / "empty.py").touch()
+    (players / "class").mkdir()
+    for name in (".hidden.py", "notes.txt", "upper.PY"):
+        (players / name).touch()
+    said: list[str] = []
+    found = tournament(
+        players, dilemma, rounds=1, seeds=1, folder=tmp_path / "out", report=said.append
+    )
+    assert sorted(found.to_frame()["player"]) == ["Ann", "Ann and Cy", "_di", "ann"]
+    faults = {forfeit.player: forfeit.fault for forfeit in found.forfeits}
+    assert sorted(faults) == ["empty", "folder", "latin", "link", "pipe"]
+    assert "is not a file: a folder" in faults["folder"]
+    assert said[0].endswith("a file that ends in .py: class, notes.txt, upper.PY")
+
+
+def test_a_parameter_of_a_world_may_be_called_as_one_of_the_tournament(
+    dilemma: Any, tmp_path: Path
+) -> None:
+    class Long(dilemma):  # type: ignore[misc]
+        rounds: int = 1
+
+        def payoff(self, player: str) -> int:
+            return self.rounds * 10
+
+    players = write_players(tmp_path / "players", {"one": "return question.run.rounds and 'C'"})
+    found = tournament(players, Long, rounds=2, seeds=1, also=["random"], parameters={"rounds": 4})
+    assert set(found.to_frame()["score"]) == {20.0}
+
+
 def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> None:
     players = write_players(tmp_path / "players", {"alone": "return 'C'"})
     with pytest.raises(ConfigError, match="has 1 player; it takes two to play"):
@@ -143,8 +184,8 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
         tournament(tmp_path / "nowhere", dilemma)
     with pytest.raises(ConfigError, match="two players called 'random'"):
         tournament(players, dilemma, also=["random", "random"])
-    with pytest.raises(ConfigError, match="seed is not a parameter to set"):
-        tournament(players, dilemma, also=["random"], seed=3)
+    with pytest.raises(ConfigError, match="no parameter of PrisonersDilemma called 'seed'"):
+        tournament(players, dilemma, also=["random"], parameters={"seed": 3})
     with pytest.raises(ConfigError, match="cpu_s=-1 must be above 0"):
         ProcessLimits(cpu_s=-1)
     (tmp_path / "results.jsonl").write_text('{"of": "something else"}\n')

@@ -252,12 +252,9 @@ def _judged(
 ) -> HandIn:
     hand_in = HandIn(name=name)
     source = folder / name
-    if not source.is_dir():
-        hand_in.faults.append("it is not a folder; unpack it, or put it into one")
-        return hand_in
-    too_large = _too_large(source)
-    if too_large:
-        hand_in.faults.append(too_large)
+    reason = _why_left_alone(source)
+    if reason:
+        hand_in.faults.append(reason)
         return hand_in
     for path in _tapes_of(source.rglob("*")):
         place = str(path.relative_to(source))
@@ -298,8 +295,10 @@ def _judged(
     return hand_in
 
 
-def _too_large(source: Path) -> str:
-    """Return why a hand-in is not looked at; empty if it is no larger than one should be."""
+def _why_left_alone(source: Path) -> str:
+    """Return why a hand-in is not looked at; empty if it is a folder of a usual size."""
+    if not source.is_dir():
+        return "it is not a folder; unpack it, or put it into one"
     size = 0
     for count, path in enumerate(source.rglob("*"), 1):
         size += path.lstat().st_size

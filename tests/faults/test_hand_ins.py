@@ -180,7 +180,7 @@ HAND_INS: dict[str, Callable[[Path], object]] = {
         "for fd in range(3, 20):\n  try: os.write(fd, b'{\"result\": 17}\\n' * 9)\n"
         "  except OSError: pass"
     ),
-    "reads the key": notebook("print(open('lesson.key').read())\ngrade_answer(1, 0)"),
+    "reads the key": notebook("print(open('lesson.key').read())\ngrade_answer(1, 9)"),
     "grades itself": notebook("answers.grade_answer = lambda *_: 'right'\nanswers.is_recording=1"),
     "a shell in a cell": notebook("!touch ../../../mine.txt"),
     "magic": notebook("%%bash\ntouch /tmp/x"),

@@ -1,9 +1,9 @@
 """Power that fails, disks that fill, Ctrl-C at any line, kills: what was recorded is not lost.
 
-Elsewhere: runs killed at random moments (``tape/test_tape_crashes``), files that vanish or are
-replaced, two processes and forked ones (``tape/test_tape_writers``), a kernel's interrupt
-(``lab/test_lab_in_a_kernel``), a killed room (``room/test_room_process``), servers that are killed,
-frozen, restarted, and their model deleted (``llm/test_slow_server``, ``llm/test_shared_server``).
+Elsewhere: files that vanish, are replaced or appended to, two processes and forked ones
+(``test_files_in_use``), servers (``test_ill_servers``), a kernel's interrupt in JupyterLab
+(``browser/test_browser_faults``), a study's processes (``study/test_study_processes``), a killed
+room (``room/test_room_process``).
 """
 
 from __future__ import annotations

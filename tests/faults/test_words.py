@@ -1,7 +1,7 @@
 """Words of strangers in all places where they are shown, read back by parsers.
 
-In a real browser: ``browser/test_browser_page``, ``test_browser_lab``, ``test_browser_room`` and
-``test_browser_assistant_chat``. Keys and passwords: ``llm/test_keys``.
+The same words in a page, Lab and a room of a real browser: ``browser/test_browser_faults``. Keys
+and passwords: ``test_keys_shown``, ``test_servers`` and ``llm/test_keys``.
 """
 
 from __future__ import annotations
@@ -17,63 +17,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from faults_kit import Attack, Case, Plan
+from poison_kit import client, record, record_both
 from poisoned_worlds import HARMLESS, POISON, Poisoned
 from room_kit import PEOPLE, Pots, open_room
 from verbs_kit import command
 
-from llmsim_lab.lab import Lab, PromptViewer, RunTree, StudyBoard
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.lab import Lab, PromptViewer, RateChart, RunTree, StudyBoard
 from llmsim_lab.run.recorded import page
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
-from llmsim_lab.types import ChatRequest
 
 pytestmark = pytest.mark.process
 
 WORLD = Path(__file__).with_name("poisoned_worlds.py")
-
-
-def client(words: list[str]) -> LLMClient:
-    """Return a model that says the words, breaks off, and fails with them."""
-    count = 0
-
-    def reply(request: ChatRequest) -> Any:
-        nonlocal count
-        count += 1
-        word = words[count % len(words)]
-        if count % 11 == 0 and request.attempt == 1:
-            return f"no JSON: {word}"
-        if count % 13 == 0 and request.attempt == 1:
-            return ConnectionError(word)
-        return {"reasoning": word, "word": word, "amount": count % 7, "confidence": 0.5}
-
-    config = LLMConfig(model="m", retry_wait_s=0, max_concurrency=1)
-    return LLMClient(config, ScriptedBackend(reply))
-
-
-def record(words: list[str], folder: Path) -> None:
-    run = Poisoned(
-        words=tuple(words), name=words[0], llm_client=client(words), tape=folder / "x.tape"
-    )
-    run.run(2, progress=False)
-    run.intervene(2, {"said": words[1]}, note=words[2])
-    [prompt] = run.prompts.values()
-    fork = run.fork(
-        1, prompt=prompt.edit(f"{prompt.user} {words[5]}"), intervene={"said": words[3]}
-    )
-    fork.run(1, progress=False)
-    for one in (run, fork):
-        one.close()
-
-
-def record_both(folder: Path) -> None:
-    for name, words in (("poisoned", POISON), ("harmless", HARMLESS)):
-        (folder / name).mkdir()
-        record(words, folder / name)
 
 
 # --- what reads back ------------------------------------------------------------------------------
@@ -185,6 +145,19 @@ def csv_step(folder: Path) -> None:
         for_spreadsheets(written(folder / "poisoned" / "out" / name))
 
 
+def svg_step(folder: Path) -> None:
+    """Write charts, and read them back as XML."""
+    for name, charts in (("poisoned", None), ("columns", [f"coins.{POISON[0]}"])):
+        chart = RateChart(folder / "poisoned" / "x.tape", columns=charts, title="".join(POISON[:5]))
+        root = ElementTree.parse(chart.save(folder / f"{name}.svg")).getroot()
+        for element in root.iter():
+            assert element.tag.rpartition("}")[2] not in ("script", "image", "foreignObject", "a")
+            for attribute, value in element.attrib.items():
+                assert not attribute.startswith("on")
+                assert not attribute.endswith("href") or value.startswith("#")
+            for_terminals(element.text or "")
+
+
 def log_step(folder: Path) -> None:
     """Play once more, and look at what handlers write."""
     stream = io.StringIO()
@@ -216,7 +189,7 @@ async def room_step(_: Path) -> None:
 def words_shown(plan: Plan) -> Iterator[Case]:
     html = {f"HTML of {name}": partial(html_step, show) for name, show in HTML.items()}
     text = {f"text of {name}": partial(text_step, show) for name, show in TEXT.items()}
-    steps = {**html, **text, "CSV": csv_step, "log": log_step}
+    steps = {**html, **text, "CSV": csv_step, "SVG": svg_step, "log": log_step}
     yield Case("words", steps, record_both, may_raise=False)
     yield Case("a room", {"CSV of a room": room_step}, may_raise=False)
 

@@ -15,14 +15,14 @@ import hashlib
 import json
 import math
 from collections import Counter, UserList, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextvars import Context, copy_context
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from pydantic import Field
 
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 Options: TypeAlias = Mapping[object, str]
 """What can be chosen, each with the text that a model sees."""
+Shares: TypeAlias = list[float]
+"""The probabilities of options, in their order, and last how much of all answers are options."""
+AskModel: TypeAlias = Callable[[LLMClient, str, Options, CallSite], Coroutine[Any, Any, Shares]]
 Outcome: TypeAlias = str | Callable[[Any], object]
 """A column of the turn's row, or a function of the run so far."""
 
@@ -61,13 +64,6 @@ class _Draw(NamedTuple):
     component: str
     field: str
     question: str
-
-
-class _Way(Protocol):
-    """One way through a turn: what each question is answered."""
-
-    def draw(self, draw: _Draw, choice: Choice[object], decide: Decide) -> object:
-        """Return what is answered."""
 
 
 class _EnumeratedWay:
@@ -168,18 +164,6 @@ class _Node(NamedTuple):
     turns: tuple[Turn, ...]
 
 
-class _AskModel(Protocol):
-    """Returns the probabilities of options, and last how much of all answers are options."""
-
-    async def __call__(
-        self,
-        client: LLMClient,
-        prompt: str,
-        options: Options,
-        site: CallSite,
-    ) -> list[float]: ...
-
-
 class _Histories:
     """The histories of a run, level by level, each turn played in every way.
 
@@ -196,7 +180,7 @@ class _Histories:
         self,
         run: Run,
         client: LLMClient | None,
-        ask: _AskModel,
+        ask: AskModel,
         *,
         least: float,
         most_questions: int,
@@ -205,16 +189,16 @@ class _Histories:
         self.ask = ask
         self.levels = [[_Node(1.0, tuple(run.turns))]]
         self.lost = [0.0]
-        self.known: dict[str, list[float]] = {}
+        self.known: dict[str, Shares] = {}
         """What each question was answered."""
         self.met: set[str] = set()
         """The questions of these histories; a tape may know others, of another model."""
         self.keeps_past = keeps_past
         self._least = least
         self._most_questions = most_questions
-        self._asking: dict[str, asyncio.Task[list[float]]] = {}
-        self._context: Context | None = None
-        self._way: _Way | None = None
+        self._asking: dict[str, asyncio.Task[Shares]] = {}
+        self._context = copy_context()
+        self._way: _EnumeratedWay | _RecordedWay = _EnumeratedWay({}, least)
         self._refusal: Exception | None = None
         players: dict[str, object] = {}
         for name, player in {"*": "model", **run.players}.items():
@@ -243,7 +227,7 @@ class _Histories:
                 self.lost = self.lost[:1]
 
     async def _add_level(self) -> None:
-        """Play one more turn of each history, breadth first: a bound on questions cuts late."""
+        """Play one more turn of each history, in every way."""
         nodes: list[_Node] = []
         lost = self.lost[-1]
         for node in self.levels[-1]:
@@ -253,7 +237,10 @@ class _Histories:
             ways: list[Mapping[tuple[_Draw, int], object]] = [{}]
             while ways:
                 way = _EnumeratedWay(ways.pop(), self._least / node.probability)
-                turn = await self.play(node.turns, way)
+                past = await self.play(node.turns, way)
+                turn: Turn = past[-1]
+                self.keeps_past = self.keeps_past or past.was_read
+                # The same draws lead to the same questions, unless something else changed them.
                 if not way.is_as_before:
                     raise ConfigError(
                         f"turn {turn.number} of {type(self.walker).__name__} asked something else "
@@ -267,11 +254,17 @@ class _Histories:
         self.levels.append(nodes if self.keeps_past else _merged(nodes))
         self.lost.append(lost)
 
-    async def play(self, turns: Sequence[Turn], way: _Way) -> Turn:
-        """Return the turn that follows others in one way."""
+    async def play(
+        self,
+        turns: Sequence[Turn],
+        way: _EnumeratedWay | _RecordedWay,
+    ) -> _Past:
+        """Play the turn that follows others in one way; returns all turns with it."""
         past = _Past(turns)
+        # It has the methods of a list, and is none, so that a list's cannot pass it by.
         self.walker.turns = past  # type: ignore[assignment]
         self._way = way
+        self._refusal = None
         # Questions are asked in this context: the walker's own has no place for calls.
         self._context = copy_context()
         try:
@@ -279,11 +272,10 @@ class _Histories:
         except Exception:
             if self._refusal is None:
                 raise
-        if self._refusal is not None:  # which a stand-in may have answered, or a rule be blamed for
+        # A stand-in may have answered in its place, or the world's rule be blamed for it.
+        if self._refusal is not None:
             raise self._refusal
-        self.keeps_past = self.keeps_past or past.was_read
-        turn: Turn = past[-1]
-        return turn
+        return past
 
     async def _answer(self, client: LLMClient | None, question: Question) -> dict[str, object]:
         """Answer for a model, or by chance where there is none, as the way goes."""
@@ -296,7 +288,8 @@ class _Histories:
                 )
             options = options_to_choose(question)
             key = ""
-            shares = [1 / len(options.texts)] * len(options.texts) + [1.0]
+            shares = _even(options.texts)
+            # A world may leave a player one option; no model is asked then, as in a run.
             if client is not None and len(options.texts) > 1:
                 key = _key_of(client, question.prompt, options.texts)
                 shares = await self._shares(key, client, question, options.texts)
@@ -306,7 +299,6 @@ class _Histories:
                 method="logprobs",
             )
             draw = _Draw(question.player, question.site.component, options.name, key)
-            assert self._way is not None
             return {options.name: self._way.draw(draw, choice, options.decide)}
         except Exception as error:
             self._refusal = error
@@ -318,7 +310,7 @@ class _Histories:
         client: LLMClient,
         question: Question,
         options: Options,
-    ) -> list[float]:
+    ) -> Shares:
         """Return what a question is answered, which is asked once."""
         self.met.add(key)
         if key not in self.known:
@@ -328,7 +320,8 @@ class _Histories:
                     "take fewer turns, options or players, a larger prune, or say "
                     f"most_questions={10 * self._most_questions}"
                 )
-            if key not in self._asking:  # by another player at the same time
+            # Players who are asked at the same time may be asked the same.
+            if key not in self._asking:
                 # The turns of the run that records the calls are the levels.
                 site = replace(question.site, turn=len(self.levels))
                 asking = self.ask(client, question.prompt, options, site)
@@ -362,12 +355,17 @@ def _merged(nodes: Sequence[_Node]) -> list[_Node]:
 # --- who is asked ---------------------------------------------------------------------------------
 
 
+def _even(options: Options) -> Shares:
+    """Return what is answered evenly by chance."""
+    return [1 / len(options)] * len(options) + [1.0]
+
+
 async def _ask_model(
     client: LLMClient,
     prompt: str,
     options: Options,
     site: CallSite,
-) -> list[float]:
+) -> Shares:
     choice = await client.choose(prompt, options, site=site)
     if choice.method == "samples":
         raise ConfigError(
@@ -383,8 +381,8 @@ async def _suppose_even(
     prompt: str,
     options: Options,
     site: CallSite,
-) -> list[float]:
-    return [1 / len(options)] * len(options) + [1.0]
+) -> Shares:
+    return _even(options)
 
 
 async def _ask_nobody(
@@ -523,7 +521,7 @@ class Exact:
     def _new_histories(
         self,
         client: LLMClient | None,
-        ask: _AskModel,
+        ask: AskModel,
         least: float,
     ) -> _Histories:
         return _Histories(
@@ -550,7 +548,10 @@ class Exact:
 
     async def arun(self) -> Exact:
         """Ask what has to be asked; returns the law."""
-        law = self._law()
+        return await self._grown_by(self._law())
+
+    async def _grown_by(self, law: Law) -> Exact:
+        """Let a run ask what it has not on its tape; returns the law."""
         # Without one, that of the tape's settings, which asks nothing.
         client = self.run_of.llm_client or law.llm_client
         histories = self._new_histories(client, _ask_model, self.prune)
@@ -588,11 +589,7 @@ class Exact:
         world = find_class(law.world)
         config = world.config_type.model_validate(law.of)
         recorded = cls(world(config, llm_client=law.llm_client), turns=config.turns)
-        histories = recorded._new_histories(law.llm_client, _ask_nobody, recorded.prune)
-        histories.known.update(law.state.probabilities)
-        run_sync(histories.grow(recorded.turns))
-        recorded._grown = histories
-        return recorded
+        return run_sync(recorded._grown_by(law))
 
     def _law(self) -> Law:
         """Return the run that asks: a new one, or the one on the tape."""
@@ -709,20 +706,17 @@ class Exact:
         Raises:
             ConfigError: its values are not numbers.
         """
+        import pandas as pd
+
         shares = self.distribution(outcome, turn=turn)
-        without_value = math.fsum(shares[shares.index.isna()])
-        if without_value:
+        numbers = pd.to_numeric(shares.index.to_series(), errors="coerce").to_numpy()
+        without_number = shares[pd.isna(numbers)]
+        if len(without_number):
             raise ConfigError(
-                f"outcome {shares.index.name} has no value in histories of the probability "
-                f"{without_value:.3g}, so that it has no mean; see distribution()"
+                f"outcome {shares.index.name} is {without_number.index[0]!r:.40} in histories of "
+                f"the probability {without_number.iloc[0]:.3g}, and so has no mean; see "
+                "distribution()"
             )
-        try:
-            numbers = shares.index.astype(float)
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"outcome {shares.index.name} has values such as {shares.index[0]!r:.40}, which "
-                "have no mean; see distribution()"
-            ) from None
         return math.fsum(numbers * shares) / math.fsum(shares)
 
     def effect(
@@ -797,8 +791,8 @@ class Exact:
         log_likelihood = 0.0
         for place, (_, after) in enumerate(pairwise(game.turns), 1):
             way = _RecordedWay(after)
-            turn = await self._known.play(game.turns[:place], way)
-            if turn.state != after.state:
+            past = await self._known.play(game.turns[:place], way)
+            if past[-1].state != after.state:
                 raise ConfigError(
                     f"turn {after.number} leads elsewhere than in the recorded game: it has other "
                     "shocks, or something was done from outside"

@@ -372,7 +372,7 @@ def test_a_whole_law_on_a_tape_is_not_mixed_with_another_models(
 def test_an_outcome_without_a_value_has_no_mean() -> None:
     law = exact(Dilemma(players="random"), turns=1, outcome=lambda run: float("nan"))
     assert law.distribution().tolist() == [1.0]
-    with pytest.raises(ConfigError, match="no value in histories of the probability 1"):
+    with pytest.raises(ConfigError, match="is None in histories of the probability 1"):
         law.mean()
     with pytest.raises(ConfigError, match="neither a column nor a function"):
         Exact(Dilemma(players="random"), turns=1, outcome=3)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import as_mapping, checked
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, counted
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm.calls.faults import second_seed
 from llmsim_lab.llm.client import LLMClient
@@ -173,7 +173,9 @@ async def ask_again(
     )
     if not pool.seeds:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
-        raise ConfigError(f"{tape.path} has no reply that can be asked again: {reasons or 'none'}")
+        raise ConfigError(
+            f"{tape.path} has no reply that can be asked again: {reasons or 'it has no call'}"
+        )
     numbers = sorted(pool.seeds)
     drawn = sorted(random.Random(seed).sample(numbers, min(number, len(numbers))))
     info = await client.model_info()
@@ -199,15 +201,17 @@ def recorded_model(tape: Tape) -> str:
     server that costs money.
 
     Raises:
-        ConfigError: it was a script or a person, or the user has to name the file or the server.
+        ConfigError: no model was asked, or the user has to name the file, the server or the model.
     """
+    infos = tape.runs()
     counts: Counter[tuple[str, str]] = Counter()
-    for info in tape.runs():
-        model = as_mapping(info.manifest.get("model"))
-        if info.calls and model:
+    for info in infos:
+        for model in _models_of(info):
             counts[str(model.get("backend")), str(model.get("name"))] += info.calls
-    if not counts:
-        raise ConfigError(f"{tape.path} names no model; say which to ask: --model ollama:NAME")
+    if not counts.total():
+        calls = sum(info.calls for info in infos)
+        reason = f"all of its {counted(calls, 'call')} are to people" if calls else "it has no call"
+        raise ConfigError(f"there is nothing to ask again: {tape.path} names no model, {reason}")
     [((backend, name), _)] = counts.most_common(1)
     if backend not in ("ollama", "embedded", "openai"):
         raise ConfigError(
@@ -226,6 +230,13 @@ def recorded_model(tape: Tape) -> str:
             f"this machine: --model {shlex.quote(f'embedded:{name}')}"
         )
     return f"{backend}:{name}"
+
+
+def _models_of(info: RunInfo) -> list[Mapping[str, object]]:
+    """Return the models that a run names: its own, and those in seats of their own."""
+    seats = as_mapping(info.manifest.get("players"))
+    models = [as_mapping(model) for model in (info.manifest.get("model"), *seats.values())]
+    return [model for model in models if model and model.get("backend") != HUMAN]
 
 
 def _other_weights(
@@ -282,6 +293,11 @@ class _Pool:
 
     def _add(self, info: RunInfo, calls: Sequence[RecordedCall]) -> None:
         """Add the calls that a run made itself."""
+        named_digests = {
+            str(model["digest"])
+            for model in _models_of(info)
+            if model.get("digest") and model.get("name") == self._model
+        }
         seeds = sampling_seeds(info, calls)
         for call in calls:
             request = call.attempt.request
@@ -302,9 +318,7 @@ class _Pool:
                 self.left_out[reason] += 1
                 continue
             self.seeds[call.id] = seeds[call.id]
-            digest = as_mapping(info.manifest.get("model")).get("digest")
-            if digest:
-                self.digests.add(str(digest))
+            self.digests |= named_digests
 
 
 def sampling_seeds(

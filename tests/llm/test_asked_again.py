@@ -148,6 +148,31 @@ def test_people_and_replies_without_a_seed_are_left_out_and_said(tmp_path: Path)
     assert shown.left_out == {"to people": 1, "whose seed the server chose": 2}
 
 
+def test_a_tape_without_a_models_call_says_that_there_is_nothing_to_ask(tmp_path: Path) -> None:
+    rules = Talk(players="random", tape=tmp_path / "rules.tape")
+    rules.run(1, progress=False)
+    rules.close()
+    with Tape(tmp_path / "rules.tape", read_only=True) as tape:
+        with pytest.raises(ConfigError, match="nothing to ask again: .* it has no call"):
+            recorded_model(tape)
+        with pytest.raises(ConfigError, match="no reply that can be asked again: it has no call"):
+            asyncio.run(ask_again(tape, client_of()))
+
+
+def test_a_model_in_a_seat_of_its_own_is_the_one_that_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "seats.tape"
+    run = Talk(players={"*": client_of()}, tape=path)
+    run.run(1, progress=False)
+    run.close()
+    seats = {"*": {"name": "scripted", "backend": "embedded", "digest": "e" * 64}}
+    changed_manifest(path, 1, players=seats)
+    with Tape(path, read_only=True) as tape:
+        assert recorded_model(tape) == "embedded:scripted"
+    other = LLMClient(LLMConfig(model="scripted"), Small({"A": 1.0}))
+    [note] = audit(path, other, number=1).notes
+    assert note.startswith("the tape names the weights eeeeeeeeeeee")
+
+
 def test_a_tape_of_a_script_says_that_a_model_has_to_be_named(path: Path) -> None:
     with (
         Tape(path, read_only=True) as tape,

@@ -153,7 +153,7 @@ def test_a_tape_without_a_models_call_says_that_there_is_nothing_to_ask(tmp_path
     rules.run(1, progress=False)
     rules.close()
     with Tape(tmp_path / "rules.tape", read_only=True) as tape:
-        with pytest.raises(ConfigError, match="nothing to ask again: .* it has no call"):
+        with pytest.raises(ConfigError, match=r"nothing to ask again: .* it has no call"):
             recorded_model(tape)
         with pytest.raises(ConfigError, match="no reply that can be asked again: it has no call"):
             asyncio.run(ask_again(tape, client_of()))

@@ -33,7 +33,7 @@ from llmsim_lab.study.estimates.people import (
 
 __all__ = ["CELLS", "main", "measure"]
 
-SEED = 20261130
+SEED = 20261201
 FULL = Plan(replications=2_000)
 QUICK = Plan(replications=5)
 
@@ -240,9 +240,11 @@ def _cells_of_laws() -> list[Cell]:
         )
         far = partial(law_of_offers, of=of, shift=MARGIN)
         narrow = partial(law_of_offers, of=of, spread=1 / SPREAD_MARGIN)
+        wide = partial(law_of_offers, of=of, spread=SPREAD_MARGIN)
         for name, count in (
             ("as far as the margin", partial(near_mean, draw=far)),
             ("a spread as small as the margin", partial(near_spread, draw=narrow)),
+            ("a spread as large as the margin", partial(near_spread, draw=wide)),
         ):
             cells.append(
                 Cell(

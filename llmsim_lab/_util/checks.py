@@ -88,8 +88,7 @@ def real_number(
     number = plain_number(value)
     # True is a Real too.
     is_number = isinstance(number, Real) and not isinstance(number, bool)
-    is_finite = is_number and math.isfinite(number)
-    if not is_finite or not _is_within(number, least, most):
+    if not is_number or not _is_finite(number) or not _is_within(number, least, most):
         raise _wrong_number(name, number, "a finite number", least, most)
     return float(number)
 
@@ -116,12 +115,19 @@ def known_names(
     for name in wanted:
         if not isinstance(name, str) or name not in every_name:
             raise ConfigError(
-                f"there is no {kind} {brief(name)}{closest(str(name), every_name)}; there are "
+                f"there is no {kind} {brief(name)}{closest(name, every_name)}; there are "
                 f"{listed([*every_name]) or 'none'}"
             )
     # In the order of those that there are, so that the same choice gives the same order.
     chosen = set(wanted)
     return tuple(name for name in every_name if name in chosen)
+
+
+def _is_finite(number: Any) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number of more than 308 digits, which no float holds
+        return False
 
 
 def _is_within(
@@ -146,4 +152,4 @@ def _wrong_number(
         bounds = f" from {least:,} on"
     elif most is not None:
         bounds = f" up to {most:,}"
-    return ConfigError(f"{name}={value!r:.120} must be {kind}{bounds}")
+    return ConfigError(f"{name}={brief(value, 120)} must be {kind}{bounds}")

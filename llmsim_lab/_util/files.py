@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, DataError
 
 _PACKAGE = Path(__file__).parents[1]
@@ -40,6 +41,30 @@ def data_path(name: str) -> Path:
         f"no data file {name!r} in {' or '.join(map(str, _ROOTS))}; there are: "
         f"{', '.join(sorted(present)) or 'none at all, so reinstall the package'}"
     )
+
+
+def as_path(name: str, value: object) -> Path:
+    """Return a path that is given as a text or a ``Path``.
+
+    Args:
+        name: of the argument, as the caller wrote it.
+        value: what was given.
+
+    Raises:
+        ConfigError: it is neither, or the system has no file of such a name.
+    """
+    if not isinstance(value, str | Path):
+        raise ConfigError(f"{name}={brief(value)} must be a path: a text, or a Path")
+    try:
+        is_name = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise ConfigError(
+            f"{name}={brief(value)} is not a file's name: it has half a character (a surrogate) or "
+            "a NUL"
+        )
+    return Path(value)
 
 
 def write_file(path: Path, content: bytes) -> Path:

@@ -282,10 +282,10 @@ def _is_library(filename: str) -> bool:
     return filename.startswith(_LIBRARIES) or "site-packages" in filename
 
 
-def closest(name: str, known: Iterable[str]) -> str:
+def closest(name: object, known: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` where a known name is like a wrong one, else nothing."""
     like = difflib.get_close_matches(
-        name,
+        str(name),
         list(known),
         n=1,
     )
@@ -295,7 +295,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 def among(name: object, known: Iterable[str]) -> str:
     """Return how a message on a wrong name ends: what it may have meant, and what there is."""
     names = list(dict.fromkeys(known))
-    return f"{closest(str(name), names)}; there are {', '.join(names) or 'none'}"
+    return f"{closest(name, names)}; there are {', '.join(names) or 'none'}"
 
 
 # --- log lines -----------------------------------------------------------------------------------

@@ -7,13 +7,17 @@ it prints shares, and the mean alone elsewhere: only the first two have an inter
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import data_path
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import brief, closest
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,6 +29,11 @@ MARGIN = 0.15
 """The difference of means, and the distance of distributions, that still counts as near."""
 LEAST_GROUPS = 5
 """Below, a cell has no interval."""
+_TURN = re.compile(r"[1-9][0-9]{0,8}")
+_ROUNDED = 0.01
+"""How far a printed mean or spread may be from that of the values, as a share of it."""
+_PERCENT = 0.005
+"""How far a printed share may be from its count: studies print whole percentages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +48,14 @@ class PublishedFigure:
         n: how many people; 0 where the study does not say.
         mean: of all people; of a share the share.
         sd: of the people; None where it is not known.
-        values: each person's, where the study prints them; else empty.
+        values: each person's, where the study prints them, with ``n``, ``mean`` and ``sd`` of
+            theirs; else empty.
         count: of a share, how many people; None elsewhere. It is no whole number where the study
             prints a rounded percentage.
         note: what to keep in mind.
+
+    Raises:
+        ConfigError: a text or number is of the wrong kind, or the numbers contradict one another.
     """
 
     # Plain numbers, so that a figure can be made without a table: of a study of one's own.
@@ -57,10 +70,107 @@ class PublishedFigure:
     count: float | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        # Here, and not where it is compared: an interval of contradicting numbers looks like any.
+        for name in ("study", "condition", "source", "place", "note"):
+            _check_text(name, getattr(self, name))
+        whole_number("n", self.n, least=0)
+        real_number("mean", self.mean)
+        if self.sd is not None:
+            real_number("sd", self.sd, least=0)
+        if not isinstance(self.values, tuple):
+            raise ConfigError(
+                f"values={brief(self.values)} must be a tuple of numbers, one for each person: "
+                "values=tuple(...)"
+            )
+        for value in self.values:
+            real_number("a person's value", value)
+        if self.values and len(self.values) != self.n:
+            raise ConfigError(
+                f"n={self.n}, and there are {len(self.values)} values: give n of them"
+            )
+        if (self.values or self.sd is not None) and self.n < 2:
+            raise ConfigError(f"n={self.n} must be at least 2, since one person has no spread")
+        if self.values:
+            mean = statistics.fmean(self.values)
+            sd = statistics.stdev(self.values)
+            is_theirs = math.isclose(self.mean, mean, rel_tol=_ROUNDED, abs_tol=_ROUNDED * sd)
+            if self.sd is None or not math.isclose(self.sd, sd, rel_tol=_ROUNDED):
+                is_theirs = False
+            if not is_theirs:
+                raise ConfigError(
+                    f"mean={self.mean} and sd={self.sd}, and those of the values are {mean:.6g} "
+                    f"and {sd:.6g}: give these"
+                )
+        if self.count is not None:
+            real_number("count", self.count, least=0, most=self.n)
+            if self.n == 0 or not math.isclose(self.mean, self.count / self.n, abs_tol=_PERCENT):
+                raise ConfigError(
+                    f"count={self.count} of n={self.n} people is not the share mean={self.mean}: "
+                    "mean is count / n"
+                )
+
     @property
     def is_mean_only(self) -> bool:
         """True where nothing tells how much the mean would vary with other people."""
         return not self.values and self.count is None and self.sd is None
+
+
+class PeopleMeasure(NamedTuple):
+    """What people did beside a column of a run's decisions.
+
+    Attributes:
+        measure: as the world has it, ``share`` or ``share@3``.
+        column: of ``decisions()``.
+        turn: that it is of; None for all.
+        figure: what people did.
+    """
+
+    measure: str
+    column: str
+    turn: int | None
+    figure: PublishedFigure
+
+
+def measured_people(
+    figures: object,
+    world: str,
+) -> list[PeopleMeasure]:
+    """Return what a world's ``people()`` returned, measure by measure.
+
+    Args:
+        figures: what it returned.
+        world: the name of its class.
+
+    Raises:
+        ConfigError: that is not a figure for each measure.
+    """
+    if not isinstance(figures, Mapping):
+        raise ConfigError(
+            f"people() of {world} returned {brief(figures)}; return a figure by the column it "
+            "stands beside: {'share': published('forsythe_1994', ...)}"
+        )
+    measured = []
+    for measure, figure in figures.items():
+        if not isinstance(measure, str):
+            raise ConfigError(
+                f"people() of {world} has {brief(measure)} for a measure; it is a text: a column "
+                "of decisions() such as 'share', or 'share@3' for turn 3"
+            )
+        if not isinstance(figure, PublishedFigure):
+            raise ConfigError(
+                f"people() of {world} has {brief(figure)} for {measure!r:.60}; it is what people "
+                "did: published('forsythe_1994', ...), or a PublishedFigure of your own"
+            )
+        column, at, text = measure.partition("@")
+        if at and not _TURN.fullmatch(text):
+            raise ConfigError(
+                f"people() of {world} names {measure!r:.60}; what follows @ is a turn's number "
+                f"from 1 on, such as {column + '@3'!r:.60}"
+            )
+        turn = int(text) if at else None
+        measured.append(PeopleMeasure(measure, column, turn, figure))
+    return measured
 
 
 def load_people(study: str) -> pd.DataFrame:
@@ -75,7 +185,13 @@ def load_people(study: str) -> pd.DataFrame:
     Raises:
         ConfigError: there is no such table.
     """
+    _check_text("study", study)
     return _table_of(study).copy()  # the caller's own
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name}={brief(value)} must be a text")
 
 
 @lru_cache(maxsize=16)  # a chart asks for a dozen figures of one table, and again each turn
@@ -115,8 +231,16 @@ def published(
         note: what to keep in mind.
 
     Raises:
-        ConfigError: the table has no such figure.
+        ConfigError: the table has no such figure, or an argument is of the wrong kind.
     """
+    for name, text in (("study", study), ("condition", condition), ("measure", measure)):
+        _check_text(name, text)
+    if period is not None:
+        whole_number("period", period)
+    if real_number("divide_by", divide_by) <= 0:
+        raise ConfigError(f"divide_by={divide_by} must be above 0, such as the stake, 5")
+    if n is not None:
+        whole_number("n", n, least=1)
     return _figure_of(
         study,
         condition=condition,

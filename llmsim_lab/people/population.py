@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.checks import plain_number, plain_numbers, real_number, whole_number
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import closest, listed
-from llmsim_lab.errors import ConfigError
+from llmsim_lab._util.text import brief, closest, listed, whole_text
+from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.prompts import Prompt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,7 @@ Margins = Mapping[str, Mapping[object, float]]
 
 TAKEN = ("name", "state", "run", "turn", "turns", "persona", "persona_words")
 """What prompts have already, so that no column can be called so."""
+_MOST_PLAYERS = 1_000_000
 _ROUNDS = 1_000
 _TOLERANCE = 1e-9
 _NEAR = 1e-6
@@ -58,6 +60,10 @@ class Population(Settings):
         words: a player in words, a template with the columns as slots; without it the row is told
             as "About you: age 34, region north."
         wanted: the margins that ``raked`` was given, as texts.
+
+    Raises:
+        ConfigError: a row lacks a column or has a value that no tape holds, a column cannot be a
+            slot, or the words are not a template of the columns.
     """
 
     rows: dict[str, dict[str, Value]]
@@ -79,12 +85,41 @@ class Population(Settings):
             raise ValueError("the rows have no column, so that nobody is like anybody")
         # Checked here too, since a population may come from a file and not from a table.
         for column in columns:
-            if column in TAKEN or not column.isidentifier():
+            if column in TAKEN or not _is_slot(column):
                 raise ValueError(
                     f"a column {column!r} cannot be a prompt's slot; call it something else, a "
-                    f"word that is not one of {', '.join(TAKEN)}"
+                    f"word that is not one of {', '.join(TAKEN)}, nor of the language of prompts"
                 )
+        for name, row in rows.items():
+            for text in (name, *row.values()):
+                if isinstance(text, str) and text != whole_text(text):
+                    raise ValueError(
+                        f"{brief(text)}, of the player {brief(name)}, has half a character (a "
+                        "surrogate), which no file can hold; read the table with its own encoding"
+                    )
         return rows
+
+    @model_validator(mode="after")
+    def _check_words(self) -> Self:
+        for column in self.wanted:
+            if column not in self.columns:
+                raise ValueError(
+                    f"wanted has a margin of {column!r}, and the columns are {listed(self.columns)}"
+                )
+        if not self.words:
+            return self
+        # Now, and not at the first question, which may come after an hour.
+        words = Prompt(self.words, name="words of the population")
+        unknown = [slot for slot in words.slots if slot not in self.columns]
+        if unknown:
+            raise ValueError(
+                f"words use {{{{ {unknown[0]} }}}}{closest(unknown[0], self.columns)}, and the "
+                f"columns are {listed(self.columns)}"
+            )
+        # Each row, since one may lack what the template does with the others.
+        for row in self.rows.values():
+            words.render(**{slot: row[slot] for slot in words.slots})
+        return self
 
     @classmethod
     def from_table(
@@ -123,50 +158,32 @@ class Population(Settings):
             )
         if frame.empty:
             raise ConfigError("the table has no rows, so that nobody can be drawn from it")
-        repeated = frame.columns[frame.columns.duplicated()]
-        if len(repeated):
-            # A row is a dict, which would have the last of them alone.
-            raise ConfigError(
-                f"the table has the column {str(repeated[0])!r} twice; give each a name of its own"
-            )
+        _check_columns(frame)
         whole_number("seed", seed, least=0)
         # A column of weights is no trait: as a slot it would tell a player how many it stands for.
+        numbers = np.ones(len(frame))
         if isinstance(weights, str):
             if weights not in frame:
                 raise ConfigError(
                     f"weights={weights!r} is not a column{closest(weights, frame.columns)}; the "
-                    f"table has {listed([*map(str, frame.columns)])}"
+                    f"table has {listed(list(frame.columns))}"
                 )
-            numbers = _numbers(frame[weights])
+            numbers = _weights_of(frame[weights], len(frame))
             frame = frame.drop(columns=weights)
-        elif weights is None:
-            numbers = np.ones(len(frame))
-        else:
-            numbers = _numbers(weights)
-        # NaN fails both comparisons below, and would make every weight NaN.
-        is_wrong = len(numbers) != len(frame) or not np.isfinite(numbers).all()
-        if is_wrong or numbers.min() < 0 or not numbers.sum():
-            raise ConfigError(
-                f"weights are {len(numbers)} numbers for {len(frame)} rows; each row needs one, "
-                "finite and not negative, and not all may be 0"
-            )
-        if n is None:
-            n = len(names) if names is not None else len(frame)
-        whole_number("n", n, least=1)
-        if names is None:
-            names = [f"P{number}" for number in range(1, n + 1)]
-        if len(names) != n or len(set(names)) != n:
-            raise ConfigError(
-                f"names are {len(names)}, {len(set(names))} of them different, and n={n} players "
-                "need one each"
-            )
+        elif weights is not None:
+            numbers = _weights_of(weights, len(frame))
+        # All, and not the rows drawn alone: another seed would find the fault later.
+        for column in frame.columns:
+            for cell in frame[column]:
+                _plain(cell, column)
+        players = _player_names(names, n, len(frame))
         table = _Table(
             # Rows are drawn by their place, and the caller's index may have gaps or repeats.
             frame=frame.reset_index(drop=True),
             weights=numbers / numbers.sum(),
-            n=n,
+            n=len(players),
             seed=seed,
-            names=tuple(names),
+            names=players,
             words=words,
         )
         return cls._drawn(table, {})
@@ -183,7 +200,7 @@ class Population(Settings):
         for column in reversed(list(wanted)):
             # Stable sorts, the last one outermost. As texts, since a column may mix types;
             # astype(str) would leave what is missing as it is.
-            codes = np.array([str(_plain(value)) for value in table.frame[column]])[order]
+            codes = np.array([str(_plain(value, column)) for value in table.frame[column]])[order]
             order = order[np.argsort(codes, kind="stable")]
         # Systematic: n equally spaced points, moved together by chance, on the rows' weights.
         points = (rng.random() + np.arange(table.n)) / table.n
@@ -194,15 +211,18 @@ class Population(Settings):
         rows = table.frame.iloc[rng.permutation(chosen)]
         players = {}
         for name, row in zip(table.names, rows.to_dict("records"), strict=True):
-            players[name] = {str(column): _plain(value) for column, value in row.items()}
+            players[name] = {
+                str(column): _plain(value, str(column)) for column, value in row.items()
+            }
         margins: dict[str, dict[str, float]] = {}
         for column, shares in wanted.items():
             margins[column] = {}
             for value, share in shares.items():
                 of_value = table.frame[column][_is_value(table.frame[column], value)]
                 # As the players' rows have it: 1 in a column of numbers with a point is 1.0.
-                text = str(_plain(of_value.iloc[0] if len(of_value) else value))
-                margins[column][text] = float(share)
+                if len(of_value):
+                    value = of_value.iloc[0]
+                margins[column][str(_plain(value, column))] = float(share)
         drawn = cls(
             rows=players,
             words=table.words,
@@ -289,7 +309,7 @@ class Population(Settings):
         Raises:
             ConfigError: there is no such player.
         """
-        if name not in self.rows:
+        if not isinstance(name, str) or name not in self.rows:
             raise ConfigError(
                 f"the population has no row for {name!r}{closest(name, self.rows)}; it has "
                 f"{listed(list(self.rows))}: Population.from_table(..., names=[{name!r}, ...])"
@@ -338,19 +358,20 @@ def _masks_of(
         raise ConfigError("raked() needs margins: raked({'region': {'north': 0.3, 'south': 0.7}})")
     masks = []
     for column, shares in margins.items():
-        if column not in frame:
+        if not isinstance(column, str) or column not in frame:
             raise ConfigError(
-                f"the table has no column {column!r}{closest(column, frame.columns)}; it has "
-                f"{listed([*map(str, frame.columns)])}"
+                f"the table has no column {brief(column)}{closest(column, frame.columns)}; it has "
+                f"{listed(list(frame.columns))}"
             )
         if not isinstance(shares, Mapping):
             raise ConfigError(
-                f"the margin of {column} is {shares!r:.60}; give each value its share: "
-                f"{{{column!r}: {{'north': 0.3, 'south': 0.7}}}}"
+                f"the margin of {column} is {brief(shares)}; give each value its share in a dict: "
+                f"{{{column!r}: {{'north': 0.3, 'south': 0.7}}}}, of a Series its .to_dict()"
             )
         for value, share in shares.items():
-            real_number(f"the share of {column}={value!r}", share)
-        if abs(sum(shares.values()) - 1) > _NEAR or min(shares.values()) < 0:
+            _plain(value, column)
+            real_number(f"the share of {column}={value!r}", share, least=0, most=1)
+        if abs(sum(shares.values()) - 1) > _NEAR:
             raise ConfigError(
                 f"the shares of {column} are {sum(shares.values()):g} together; they are 0 to 1, "
                 "and 1 together"
@@ -360,7 +381,7 @@ def _masks_of(
         for value in shares:
             left_out &= ~_is_value(frame[column], value)
         if left_out.any():
-            without_share = _plain(min(frame[column][left_out].unique(), key=str))
+            without_share = _plain(min(frame[column][left_out].unique(), key=str), column)
             raise ConfigError(
                 f"the margin of {column} does not say how many are {without_share!r}; give each of "
                 f"its values a share, 0 for nobody: {column}={{{without_share!r}: 0, ...}}"
@@ -396,26 +417,110 @@ def _is_missing(value: object) -> bool:
     return pd.api.types.is_scalar(value) and bool(pd.isna(value))  # type: ignore[call-overload]
 
 
-def _numbers(weights: Sequence[float] | pd.Series[float]) -> NDArray[np.float64]:
-    """Return weights as numbers.
+def _check_columns(frame: pd.DataFrame) -> None:
+    for column in frame.columns:
+        if not isinstance(column, str):
+            raise ConfigError(
+                f"a column of the table is called {brief(column)}, which is not a text and cannot "
+                "be a prompt's slot; name them: frame.columns = ['age', ...]"
+            )
+    repeated = frame.columns[frame.columns.duplicated()]
+    if len(repeated):
+        # A row is a dict, which would have the last of them alone.
+        raise ConfigError(
+            f"the table has the column {repeated[0]!r} twice; give each a name of its own"
+        )
+
+
+def _is_slot(column: str) -> bool:
+    """Return True if ``{{ column }}`` is a slot in a prompt."""
+    if not column.isidentifier():
+        return False
+    try:
+        # Words of the language of prompts are not slots: not, True, none.
+        return Prompt(f"{{{{ {column} }}}}").slots == (column,)
+    except PromptError:
+        return False
+
+
+def _weights_of(
+    weights: object,
+    rows: int,
+) -> NDArray[np.float64]:
+    """Return weights as numbers, one for each row.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: they are not.
     """
     import numpy as np
 
-    try:
-        return np.asarray(weights, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"weights are numbers, one for each row: {error}") from None
+    given = plain_numbers(weights)
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise ConfigError(
+            f"weights={brief(weights)} must be a column's name, or a list: a number for each row"
+        )
+    numbers: NDArray[np.float64] = np.array(
+        [real_number("a weight", weight, least=0) for weight in given]
+    )
+    if len(numbers) != rows or not numbers.any():
+        raise ConfigError(
+            f"weights are {len(numbers)} numbers for {rows} rows; each row needs one, finite and "
+            "not negative, and not all may be 0"
+        )
+    numbers /= numbers.max()  # else the sum of the largest ones is no number
+    return numbers
 
 
-def _plain(value: object) -> Value:
-    """Return a cell as a tape can hold it."""
+def _player_names(
+    names: object,
+    n: int | None,
+    rows: int,
+) -> tuple[str, ...]:
+    """Return the players' names; as many as the names, or as the rows, if ``n`` is not given.
+
+    Raises:
+        ConfigError: they are not texts, each once, or not ``n``.
+    """
+    if n is not None:
+        whole_number("n", n, least=1, most=_MOST_PLAYERS)
+    if names is None:
+        players = rows if n is None else n
+        return tuple([f"P{number}" for number in range(1, players + 1)])
+    given = plain_numbers(names)
+    # A set has no order: each program would give other people the rows.
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise ConfigError(f"names={brief(names)} must be a list of texts: names=['Ann', 'Bob']")
+    for name in given:
+        if not isinstance(name, str):
+            raise ConfigError(f"names has {brief(name)}, and a player's name is a text")
+    if len(set(given)) != len(given) or n not in (None, len(given)):
+        players = len(given) if n is None else n
+        raise ConfigError(
+            f"names are {len(given)}, {len(set(given))} of them different, and n={players} players "
+            "need one each"
+        )
+    return tuple(given)
+
+
+def _plain(value: object, column: str) -> Value:
+    """Return a cell of a column as a tape can hold it.
+
+    Raises:
+        ConfigError: it is a list, bytes or another thing that has no words of its own.
+    """
+    import pandas as pd
+
     if _is_missing(value):
         return None
-    plain = value
-    if hasattr(value, "item"):  # a number of numpy's, which no tape can hold
-        plain = value.item()
-    # Dates and categories are told in words, which is all that a prompt does with them.
-    return plain if isinstance(plain, str | bool | int | float) else str(plain)
+    plain = plain_number(value)
+    if isinstance(plain, str | bool | int):
+        return plain
+    if isinstance(plain, float):
+        return real_number(f"a value of {column}", plain)
+    # Dates, categories and bands are told in words, which is all that a prompt does with them.
+    if not pd.api.types.is_scalar(value) or isinstance(value, bytes | complex):
+        raise ConfigError(
+            f"the column {column!r} has {brief(value)}; a cell is a text, a number, a truth value "
+            f"or a date: frame[{column!r}] = frame[{column!r}].map(...)"
+        )
+    return str(value)

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from llmsim_lab._util.jsontext import JSON
+from llmsim_lab.people.figures import measured_people
 from llmsim_lab.room._seats import RoomGroup
 from llmsim_lab.run import Run
 from llmsim_lab.run.turn import Columns, Series
@@ -150,12 +151,12 @@ def _published(column: str, group: RoomGroup) -> list[_Line]:
     turns = range(1, group.run.config.turns + 1)
     points: list[JSON] = []
     label = ""
-    for measure, figure in group.run.people().items():
-        name, _, turn = measure.partition("@")
-        if name != column:
+    for measured in measured_people(group.run.people(), type(group.run).__name__):
+        if measured.column != column:
             continue
+        figure = measured.figure
         # Of a figure that names no turn the design has one number for all.
-        of_turns = [int(turn)] if turn.isdecimal() else turns
+        of_turns = turns if measured.turn is None else [measured.turn]
         points += [[number, figure.mean] for number in of_turns]
         label = f"{figure.n} people, {figure.study}"
     return [_Line(label, "people", points)] if points else []

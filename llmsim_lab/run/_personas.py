@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.people import Population
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import RenderedPrompt
@@ -58,12 +58,6 @@ def _in_words(population: Population, name: str) -> str:
     row = population.row(name)
     if population.words:
         words = Prompt(population.words, name="persona")
-        missing = [slot for slot in words.slots if slot not in row]
-        if missing:
-            raise PromptError(
-                f"the population's words use {{{{ {missing[0]} }}}}, and its columns are "
-                f"{', '.join(row)}"
-            )
         return str(words.render(**{slot: row[slot] for slot in words.slots}))
     facts = [f"{column.replace('_', ' ')} {value}" for column, value in row.items()]
     return f"About you: {', '.join(facts)}."

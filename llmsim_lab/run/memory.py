@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from llmsim_lab._util.checks import real_number, whole_number
-from llmsim_lab._util.text import estimate_tokens
+from pydantic import field_validator
+
+from llmsim_lab._util.checks import plain_number, real_number, whole_number
+from llmsim_lab._util.text import brief, estimate_tokens, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.state import State
 
@@ -31,12 +33,31 @@ class MemoryEntry:
         text: what.
         weight: how much it matters.
         tokens: of the text, as the model's own tokenizer counted them; None where nobody did.
+
+    Raises:
+        ConfigError: one of them is of the wrong kind.
     """
 
     turn: int
     text: str
     weight: float = 1.0
     tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        # Checked where it is written: the state would say so a turn later, and a weight that is
+        # NaN would put all others in a wrong order.
+        whole_number("turn", self.turn)
+        if not isinstance(self.text, str):
+            raise ConfigError(
+                f"turn {self.turn}: what is remembered is a text, and this is {brief(self.text)}"
+            )
+        real_number("weight", self.weight)
+        if self.tokens is not None:
+            whole_number("tokens", self.tokens, least=0)
+        # No tape holds numpy's numbers, and no file half a character.
+        object.__setattr__(self, "turn", plain_number(self.turn))
+        object.__setattr__(self, "weight", plain_number(self.weight))
+        object.__setattr__(self, "text", whole_text(self.text))
 
     def __str__(self) -> str:
         return self.text
@@ -51,6 +72,12 @@ class Memory(State):
 
     entries: tuple[MemoryEntry, ...] = ()
 
+    @field_validator("entries")
+    @classmethod
+    def _in_order_of_turns(cls, entries: tuple[MemoryEntry, ...]) -> tuple[MemoryEntry, ...]:
+        # A summary is added late and is of an earlier turn; sorted() keeps the order within one.
+        return tuple(sorted(entries, key=lambda entry: entry.turn))
+
     def add(
         self,
         turn: int,
@@ -63,25 +90,12 @@ class Memory(State):
         Raises:
             ConfigError: one of them is of the wrong kind.
         """
-        # Checked here, where it is written: the state would say so a turn later, and a weight that
-        # is NaN would put all others in a wrong order.
-        if not isinstance(text, str):
-            raise ConfigError(
-                f"memory.add({turn!r:.40}, {text!r:.60}): what is remembered is a text"
-            )
-        whole_number("turn", turn)
-        real_number("weight", weight)
         entry = MemoryEntry(
             turn=turn,
             text=text,
             weight=weight,
         )
-        # A summary is added late and is of an earlier turn; sorted() keeps the order within one.
-        in_order = sorted(
-            [*self.entries, entry],
-            key=lambda known: known.turn,
-        )
-        return self.replace(entries=tuple(in_order))
+        return self.replace(entries=(*self.entries, entry))
 
     async def counted(self, ask: Ask) -> Memory:
         """Return the same memory, whose new entries' tokens the run's model has counted.
@@ -144,9 +158,13 @@ class Memory(State):
             half_life: where given, the most salient entries are taken, and not the newest.
 
         Raises:
-            ConfigError: a number is not above 0.
+            ConfigError: a number is not above 0, or ``count`` returns no number.
         """
         _check_count("within", tokens)
+        if count is not None and not callable(count):
+            raise ConfigError(
+                f"count={brief(count)} must be a function that returns how many tokens a text has"
+            )
         # The newest first, which is taken even where an older one would fit better.
         ranked = list(range(len(self.entries)))[::-1]
         if half_life is not None:
@@ -157,7 +175,7 @@ class Memory(State):
             entry = self.entries[place]
             size = entry.tokens
             if count is not None:
-                size = count(entry.text)
+                size = whole_number("count(text)", count(entry.text), least=0)
             elif size is None:
                 size = estimate_tokens(entry.text)
             if size > left:

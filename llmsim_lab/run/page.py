@@ -17,7 +17,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import as_path, write_file
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
@@ -91,7 +91,7 @@ def write_page(
     Raises:
         ConfigError: the file cannot be written.
     """
-    path = Path(path)
+    path = as_path("path", path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
     if not title and reading is not None:

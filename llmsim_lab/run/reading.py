@@ -24,6 +24,7 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import is_reasonable
 from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import TapeError
+from llmsim_lab.people.figures import measured_people
 from llmsim_lab.run.charts import (
     ChartedColumns,
     charted_columns,
@@ -771,15 +772,14 @@ def _people(source: Any) -> list[Record]:
     if published is None:  # a recorded run whose class is not known
         return []
     values = []
-    for measure, figure in published().items():
-        column, at, turn = measure.partition("@")
+    for measured in measured_people(published(), type(source).__name__):
         value: Record = {
-            "column": column,
-            "mean": figure.mean,
-            "count": figure.n,
+            "column": measured.column,
+            "mean": measured.figure.mean,
+            "count": measured.figure.n,
         }
-        if at:
-            value["n"] = int(turn)
+        if measured.turn is not None:
+            value["n"] = measured.turn
         values.append(value)
     return values
 

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from markupsafe import Markup
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from llmsim_lab._util.checks import known_names
-from llmsim_lab._util.files import data_path
+from llmsim_lab._util.checks import known_names, real_number, whole_number
+from llmsim_lab._util.files import as_path, data_path
 from llmsim_lab._util.html import join, styled, table
-from llmsim_lab._util.text import clip, counted, duration, estimate_tokens, roughly
+from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.people.figures import MARGIN
@@ -190,17 +190,16 @@ def people_designs(
         who: ``llm_client=``, ``players=``, ``population=`` and others that a world takes.
 
     Raises:
-        ConfigError: there is no such design.
+        ConfigError: there is no such design, or an argument is of the wrong kind.
     """
-    names = known_names(
-        "designs",
-        list(DESIGNS) if designs is None else designs,
-        DESIGNS,
-    )
+    whole_number("groups", groups, least=1)
+    whole_number("groups_of_many", groups_of_many, least=1)
     played: dict[str, Played] = {}
-    for name in names:
+    for name in _design_names(designs):
         design = DESIGNS[name]
-        tapes = None if folder is None else Path(folder) / name
+        tapes = None
+        if folder is not None:
+            tapes = as_path("folder", folder) / name
         # Of rounds that depend on one another, and of a hundred guesses, there are too many ways.
         if design.has_rounds or written:
             wanted = groups_of_many if design.has_rounds else groups
@@ -216,6 +215,10 @@ def people_designs(
         else:
             played[name] = _laws_of(design, tapes, who)
     return played
+
+
+def _design_names(designs: Sequence[str] | None) -> tuple[str, ...]:
+    return known_names("design", list(DESIGNS) if designs is None else designs, DESIGNS)
 
 
 def _laws_of(
@@ -238,7 +241,13 @@ def _laws_of(
             tape = None
             # One tape each: a law that was stopped is looked for by its own.
             if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise ConfigError(
+                        f"cannot make the folder {folder}: {error.strerror or error}; choose "
+                        "another folder="
+                    ) from error
                 tape = folder / f"{_file_name(condition, twin=twin)}.tape"
             laws.append(
                 Exact(
@@ -261,10 +270,22 @@ def _file_name(
 
 
 def play_design(played: Played) -> None:
-    """Play what is left of a design."""
+    """Play what is left of a design.
+
+    Args:
+        played: one of ``people_designs``.
+
+    Raises:
+        ConfigError: it is not.
+    """
     if isinstance(played, Study):
         played.run()
         return
+    if not isinstance(played, Sequence) or not all(isinstance(law, Run | Exact) for law in played):
+        raise ConfigError(
+            f"{brief(played)} is not a design; play those of people_designs(): "
+            "for design in people_designs().values(): play_design(design)"
+        )
     for law in played:
         law.run()
 
@@ -278,10 +299,11 @@ def recorded_designs(folder: str | Path) -> dict[str, list[Run | Exact]]:
     Raises:
         ConfigError: there is none.
     """
+    folder = as_path("folder", folder)
     designs: dict[str, list[Run | Exact]] = {}
     for name, design in DESIGNS.items():
         design.load()  # a tape never makes code run: the class is known from here on
-        recorded = [recorded_run(tape) for tape in _tapes_in(Path(folder) / name)]
+        recorded = [recorded_run(tape) for tape in _tapes_in(folder / name)]
         if recorded:
             designs[name] = recorded
     if not designs:
@@ -345,13 +367,19 @@ def plan_designs(
 
     Args:
         designs: names of ``DESIGNS``; all if not given.
-        settings: as for ``people_designs``, without a client.
+        settings: as for ``people_designs``, without a client and players.
 
     Raises:
-        ConfigError: there is no such design.
+        ConfigError: there is no such design, or a player is named.
     """
+    for who in ("llm_client", "players"):
+        if who in settings:
+            raise ConfigError(
+                f"{who}={brief(settings[who])}: leave it out, since a plan plays by chance in the "
+                "model's place"
+            )
     plans = {}
-    for name in known_names("designs", list(DESIGNS) if designs is None else designs, DESIGNS):
+    for name in _design_names(designs):
         asked: list[Attempt] = []
         # A client of its own: a plan is made where no model is connected yet.
         client = LLMClient(LLMConfig(), ScriptedBackend(partial(_by_chance, asked=asked)))
@@ -394,8 +422,17 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
 
     It is of answers that are sampled. ``groups`` is blank where no number does: the people are too
     few, or their spread is unknown.
+
+    Args:
+        margin: the difference of means that still counts as near.
+
+    Raises:
+        ConfigError: it is not a number above 0.
     """
     import pandas as pd
+
+    if real_number("margin", margin) <= 0:
+        raise ConfigError(f"margin={margin:g} must be above 0, such as {MARGIN}")
 
     from llmsim_lab.study.estimates.people import groups_for
 
@@ -435,11 +472,20 @@ class Recollection(Reply):
     result: str = Field(max_length=300, description="what most people did, or unknown")
 
 
+def _of_known_designs(descriptions: dict[str, str]) -> dict[str, str]:
+    # Before anything is asked: whether an author was named is known of these alone.
+    if not descriptions:
+        raise ValueError("describe at least one design")
+    known_names("design", list(descriptions), DESIGNS)
+    return descriptions
+
+
 class Recall(Run[Recalled]):
     """Asks which published study a description is of: who can name it may recite it."""
 
     defaults = {"turns": 1}  # noqa: RUF012 - as every world has it
-    descriptions: dict[str, str]  # by design, what its people are told
+    # By design, what its people are told.
+    descriptions: Annotated[dict[str, str], AfterValidator(_of_known_designs)]
 
     async def turn(self, state: Recalled, ask: Ask) -> Recalled:
         """Ask of each design once."""
@@ -476,13 +522,20 @@ def recall_study(
         designs: names of ``DESIGNS``.
         folder: for its tape, so that it is asked once.
         who: as for ``people_designs``.
+
+    Raises:
+        ConfigError: there is no such design, or the folder is not a path.
     """
+    tape = None
+    if folder is not None:
+        tape = as_path("folder", folder) / "recall"
+    names = _design_names(designs)
     return Study(
         Recall,
         seeds=1,
-        tape=None if folder is None else Path(folder) / "recall",
+        tape=tape,
         name="recall",
-        descriptions={name: told_in(DESIGNS[name]) for name in designs},
+        descriptions={name: told_in(DESIGNS[name]) for name in names},
         **who,
     )
 
@@ -537,10 +590,27 @@ class PeopleCard:
             player: who played.
             recall: a run of the probe.
             margin: the difference that still counts as near.
+
+        Raises:
+            ConfigError: there are no designs, or they are not played; the probe is not played; or
+                an argument is of the wrong kind.
         """
         # Not before, since the command line is started where numpy is not installed yet.
         from llmsim_lab.study import PeopleComparison, compare_with_people
 
+        if not isinstance(designs, Mapping) or not designs:
+            raise ConfigError(
+                f"designs={brief(designs)} must be designs by name, as people_designs() has them"
+            )
+        if not isinstance(player, str):
+            raise ConfigError(f"player={brief(player)} must be a text: what the card calls it")
+        if recall is not None and not isinstance(recall, Recall):
+            raise ConfigError(
+                f"recall={brief(recall)} must be the run of a played recall_study([...]): "
+                "study.simulation(study.reference, 0)"
+            )
+        if recall is not None and not recall.turn_number:
+            raise ConfigError("recall was not played: recall.run()")
         compared = PeopleComparison()
         labels = []
         for name, played in designs.items():
@@ -575,7 +645,9 @@ class PeopleCard:
             margin: the difference that still counts as near.
         """
         designs = recorded_designs(folder)
-        recalls: list[Any] = [load(tape) for tape in _tapes_in(Path(folder) / "recall")]
+        recalls: list[Any] = [
+            load(tape) for tape in _tapes_in(as_path("folder", folder) / "recall")
+        ]
         models: dict[str, None] = {}
         for played in designs.values():
             models.update(dict.fromkeys(map(_model_of, played)))

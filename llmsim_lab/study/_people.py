@@ -7,7 +7,7 @@ has its distribution instead of a sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from llmsim_lab._util.checks import real_number
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import table as html_table
-from llmsim_lab._util.text import counted
+from llmsim_lab._util.text import brief, counted
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.people import PublishedFigure
-from llmsim_lab.people.figures import MARGIN
+from llmsim_lab.people.figures import MARGIN, PeopleMeasure, measured_people
 from llmsim_lab.run import Run, load
 from llmsim_lab.study._exact import Exact, Law
 from llmsim_lab.study._study import Study
@@ -314,21 +315,11 @@ def compare_with_people(
         level: of the intervals.
 
     Raises:
-        ConfigError: no run has figures of people, or a measure names no column.
+        ConfigError: no run has figures of people, a measure names no column of numbers, or an
+            argument is of the wrong kind.
+        TapeError: there is no such tape.
     """
-    real_number("margin", margin)
-    real_number("spread_margin", spread_margin)
-    if not 0 < real_number("level", level) < 1:
-        raise ConfigError(f"level={level:g} must be above 0 and below 1, such as 0.95")
-    if margin <= 0 or spread_margin <= 1:
-        raise ConfigError(
-            f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
-        )
-    margins = Margins(
-        mean=margin,
-        spread=spread_margin,
-        level=level,
-    )
+    margins = _margins(margin, spread_margin, level)
     # Runs are read one after another and let go: of a tape of thousands the values alone are kept.
     compared = PeopleComparison()
     arms: dict[ArmKey, _Arm] = {}
@@ -340,12 +331,12 @@ def compare_with_people(
                 compared += _likenesses_of_law(key, run, margins)
                 continue
             arm = arms.setdefault(key, _Arm())
-            for measure, figure in run.people().items():
-                values = _values_of(run, measure)
+            for measured in _people_of(run):
+                values = _values_of(run, measured)
                 # A run that is too short for a measure of a late turn says nothing of it.
                 if len(values):
-                    arm.figures[measure] = figure
-                    arm.groups.setdefault(measure, []).append(values)
+                    arm.figures[measured.measure] = measured.figure
+                    arm.groups.setdefault(measured.measure, []).append(values)
     # Said, since runs that fail may be those that would have been unlike people.
     if isinstance(played, Study):
         missing = sum(entry.status != "done" for entry in played.progress())
@@ -363,13 +354,42 @@ def compare_with_people(
                     margins,
                 )
             )
+    if not worlds:
+        raise ConfigError(
+            f"nothing to compare with people: {brief(played)} has no run that was played"
+        )
     if not compared:
         raise ConfigError(
-            f"nothing to compare with people: {', '.join(sorted(worlds)) or 'no run'} has no "
+            f"nothing to compare with people: {', '.join(sorted(worlds))} has no "
             "figures of them, or no turn was played. A world names them in people(self): "
             "{'share': published('forsythe_1994', ...)}"
         )
     return compared
+
+
+def _margins(
+    margin: float,
+    spread_margin: float,
+    level: float,
+) -> Margins:
+    """Return what counts as near.
+
+    Raises:
+        ConfigError: a number is of the wrong kind, or leaves nothing or everything near.
+    """
+    real_number("margin", margin)
+    real_number("spread_margin", spread_margin)
+    if not 0 < real_number("level", level) < 1:
+        raise ConfigError(f"level={level:g} must be above 0 and below 1, such as 0.95")
+    if margin <= 0 or spread_margin <= 1:
+        raise ConfigError(
+            f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
+        )
+    return Margins(
+        mean=margin,
+        spread=spread_margin,
+        level=level,
+    )
 
 
 def _likeness(
@@ -404,10 +424,10 @@ def _likenesses_of_law(
 ) -> list[Likeness]:
     """Return each measure of a law beside people."""
     likenesses = []
-    for measure, figure in law.run_of.people().items():
+    for measured in _people_of(law.run_of):
         # A history of several decisions shares its probability among them.
         shares: dict[float, float] = {}
-        law_of_measure = law.distribution(partial(_decided, measure=measure))
+        law_of_measure = law.distribution(partial(_decided, measured=measured))
         for history, probability in law_of_measure.items():
             values: tuple[float, ...] = history  # type: ignore[assignment]  # as _decided has it
             for value in values:
@@ -423,14 +443,14 @@ def _likenesses_of_law(
                 world=key.world,
                 arm=key.arm,
                 twin=key.twin,
-                measure=measure,
-                people=figure,
+                measure=measured.measure,
+                people=measured.figure,
                 groups=0,
                 decisions=0,
                 mean=model.mean,
                 sd=model.sd,
                 answers=float(1 / (model.weights**2).sum()),  # as in effective_number
-                parts=compare_law(model, figure, margins),
+                parts=compare_law(model, measured.figure, margins),
                 margins=margins,
                 mass=law.mass,
             )
@@ -438,9 +458,13 @@ def _likenesses_of_law(
     return likenesses
 
 
-def _decided(run: Run, measure: str) -> tuple[float, ...]:
+def _decided(run: Run, measured: PeopleMeasure) -> tuple[float, ...]:
     """Return a measure's values in one history."""
-    return tuple(_values_of(run, measure).tolist())
+    return tuple(_values_of(run, measured).tolist())
+
+
+def _people_of(run: Run) -> list[PeopleMeasure]:
+    return measured_people(run.people(), type(run).__name__)
 
 
 def effective_number(values: Iterable[object]) -> float:
@@ -471,10 +495,27 @@ def _runs_of(
         yield _of_tape(played)
     elif isinstance(played, str | Path):
         # Open as long as its runs are read, which the caller does inside this context.
-        with Tape(played, read_only=True) as tape:
+        with Tape(as_path("played", played), read_only=True) as tape:
             yield _of_tape(tape)
+    # A class and a frame can be gone through as well, and give what is not a run.
+    elif isinstance(played, Iterable) and not isinstance(played, type | bytes | Mapping):
+        yield _of_several(played)
     else:
-        yield ((_key_of(run), run) for run in played)
+        raise _not_played(played)
+
+
+def _of_several(several: Iterable[object]) -> Iterator[tuple[ArmKey, Run | Exact]]:
+    for played in several:
+        if not isinstance(played, Run | Exact):
+            raise _not_played(played)
+        yield _key_of(played), played
+
+
+def _not_played(value: object) -> ConfigError:
+    return ConfigError(
+        f"{brief(value)} cannot be compared with people; compare_with_people takes a study, a run, "
+        "the exact law of one, a list of runs and laws, or a tape or its path"
+    )
 
 
 def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
@@ -509,7 +550,9 @@ def _key_of(played: Run | Exact) -> ArmKey:
     else:
         run = played
         who = _answerers(run)
-    figures = {f"{figure.study}, {figure.condition}" for figure in run.people().values()}
+    figures = set()
+    for measured in _people_of(run):
+        figures.add(f"{measured.figure.study}, {measured.figure.condition}")
     arm = "; ".join([who, *sorted(figures)])
     return ArmKey(type(run).__name__, arm, _is_twin(run))
 
@@ -526,18 +569,26 @@ def _answerers(run: Run) -> str:
     return ", ".join(models) or _UNRECORDED_MODEL
 
 
-def _values_of(run: Run, measure: str) -> Numbers:
+def _values_of(run: Run, measured: PeopleMeasure) -> Numbers:
     """Return the values of a measure in a run's decisions; none where no turn has it."""
-    column, _, turn = measure.partition("@")
+    column = measured.column
     decisions = run.decisions()
     if decisions.empty:  # which has no columns to look for
         return np.array([])
-    if turn:
-        decisions = decisions[decisions["turn"] == int(turn)]
+    if measured.turn is not None:
+        decisions = decisions[decisions["turn"] == measured.turn]
+    world = type(run).__name__
     if column not in decisions:
         raise ConfigError(
-            f"people() of {type(run).__name__} names {measure!r}, and its decisions have no column "
+            f"people() of {world} names {measured.measure!r}, and its decisions have no column "
             f"{column!r}; they have {', '.join(map(str, decisions.columns))}"
         )
     # A note stands on one row of its player's; others of the turn have none.
-    return np.asarray(decisions[column].dropna(), dtype=float)
+    values = decisions[column].dropna()
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"people() of {world} names {measured.measure!r}, and {column!r} of its decisions is "
+            f"not a column of numbers: it has {brief(values.iloc[0])}"
+        ) from None

@@ -88,11 +88,11 @@ def test_a_player_that_never_varies_has_no_spread_and_an_interval_by_peoples() -
 
 
 def test_people_who_all_did_the_same_give_no_interval_and_no_error() -> None:
-    same = replace(DICTATOR, n=4, mean=0.5, sd=0.0, values=(0.5,) * 4)
-    law = Weighted(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
+    same = replace(DICTATOR, n=4, mean=2.5, sd=0.0, values=(2.5,) * 4)
+    law = Weighted(np.array([0.0, 5.0]), np.array([0.5, 0.5]))
     for found in (
         compare_law(law, same, Margins()),
-        compare_numbers([np.array([0.5])] * 40, same, Margins()),
+        compare_numbers([np.array([2.5])] * 40, same, Margins()),
     ):
         assert (found.difference.interval, found.difference.near) == (None, "not judged")
         assert any("all people did the same" in note for note in found.notes)

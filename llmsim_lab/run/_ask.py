@@ -106,7 +106,7 @@ _Work = _ToModel | _ToMeasure | _ToConverse | _Returned
 """What a turn waits for."""
 
 
-class _Open(NamedTuple):
+class _Promised(NamedTuple):
     """What a turn was given to await, and whom or what it asked with it."""
 
     names: Sequence[str]
@@ -123,7 +123,7 @@ class _Numbering(NamedTuple):
 class _FailedOutside(NamedTuple):
     """What from outside failed, and its error."""
 
-    thing: str
+    kind: str
     error: Exception
 
 
@@ -135,6 +135,8 @@ class TurnNotes(NamedTuple):
     became: dict[tuple[str, str], Columns]
     story: tuple[str, ...]
     led_to: str
+    stand_ins: Counter[str]
+    """How often a stand-in answered, by who did not."""
 
 
 class _GuardedRandom(Random):
@@ -197,6 +199,7 @@ class Ask:
         self._run = run
         self._asked_turn = turn
         self._warnings = warnings
+        # What a replay tells questions apart by; the same one twice is an error.
         self._sent: set[tuple[object, ...]] = set()
         """The questions that models and people were sent."""
         self._rngs: dict[str, _GuardedRandom] = {}
@@ -205,13 +208,13 @@ class Ask:
         self._positions: dict[tuple[str, str], int] = {}
         """How often each player was asked each kind of question without slots."""
         self._answers: list[Answer] = []
-        self.stand_ins = Counter[str]()
+        self._stand_ins = Counter[str]()
         """How often a stand-in answered in the turn, by who did not."""
         self._noted: Columns = {}
         self._became: dict[tuple[str, str], Columns] = {}
         self._story: list[str] = []
         self._led_to = ""
-        self._open: list[_Open] = []
+        self._promised: list[_Promised] = []
         self._failed_outside: _FailedOutside | None = None
         """What from outside failed first."""
         self._over = False
@@ -287,7 +290,7 @@ class Ask:
             values=values,
             for_people=for_people,
         )
-        return self._opened(
+        return self._promise(
             batch,
             [player],
             is_alone=True,
@@ -344,7 +347,7 @@ class Ask:
             values=values,
             for_people=for_people,
         )
-        return self._opened(batch, names)
+        return self._promise(batch, names)
 
     def converse(
         self,
@@ -387,7 +390,7 @@ class Ask:
             by_model=by_model,
             for_people=for_people,
         )
-        return self._opened(
+        return self._promise(
             batch,
             [player],
             is_alone=True,
@@ -395,7 +398,7 @@ class Ask:
 
     def outside(
         self,
-        what: str,
+        kind: str,
         key: object,
         work: Callable[[], Awaitable[Any]],
         /,
@@ -409,7 +412,7 @@ class Ask:
         does a run that is resumed in the middle of the turn.
 
         Args:
-            what: what kind of thing, such as ``weather``.
+            kind: what kind of thing, such as ``weather``.
             key: which one, JSON-ready: with the kind, it tells what is asked.
             work: does it, and returns something JSON-ready: ``lambda: fetch(city)``. What it raises
                 ends the turn, also where the turn's code catches it: a tape holds no exceptions.
@@ -423,29 +426,30 @@ class Ask:
             TapeMiss: a replay has no such thing.
         """
         if self._over:
-            raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
+            raise ConfigError(f"turn {self.turn} is over; await {kind} in the turn that asks")
         bring = partial(
             from_outside,
-            what,
+            kind,
             key,
             work,
             once=once,
             fallback=fallback,
         )
-        pending = self._outside(what, bring)
-        self._open.append(_Open([what], pending))
+        pending = self._outside(kind, bring)
+        self._promised.append(_Promised([kind], pending))
         return pending
 
     async def _outside(
         self,
-        what: str,
+        kind: str,
         bring: Callable[[], Awaitable[T]],
     ) -> T:
         try:
             return await bring()
         except Exception as error:
+            # The turn's code may catch it and go on; close() raises it then.
             if self._failed_outside is None:
-                self._failed_outside = _FailedOutside(what, error)
+                self._failed_outside = _FailedOutside(kind, error)
             raise
 
     async def count_tokens(self, texts: Sequence[str], /) -> list[int] | None:
@@ -496,8 +500,9 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"{_noting(player, columns)}: turn {self.turn} is over")
-        are_texts = [isinstance(argument, str) for argument in (player, component, text, led_to)]
-        if not all(are_texts) or not (text or led_to or columns):
+        # ask.note(5) would be a note of no one.
+        are_texts = all(isinstance(value, str) for value in (player, component, text, led_to))
+        if not are_texts or not (text or led_to or columns):
             raise ConfigError(
                 f"{_noting(player, columns)} notes nothing: ask.note('Ann', text='...', "
                 "accepted=True)"
@@ -514,6 +519,7 @@ class Ask:
                 f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
                 "another name"
             )
+        # Most notes are plain numbers and texts, which need not go through JSON and back.
         if not all(map(_is_kept_by_json, (*columns, *columns.values()))):
             columns = json_ready(_noting(player, columns), columns)
         if text:
@@ -554,7 +560,7 @@ class Ask:
         # never be asked, without a word.
         unawaited = [
             pending
-            for pending in self._open
+            for pending in self._promised
             if getcoroutinestate(pending.coroutine) == CORO_CREATED
         ]
         for pending in unawaited:
@@ -573,7 +579,9 @@ class Ask:
             ConfigError: a question was not awaited, or its answer is still to come.
         """
         unfinished = [
-            pending for pending in self._open if getcoroutinestate(pending.coroutine) != CORO_CLOSED
+            pending
+            for pending in self._promised
+            if getcoroutinestate(pending.coroutine) != CORO_CLOSED
         ]
         if unfinished:
             self.check_awaited()
@@ -584,9 +592,9 @@ class Ask:
             )
         self._over = True
         if self._failed_outside is not None:
-            thing, error = self._failed_outside
+            kind, error = self._failed_outside
             raise ConfigError(
-                f"ask.outside({thing!r}, ...) failed with {type(error).__name__}: {error}, and "
+                f"ask.outside({kind!r}, ...) failed with {type(error).__name__}: {error}, and "
                 f"turn {self.turn} went on; a replay could not. Catch it in the work itself, and "
                 "return something in its place"
             ) from error
@@ -603,11 +611,12 @@ class Ask:
             became=self._became,
             story=tuple(self._story),
             led_to=self._led_to,
+            stand_ins=self._stand_ins,
         )
 
     # --- how it is done ----------------------------------------------------------------------
 
-    def _opened(
+    def _promise(
         self,
         batch: Batch,
         names: Sequence[str],
@@ -615,7 +624,7 @@ class Ask:
         is_alone: bool = False,
     ) -> Pending[Any]:
         """Return what asks all; that it has ended is checked when the turn is over."""
-        # At once, while the task that asks is the current one.
+        # At once, and not when it is awaited, which may be in a task that gathers several.
         numbers = self._numbers(batch, names)
         source = batch.prompt
         if callable(source) or (isinstance(source, str) and not has_slots(source)):
@@ -627,7 +636,7 @@ class Ask:
             numbers,
             is_alone=is_alone,
         )
-        self._open.append(_Open(names, pending))
+        self._promised.append(_Promised(names, pending))
         return pending
 
     def _numbers(
@@ -641,12 +650,13 @@ class Ask:
         of another task.
         """
         task = _current_task()
+        # As texts: names are checked when the question is awaited, and anything may stand here.
         tag = str(batch.tag)
         by = str(batch.by)
         numbers = []
         for name in names:
+            # What a replay can tell apart by itself needs no number.
             key = (str(name), tag, by)
-            # By name, tag and by: what a replay can tell apart by itself needs no number.
             before = self._numbering.get(key)
             if before is not None and before.task is not task:
                 numbers.append(0)
@@ -659,6 +669,7 @@ class Ask:
     def _name_of(self, batch: Batch, names: Sequence[str]) -> str:
         """Return the name of a prompt without slots: of the second such question, ``gift@2``."""
         kind = kind_of(batch.reply, batch.tag)
+        # Of all who are asked the latest: they share one prompt, and so one name.
         position = 1
         for name in names:
             key = (str(name), kind)
@@ -679,12 +690,12 @@ class Ask:
         questions = [
             AskedQuestion(batch, name, number) for name, number in zip(names, numbers, strict=True)
         ]
-        returned: list[_Returned] = []
+        work = self._work_for(batch, questions)
+        only = work[0] if len(work) == 1 else None
         try:
-            work = self._work_for(batch, questions, returned)
-            only = work[0] if len(work) == 1 else None
             if isinstance(only, _ToModel):
-                # Here, since all that comes from a server passes each coroutine that waits for it.
+                # Here and not in _wait_for: each coroutine between here and a server is passed by
+                # all that comes from there, piece by piece.
                 try:
                     only.question.decision = await only.question.send(only.client, only.text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
@@ -695,8 +706,7 @@ class Ask:
                 # Each in a task of its own. One that fails ends the others, and is what is raised.
                 await gather_all([self._wait_for(item) for item in work])
         finally:
-            for waits_for in returned:
-                close_unawaited(waits_for.answer)
+            _close_returned(work)
         # Only now: where one failed the turn is played again, and would record them twice.
         self._answers += batch.answers
         if is_alone:
@@ -707,63 +717,56 @@ class Ask:
         self,
         batch: Batch,
         questions: Sequence[AskedQuestion],
-        returned: list[_Returned],
     ) -> list[_Work]:
         """Return what has to be waited for; what functions answer at once is taken.
 
         Args:
             batch: what the questions have in common.
             questions: the questions.
-            returned: takes what functions returned to be awaited.
         """
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
         work: list[_Work] = []
-        measured: dict[tuple[object, ...], _ToMeasure] = {}
-        sent: list[str] = []
-        for question in questions:
-            # Asked for each, since the run notes whom its questions name.
-            seated = self._run.seat(
-                question.player,
-                by=batch.by,
-                tag=batch.tag,
-            )
-            # Not by its class: a client that wraps another would be a player who answers by chance.
-            if not hasattr(seated, "call_with_retry"):
-                waits_for = self._answer_of_code(seated, question)
-                if waits_for is not None:
-                    # So that it is closed even if another question cannot be asked.
-                    returned.append(waits_for)
-                    work.append(waits_for)
-                continue
-            client: LLMClient = seated
-            backend = getattr(client, "backend", None)
-            is_person = isinstance(backend, Person)
-            if batch.by_model is not None and not is_person:
-                work.append(_ToConverse(client, question, batch.by_model))
-                continue
-            text = question.text()
-            self._check_new(question, text)
-            # Of people and scripts no server reads anything anew.
-            if not is_person and not isinstance(backend, ScriptedBackend):
-                sent.append(text)
-            if batch.decide is None or is_person:  # who gives one answer
-                work.append(_ToModel(client, question, text))
-                continue
-            # Per question, since limits may leave each player other options.
-            options = options_of(question)
-            # Players who are sent the same by one model have the same probabilities.
-            key = (id(client), text, options.name, *options.texts.items())
-            if key not in measured:
-                measured[key] = _ToMeasure(
-                    client,
-                    text,
-                    options,
-                    [],
-                )
-                work.append(measured[key])
-            measured[key].questions.append(question)
-        self._warn_of_order(batch, sent)
+        try:
+            for question in questions:
+                item = self._work_of(question)
+                if item is not None:
+                    work.append(item)
+        except BaseException:
+            # What functions returned before it is not awaited now.
+            _close_returned(work)
+            raise
+        self._warn_of_order(batch, work)
+        if batch.decide is not None:
+            return _measured_together(work)
         return work
+
+    def _work_of(self, question: AskedQuestion) -> _Work | None:
+        """Return what has to be waited for until a question is answered; None if it was at once."""
+        batch = question.batch
+        # Asked for each, since the run notes whom its questions name.
+        seated = self._run.seat(
+            question.player,
+            by=batch.by,
+            tag=batch.tag,
+        )
+        # Not by its class: a client that wraps another would be a player who answers by chance.
+        if not hasattr(seated, "call_with_retry"):
+            return self._answer_of_code(seated, question)
+        client: LLMClient = seated
+        is_person = isinstance(getattr(client, "backend", None), Person)
+        if batch.by_model is not None and not is_person:
+            return _ToConverse(client, question, batch.by_model)
+        text = question.text()
+        self._check_new(question, text)
+        if batch.decide is None or is_person:  # who gives one answer
+            return _ToModel(client, question, text)
+        # Per question, since limits may leave each player other options.
+        return _ToMeasure(
+            client,
+            text,
+            options_of(question),
+            [question],
+        )
 
     def _answer_of_code(self, seated: object, question: AskedQuestion) -> _Returned | None:
         """Take what chance or a function answers; returns what has to be awaited for it."""
@@ -792,22 +795,25 @@ class Ask:
             )
         self._sent.add(key)  # before the first await, so that equal questions at once meet it
 
-    def _warn_of_order(self, batch: Batch, sent: Sequence[str]) -> None:
+    def _warn_of_order(self, batch: Batch, work: Sequence[_Work]) -> None:
         """Warn once a run of prompts that say too late what is the same for all.
 
         Args:
             batch: what the questions have in common.
-            sent: their prompts, as models are sent them.
+            work: what models are sent of them.
         """
         warnings = self._warnings
         key = (batch.reply, batch.tag, batch.by, batch.name or batch.prompt)
         # One prompt has nothing to share.
-        if len(sent) < 2 or warnings.has_order or key in warnings.compared:
+        if len(work) < 2 or warnings.has_order or key in warnings.compared:
+            return
+        texts = _texts_for_servers(work)
+        if len(texts) < 2:
             return
         warnings.compared.add(key)  # what it is asked in later turns is put in the same order
-        if self._warnings.are_left_out or self._asked_turn.is_replay:
+        if warnings.are_left_out or self._asked_turn.is_replay:
             return
-        order = prompt_order(batch.place, sent)
+        order = prompt_order(batch.place, texts)
         if order.is_late:
             warnings.has_order = True
             _warn(
@@ -819,29 +825,31 @@ class Ask:
 
     def _prepare(self, batch: Batch, names: Sequence[str]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""
-        whom = _first_names(names[:1])
+        first_name = _first_names(names[:1])
         if self._over:
             raise ConfigError(
-                f"turn {self.turn} is over, and {whom} is asked in it: await every question in "
-                "the turn that asks it"
+                f"turn {self.turn} is over, and {first_name} is asked in it: await every question "
+                "in the turn that asks it"
             )
-        _check_reply(batch.reply, whom, self._asked_turn.config.rationale)
+        _check_reply(batch.reply, first_name, self._asked_turn.config.rationale)
         _check_names(names)
-        _check_arguments(batch, whom)
+        _check_arguments(batch, first_name)
         if batch.system:
             # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)
         if isinstance(batch.for_people, str) and batch.for_people:
-            batch.prepared_for_people(whom)  # here, so that it is wrong also where a model plays
+            batch.prepared_for_people(
+                first_name
+            )  # here, so that it is wrong also where a model plays
         if not callable(batch.prompt):
             # A rule reads no prompt; yet what is wrong with it raises here too, and a study finds
             # the prompts of a world in a turn that chance answers.
-            batch.prepared(whom)
+            batch.prepared(first_name)
             return
         edits = self._asked_turn.prompts.edit
         # A function's text is known when it is called, which a turn of rules would never do.
         if edits is not None and edits.missing and names:
-            batch.text_for(whom)  # a study has yet to see the prompt that it edits
+            batch.text_for(first_name)  # a study has yet to see the prompt that it edits
 
     # --- who answers -------------------------------------------------------------------------
 
@@ -887,6 +895,7 @@ class Ask:
             sent: what the person was asked.
         """
         question = sent.question
+        # The person's call is kept with the answer, so that a tape shows why another one answers.
         calls = [failure.call]
         filled_by: str = stand_in
         reason = failure.detail
@@ -914,7 +923,7 @@ class Ask:
             question.decision = as_reply(answer, question, rule_of)
         else:
             question.decision = random_reply(question, question.random("stand-in"))
-        self.stand_ins[question.answerer] += 1
+        self._stand_ins[question.answerer] += 1
         record = answer_by_code(
             question.decision,
             question,
@@ -947,7 +956,8 @@ class Ask:
         try:
             answer = await returned.answer
         except asyncio.CancelledError as error:
-            # A task of the player's own was cancelled, unless it is the turn that is.
+            # A player's own task was cancelled, and it did not catch that: a fault of its code.
+            # Where the turn itself is cancelled, as by Ctrl-C, it goes on upwards.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -977,6 +987,11 @@ class Ask:
                 batch.answers.append(record)
 
     # --- who stands in -----------------------------------------------------------------------
+    #
+    # A person who does not answer has a stand-in of their own: _fill_in. A model that fails has the
+    # question's fallback=: _model_failed. Code that raises, or answers what is not allowed, has
+    # fallback= or chance where on_error says so: _code_raised, _code_failed. Each takes a stand-in
+    # or raises an error that names the question.
 
     def _code_raised(self, error: BaseException, question: AskedQuestion) -> None:
         """Let a stand-in answer for a function that raised, or raise what names the question."""
@@ -1007,7 +1022,7 @@ class Ask:
             raise fault
         answerer = question.answerer
         # Once for each who fails: a rule that is wrong fails for every player in every turn.
-        if not self.stand_ins[answerer] and answerer not in self._warnings.stand_ins:
+        if not self._stand_ins[answerer] and answerer not in self._warnings.stand_ins:
             _warn(
                 "FALLBACK",
                 words=f"{fault}. A stand-in answers, here and whenever {answerer} fails again.",
@@ -1039,6 +1054,7 @@ class Ask:
             counts: whether the failed call is this question's.
         """
         has_stand_in = stands_in or question.batch.fallback is not None
+        # A server that is away is never stood in for: all later turns would be stand-ins.
         if failure.reason not in FORGIVEN or not has_stand_in:
             raise failure
         site = question.site
@@ -1069,8 +1085,9 @@ class Ask:
             answer = batch.value_for("fallback", answer, question.player)
         if batch.fallback is None:
             answer = random_reply(question, question.random("stand-in"))
+        # Checked as a rule's answer is: what stands in keeps to the limits too.
         question.decision = as_reply(answer, question, fallback_of)
-        self.stand_ins[question.answerer] += 1
+        self._stand_ins[question.answerer] += 1
         record = answer_by_code(
             question.decision,
             question,
@@ -1093,9 +1110,10 @@ class Ask:
         choice: Choice[object] | None = None
         calls: tuple[CallRecord, ...] = ()
         if len(options.texts) > 1:
-            agent = first.player if len(work.questions) == 1 else None
-            # Measured for several, the call is of none of them.
-            site = replace(first.site, agent=agent)
+            site = first.site
+            if len(work.questions) > 1:
+                # Measured for several, the call is of none of them.
+                site = replace(site, agent=None)
             try:
                 choice = await work.client.choose(
                     work.text,
@@ -1103,7 +1121,8 @@ class Ask:
                     site=site,
                 )
             except LLMFailureException as failure:
-                for question in work.questions:  # the call is the first one's: none counts twice
+                # The call is the first one's, so that it counts once.
+                for question in work.questions:
                     self._model_failed(
                         failure,
                         question,
@@ -1120,6 +1139,7 @@ class Ask:
                 value = choice.decided(options.decide, question.random("draw"))
                 reasoning = _why_chosen(choice, options, value)
             fields = {options.name: value}
+            # Not a model's words: it was asked for a letter, and these say what was measured.
             if "reasoning" in reply.model_fields:
                 fields["reasoning"] = reasoning
             question.decision = reply.model_validate(fields)
@@ -1133,6 +1153,44 @@ class Ask:
                 )
             )
             calls = ()
+
+
+def _close_returned(work: Sequence[_Work]) -> None:
+    """Close what functions returned to be awaited and nothing awaits: Python would warn of it."""
+    for item in work:
+        if isinstance(item, _Returned):
+            close_unawaited(item.answer)
+
+
+def _texts_for_servers(work: Sequence[_Work]) -> list[str]:
+    """Return the prompts that servers are sent; no server reads those of people and scripts."""
+    return [
+        item.text
+        for item in work
+        if isinstance(item, _ToModel | _ToMeasure)
+        and not isinstance(getattr(item.client, "backend", None), Person | ScriptedBackend)
+    ]
+
+
+def _measured_together(work: Sequence[_Work]) -> list[_Work]:
+    """Return the work with one measurement for all players who are sent the same by one model.
+
+    They have the same probabilities.
+    """
+    together: list[_Work] = []
+    measured: dict[tuple[object, ...], _ToMeasure] = {}
+    for item in work:
+        if not isinstance(item, _ToMeasure):
+            together.append(item)
+            continue
+        options = item.options
+        key = (id(item.client), item.text, options.name, *options.texts.items())
+        if key in measured:
+            measured[key].questions.extend(item.questions)
+        else:
+            measured[key] = item
+            together.append(item)
+    return together
 
 
 def _why_chosen(
@@ -1210,6 +1268,7 @@ def _check_names(names: Sequence[object]) -> None:
     """Raise ConfigError for names of players that are no names, or the same twice."""
     seen: set[str] = set()
     for name in names:
+        # A blank name would be that of the whole turn in a note.
         if not isinstance(name, str) or not name.strip():
             raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
         if name in seen:
@@ -1228,7 +1287,9 @@ def _noting(player: object, columns: Mapping[str, object]) -> str:
 def _is_kept_by_json(value: object) -> bool:
     """Return True if JSON gives a value back as it is, as far as that is quickly seen."""
     if isinstance(value, str):
+        # Beyond ASCII it may hold half a character.
         return type(value) is str and value.isascii()
     if value is None:
         return True
+    # NaN is within no bounds, and an integer of any length is too long for a float.
     return type(value) in SCALARS and -1e300 < value < 1e300  # type: ignore[operator]

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import closest, error_text, log_event
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm.scope import Budget, CallLog, Purse, scope, scoped
-from llmsim_lab.run._ask import Ask
+from llmsim_lab.run._ask import Ask, TurnNotes
 from llmsim_lab.run._kept import kept_state
 from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.progress import progress_line
@@ -29,11 +29,26 @@ from llmsim_lab.run.terminal import ask_people_here
 from llmsim_lab.run.turn import Turn
 from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state
 from llmsim_lab.tape.recorder import Known, Rehearsal, Unrecorded
+from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
+
+
+class _Played(NamedTuple, Generic[StateT]):
+    """What a world's own turn came to, before anything is set from outside.
+
+    Attributes:
+        state: what the turn returned.
+        notes: what it noted, and what code answered.
+        calls: the model calls that it made.
+    """
+
+    state: StateT
+    notes: TurnNotes
+    calls: tuple[CallRecord, ...]
 
 
 class PlayedWorld(BaseWorld[StateT]):
@@ -78,7 +93,10 @@ class PlayedWorld(BaseWorld[StateT]):
         else:
             item = StateChange(turn=turn, **more)
         now = self.turn_number
-        first_open = now + 2 if self._stepping else now
+        first_open = now
+        if self._stepping:
+            # The turn under way, now + 1, read what is planned for it when it began.
+            first_open = now + 2
         if item.turn < first_open:
             raise ConfigError(
                 f"turn {item.turn} has been played or is being played (the run is at turn {now}); "
@@ -128,8 +146,9 @@ class PlayedWorld(BaseWorld[StateT]):
             ConfigError: a turn is being played already.
         """
         # A step within run() is part of what plays the run already.
-        is_part = self._driver is not None and self._driver is scope().driver
-        with nullcontext() if is_part else sole_driver(self):
+        if self._driver is not None and self._driver is scope().driver:
+            return await self._step()
+        with sole_driver(self):
             return await self._step()
 
     async def _step(self) -> Turn:
@@ -143,6 +162,7 @@ class PlayedWorld(BaseWorld[StateT]):
                 turn = await self._play_next_turn()
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._session.fail_turn(error)
+            # Frames say nothing of a model that failed, or of Ctrl-C: a cell shows words alone.
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
                 explain(error, self._how_to_continue())
             elif isinstance(error, Exception) and not self._session.is_replay:
@@ -150,6 +170,7 @@ class PlayedWorld(BaseWorld[StateT]):
             raise
         finally:
             self._stepping = False
+        # After the step has ended, so that a callback may intervene, or play the next one.
         if self._listeners:
             self._listeners(turn)
         return turn
@@ -284,10 +305,11 @@ class PlayedWorld(BaseWorld[StateT]):
 
     def _warn_of_unasked(self) -> None:
         """Warn of a player whom no question named, as where a name is misspelt."""
-        unasked = [name for name in self.players if name != "*" and name not in self._seats]
-        if unasked and self._seats:
+        unasked = [name for name in self.players if name != "*" and name not in self._asked_seats]
+        # A run that asked no one at all, as one of 0 turns, says nothing of names.
+        if unasked and self._asked_seats:
             name = unasked[0]
-            reason = f"no question of this run named it{closest(name, self._seats)}"
+            reason = f"no question of this run named it{closest(name, self._asked_seats)}"
             _warn(
                 "PLAYER_NEVER_ASKED",
                 run=self.config.name,
@@ -297,31 +319,92 @@ class PlayedWorld(BaseWorld[StateT]):
 
     async def _play_next_turn(self) -> Turn:
         """Play one turn, and keep it."""
-        before = self.turns[-1]
         session = self._session
-        number = before.number + 1
-        # Turns that another run played, as the parent of a fork that is replayed.
+        # A fork that is replayed has its first turns from its parent, which played them.
         if session.turns_of_parent:
             turn, *session.turns_of_parent = session.turns_of_parent
             self.turns.append(turn)
             return turn
+        before = self.turns[-1]
+        number = before.number + 1
         planned = await session.begin_turn(self, number)
         # Before anything is asked, since what is asked costs time or money.
         if len(self.turns) == 1 and self._warns:
             for doubt in self._doubts():
                 _warn("LINT", **doubt)
         began = time.perf_counter()
-        # Without a replicate a server draws by a seed of its own.
+        # Of a turn that fails it stays, for who asks what the turn cost.
+        self._log = self._log_of(number)
+        played = await self._asked_and_answered(before.state, number, self._log)
+        after = played.state
+        # At the turn's end: what is set at turn 3 acts on the way to turn 4.
+        for item in planned:
+            after = own_state(
+                self,
+                self.changed(after, item.set),
+                "changed returned",
+            )
+        # What the tape would give back is what the run continues with.
+        kept = kept_state(
+            after,
+            self.state_type,
+            played.calls,
+            on_tape=session.tape is not None,
+        )
+        notes = played.notes
+        turn = Turn(
+            number=number,
+            state=kept.state,
+            interventions=tuple(planned),
+            seconds=time.perf_counter() - began,
+            calls=played.calls,
+            by_code=notes.by_code,
+            noted=notes.noted,
+            became=notes.became,
+            story=notes.story,
+            led_to=notes.led_to,
+        )
+        # A recording was checked when it was made, by rules that may have been others.
+        if turn.became and not session.is_replay:
+            _check_noted(turn)
+        # On the tape first. What is raised here leaves the run where it was before.
+        turn = session.finish_turn(self, turn, kept.json)
+        session.done_outside = {}
+        self.turns.append(turn)
+        self._log = None
+        # Now that the turn counts: a turn that failed is played again, and would count them twice.
+        self._warnings.stand_ins += notes.stand_ins
+        return turn
+
+    def _log_of(self, turn: int) -> CallLog:
+        """Return what lists the calls of a turn, and gives each the seed of its sampling."""
         replicate = self.config.replicate
-        sampling = None if replicate is None else (self.seed, replicate)
-        log = CallLog(
+        sampling = None
+        # Without a replicate a server draws by a seed of its own.
+        if replicate is not None:
+            sampling = (self.seed, replicate)
+        return CallLog(
             self.name,
-            number,
+            turn,
             self._purse,
             sampling=sampling,
         )
-        self._log = log
-        ask = self._asking(before.state, number)
+
+    async def _asked_and_answered(
+        self,
+        state: StateT,
+        number: int,
+        log: CallLog,
+    ) -> _Played[StateT]:
+        """Have the world play its turn, with players who answer.
+
+        Args:
+            state: the state before the turn.
+            number: the turn's number.
+            log: lists its calls.
+        """
+        session = self._session
+        ask = self._asking(state, number)
         # A copy, which this try adds to: should it fail, the next one finds what was done outside.
         session.done_outside = {**session.done_outside}
         recorder = session.recorder
@@ -331,7 +414,7 @@ class PlayedWorld(BaseWorld[StateT]):
         # this turn's log and recorder in the context variable that ``scoped`` sets.
         with scoped(recorder=recorder, log=log):
             try:
-                after = await self.turn(before.state, ask)
+                after = await self.turn(state, ask)
             except Exception:
                 ask.check_awaited()  # what was not waited for is often what the turn failed on
                 raise
@@ -342,39 +425,7 @@ class PlayedWorld(BaseWorld[StateT]):
         # An agent may have caught the failed call and decided without an answer.
         if self._purse is not None and self._purse.refusal is not None:
             raise self._purse.refusal
-        for item in planned:
-            after = own_state(
-                self,
-                self.changed(after, item.set),
-                "changed returned",
-            )
-        kept = kept_state(
-            after,
-            self.state_type,
-            calls,
-            on_tape=session.tape is not None,
-        )
-        turn = Turn(
-            number=number,
-            state=kept.state,
-            interventions=tuple(planned),
-            seconds=time.perf_counter() - began,
-            calls=calls,
-            by_code=notes.by_code,
-            noted=notes.noted,
-            became=notes.became,
-            story=notes.story,
-            led_to=notes.led_to,
-        )
-        if turn.became and not session.is_replay:
-            _check_noted(turn)
-        # On the tape first. What is raised here leaves the run where it was before.
-        turn = session.finish_turn(self, turn, kept.json)
-        session.done_outside = {}
-        self.turns.append(turn)
-        self._log = None
-        self._warnings.stand_ins += ask.stand_ins
-        return turn
+        return _Played(after, notes, calls)
 
     def _asking(self, state: StateT, turn: int) -> Ask:
         """Return what asks the players in a turn.
@@ -423,6 +474,7 @@ class PlayedWorld(BaseWorld[StateT]):
         # A turn that cannot be played says so when it is played; nothing is fetched from outside.
         with suppress(Exception), scoped(recorder=Rehearsal()):
             await asyncio.wait_for(self.turn(self.state, ask), within_s)
+        # For what it closes: Python would warn of a question that the broken turn never awaited.
         with suppress(ConfigError):
             ask.check_awaited()
 

@@ -63,8 +63,8 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 StateT = TypeVar("StateT", default=Any)
 
-_SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
-"""What others may set of a run while it plays a turn."""
+_SET_FROM_OUTSIDE = ("turns", "planned", "unrecorded", "llm_client")
+"""What may be set of a run while its turn is played: nothing of it is the turn's own doing."""
 
 
 class BaseWorld(Generic[StateT]):
@@ -81,8 +81,9 @@ class BaseWorld(Generic[StateT]):
     """What to chart, in this order and nothing else: ``["believers", "coins"]``; all if empty."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
+    # A default for all, since a run that nothing plays has none of its own; see sole_driver.
     _driver: object = None
-    """What plays the run, while it is played: a token that only its own code has in its scope."""
+    """What plays the run now: a token that is in the scope (llm/scope.py) of its own code alone."""
 
     def __init__(
         self,
@@ -96,13 +97,17 @@ class BaseWorld(Generic[StateT]):
     ) -> None:
         self._prompts = PromptsInUse(type(self), prompts or {})
         self._warnings = Warnings()
-        self._seats: dict[str, None] = {}
+        # A dict in place of a set, so that messages name the seats in the order of the questions.
+        self._asked_seats: dict[str, None] = {}
         self._session = Session()
         self._listeners = Listeners()
-        self._stepping = False  # while a turn is played: no second one, and no change under it
+        # True while a turn is played: no second one may begin, and nothing may change under it.
+        self._stepping = False
         self._purse: Purse | None = None
         self._target_turn = 0
-        self._log: CallLog | None = None  # of the turn that is played, or that failed
+        # The calls of the turn that is played. Of one that failed it stays: the command line says
+        # what it cost.
+        self._log: CallLog | None = None
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
         self.planned: Sequence[StateChange] = ()
@@ -119,9 +124,11 @@ class BaseWorld(Generic[StateT]):
         # Before anything can warn.
         log_as_asked()
         self.llm_client = run_client(llm_client)
-        if state is None and self.llm_client is not None:  # else it comes from another run
+        # With a state the run continues another one, whose settings are compared where it is made.
+        if state is None and self.llm_client is not None:
             _warn_of_unused_settings(self.config, self.llm_client)
         seated = _seated(self, players)
+        # The manifest names them, so that a replay can say what it has to be given again.
         self._given_players = seated.unrecorded
         self.given = bool(seated.unrecorded)
         self.players: Mapping[str, Any] = FrozenDict(seated.players)
@@ -135,6 +142,7 @@ class BaseWorld(Generic[StateT]):
         self.turns: list[Turn] = [Turn(number=0, state=start)]
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # An underscore is the author's word that a turn does not depend on it: ready() sets such.
         if not name.startswith("_"):
             self._check_settable(name, value)
         if name == "config":
@@ -152,7 +160,8 @@ class BaseWorld(Generic[StateT]):
                 f"{name} is a parameter, which a run keeps to its end; make another run: "
                 f"{cls.__name__}({name}={value!r:.40})"
             )
-        if not self.__dict__.get("_stepping") or name in _SET_IN_A_TURN:
+        # By the dict: in __init__ the attribute is not there yet.
+        if not self.__dict__.get("_stepping") or name in _SET_FROM_OUTSIDE:
             return
         if self._driver is not scope().driver:
             raise ConfigError(
@@ -189,15 +198,16 @@ class BaseWorld(Generic[StateT]):
             ConfigError: there is no player for it.
         """
         answerer = by or name
-        self._seats[answerer] = None
+        self._asked_seats[answerer] = None
         # A tag counts as asked only where the player has no seat of its own.
         if tag and answerer not in self.players:
-            self._seats[tag] = None
+            self._asked_seats[tag] = None
         return self._player_for(answerer, tag)
 
     def _player_for(self, name: str, tag: str) -> Any:
         """Do what ``seat`` does for who answers; which seats are asked is not noted."""
         players = self.players
+        # The narrower word counts: a player's own seat, then the kind of question, then all others.
         if name in players:
             seat = name
         elif tag in players:
@@ -396,7 +406,10 @@ class BaseWorld(Generic[StateT]):
     @property
     def calls(self) -> list[CallRecord]:
         """Every model call so far, oldest first, by any client."""
-        return [call for turn in self.turns for call in turn.calls]
+        calls: list[CallRecord] = []
+        for turn in self.turns:
+            calls += turn.calls
+        return calls
 
     def to_frame(self) -> pd.DataFrame:
         """Return the run as a frame, one row a turn, the initial state first.
@@ -405,6 +418,7 @@ class BaseWorld(Generic[StateT]):
         ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
         """
+        # Here, since it takes half a second to import, and a run may be played without it.
         import pandas as pd
 
         return pd.DataFrame(map(turn_row, self.turns))
@@ -444,6 +458,7 @@ class BaseWorld(Generic[StateT]):
         if self.done(self.state):
             return self.turn_number
         configured: int = self.config.turns
+        # run(3) may stop before the configured end, or go on after it.
         return max(self.turn_number, self._target_turn, configured)
 
     @property
@@ -475,6 +490,7 @@ def _configured(
             )
         if not parameters and not words:
             return config
+        # The values themselves and not model_copy, so that they are checked with the new ones.
         configured = {name: getattr(config, name) for name in cls.config_type.model_fields}
         values = {**configured, **parameters}
     if words:
@@ -492,6 +508,7 @@ def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> d
     words: dict[str, str] = {}
     for name, player in players.items():
         if isinstance(player, Person):
+            # A tape can say that a person played, and who answered in their place.
             words[name] = word_of_person(player.stand_in)
         elif isinstance(player, str):
             if player not in get_args(PlayerWord):
@@ -509,6 +526,7 @@ def _check_parameters(cls: type[BaseWorld], parameters: Mapping[str, object]) ->
     """Raise ConfigError for a parameter that the world does not have."""
     fields = cls.config_type.model_fields
     for name in parameters:
+        # A name that there was goes on to the model, whose own error says what to write instead.
         if name not in fields and name not in cls.config_type.gone:
             of_world = [field for field in fields if field not in WorldConfig.model_fields]
             raise ConfigError(
@@ -534,10 +552,13 @@ def _seated(run: BaseWorld, players: Mapping[str, object]) -> _Seated:
     """Return who answers for whom, as the configuration and ``players`` say."""
     seated: dict[str, Any] = {}
     unrecorded: list[str] = []
+    # What was given now takes the place of the configuration's words.
     for name, player in {**run.config.players, **players}.items():
-        seated[name] = _as_player(run, name, player)
-        is_person = isinstance(getattr(seated[name], "backend", None), Person)
-        if not isinstance(player, str) and not is_person:  # whose answers are all on the tape
+        seat = _as_player(run, name, player)
+        seated[name] = seat
+        # A word is in the manifest, and what a person answers is on the tape.
+        is_person = isinstance(getattr(seat, "backend", None), Person)
+        if not isinstance(player, str) and not is_person:
             unrecorded.append(name)
     # Now, and not at the first question, which may be hours away.
     stand_ins = {
@@ -576,9 +597,12 @@ def _as_player(
         player = Person(stand_in=stand_in)
     if isinstance(player, Person):
         return human_client(player)
+    # A class has all its methods too, and answers nothing: see the error below.
     if not isinstance(player, type):
         if hasattr(player, "chat"):  # a backend
-            config = run.llm_client.config if run.llm_client else LLMConfig()
+            config = LLMConfig()
+            if run.llm_client is not None:
+                config = run.llm_client.config
             player = LLMClient(config, player)
         if hasattr(player, "call_with_retry"):
             # Raises where it lacks what a run asks of a client.
@@ -596,8 +620,9 @@ def _warn_of_unused_settings(config: WorldConfig, client: LLMClient) -> None:
     """Warn of settings that a configuration says and the client that was given does not have."""
     if "llm" not in config.model_fields_set:
         return
-    values = {name: getattr(config.llm, name) for name in config.llm.model_fields_set}
-    changed = changed_settings(client.config.model_copy(update=values), client.config)
+    # Only what was said: a default that nobody wrote down contradicts nothing.
+    wanted = {name: getattr(config.llm, name) for name in config.llm.model_fields_set}
+    changed = changed_settings(client.config.model_copy(update=wanted), client.config)
     if changed:
         words = (
             f"llm= does not count beside llm_client=, whose own settings do: {changed}. A client "
@@ -616,8 +641,9 @@ def checked_state(
     Raises:
         ConfigError: it is not a state of this run, or a tape would lose something of it.
     """
-    calls = run.turns[-1].calls if hasattr(run, "turns") else ()
     state = own_state(run, state, verb)
+    # The state that a run starts from is checked before the run has any turn.
+    calls = run.turns[-1].calls if hasattr(run, "turns") else ()
     return cast("StateT", kept_state(state, run.state_type, calls).state)
 
 
@@ -648,6 +674,7 @@ def own_state(
 
 def is_parameter(cls: type[BaseWorld], name: str) -> bool:
     """Return True of a parameter that no subclass has put something else in the place of."""
+    # Static, since getattr would call the Parameter and give its default.
     return isinstance(inspect.getattr_static(cls, name, None), Parameter)
 
 

@@ -20,7 +20,7 @@ from llmsim_lab.lab._study_board import StudyBoard
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Run, load
-from llmsim_lab.run.question import GIVEN
+from llmsim_lab.run.question import SLOTS_OF_ALL
 from llmsim_lab.run.recorded import live_client, unrecorded_fork
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
@@ -155,7 +155,7 @@ class PromptComparer(StudyBoard):
         slots = self.prompt.slots
         # One without slots is asked as a text, and each text may use these.
         if not Prompt(self.prompt.user).slots:
-            slots = tuple(dict.fromkeys([*slots, *GIVEN]))
+            slots = tuple(dict.fromkeys([*slots, *SLOTS_OF_ALL]))
         unknown = sorted(set(prompt.slots) - set(slots))
         if unknown:
             raise PromptError(

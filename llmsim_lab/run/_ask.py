@@ -48,7 +48,7 @@ from llmsim_lab.run.outside import from_outside, json_ready
 from llmsim_lab.run.plain_prompts import dedented, has_slots, is_file_name, kind_of
 from llmsim_lab.run.prompt_order import prompt_order
 from llmsim_lab.run.question import (
-    GIVEN,
+    SLOTS_OF_ALL,
     AskedQuestion,
     AskedTurn,
     Batch,
@@ -1215,10 +1215,10 @@ def _check_arguments(batch: Batch, whom: str) -> None:
     """
     for name in batch.values:
         # A slot of this name would have two values.
-        if name in GIVEN:
+        if name in SLOTS_OF_ALL:
             raise ConfigError(
-                f"{name!r} has a value in every prompt already ({', '.join(GIVEN)}); call yours "
-                "something else"
+                f"{name!r} has a value in every prompt already ({', '.join(SLOTS_OF_ALL)}); "
+                "call yours something else"
             )
     # Checked when it is asked: a misspelt word would count as "raise".
     if batch.on_error is not None and batch.on_error not in get_args(OnError):

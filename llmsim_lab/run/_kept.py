@@ -90,14 +90,18 @@ def kept_state(
         others={},
         are_numbered=on_tape,
     )
+    # Written and read at each turn and not only on tapes: what a run continues with must not depend
+    # on whether it is recorded.
     try:
         raw = encoded(state, cls, places)
     except _UNWRITABLE as error:
-        raise _cannot_write(state, (name,), error) from error
+        raise _cannot_write((name,), state, error) from error
     try:
         back = decoded(raw, cls, places)
     except _UNREADABLE as error:
-        raise _cannot_read(state, (name,), error) from error
+        raise _cannot_read((name,), state, error) from error
+    # The state itself, with what only it has: cached properties, and what it shares with the state
+    # before it.
     if is_same(state, back, (name,)):
         back = state
     return Kept(back, raw)
@@ -117,11 +121,11 @@ def kept_config(config: ConfigT, name: str) -> ConfigT:
     try:
         values = loads(dumps(config_as_json(config)))
     except _UNWRITABLE as error:
-        raise _cannot_write(config, (name,), error) from error
+        raise _cannot_write((name,), config, error) from error
     try:
         back = type(config).model_validate(values)
     except _UNREADABLE as error:
-        raise _cannot_read(config, (name,), error) from error
+        raise _cannot_read((name,), config, error) from error
     # As after a cell was run again: old objects, new classes.
     if is_defined_again(type(config), type(back)):
         raise defined_again(name, type(config).__module__)
@@ -163,11 +167,7 @@ def reply_as_json(reply: BaseModel) -> JSONObject:
         if not SCALARS.issuperset(map(type, written.values())):
             written = loads(dumps(_ordered(written, reply)))
     except _UNWRITABLE as error:
-        raise _cannot_write(
-            reply,
-            (type(reply).__name__,),
-            error,
-        ) from error
+        raise _cannot_write((type(reply).__name__,), reply, error) from error
     return written
 
 
@@ -179,7 +179,8 @@ def _ordered(written: JSON, value: object) -> JSON:
         parts = dict(_parts_of(value))
         return {name: _ordered(part, parts.get(name)) for name, part in written.items()}
     if isinstance(written, list) and isinstance(value, list | tuple):
-        return [_ordered(part, member) for part, member in zip(written, value, strict=True)]
+        pairs = zip(written, value, strict=True)
+        return [_ordered(part, member) for part, member in pairs]
     return written
 
 
@@ -196,11 +197,11 @@ def kept_values(values: Mapping[str, object]) -> JSONObject:
     try:
         raw = encoded(values, _ANYTHING)
     except _UNWRITABLE as error:
-        raise _cannot_write(values, (), error) from error
+        raise _cannot_write((), values, error) from error
     try:
         back: JSONObject = decoded(raw, _ANYTHING)
     except _UNREADABLE as error:
-        raise _cannot_read(values, (), error) from error
+        raise _cannot_read((), values, error) from error
     # For what it raises; what came back is what is kept in any case.
     is_same(values, back, ())
     return back
@@ -220,8 +221,9 @@ def _adapter_of(cls: type) -> TypeAdapter[Any]:
     return TypeAdapter(list[holder])
 
 
-_BEFORE = b'[{"state":'
-_AFTER = b"}]"
+# What stands around a state in that list and object.
+_HOLDER_BEGINS = b'[{"state":'
+_HOLDER_ENDS = b"}]"
 
 
 def encoded(
@@ -260,7 +262,7 @@ def encoded(
             fallback=number_of,
         )
         raw = dumps(ready).encode()
-    return raw.removeprefix(_BEFORE).removesuffix(_AFTER)
+    return raw.removeprefix(_HOLDER_BEGINS).removesuffix(_HOLDER_ENDS)
 
 
 def decoded(
@@ -279,7 +281,7 @@ def decoded(
         ValueError: it holds something else.
     """
     adapter = _adapter_of(cls)
-    holders = _BEFORE + raw + _AFTER
+    holders = _HOLDER_BEGINS + raw + _HOLDER_ENDS
     try:
         return read(
             adapter,
@@ -299,7 +301,8 @@ def decoded(
             )
             again = encoded(holder["state"], cls, places)
             # As values, since how JSON is spaced does not count.
-            if dumps(loads(again)) == dumps(loads(raw)):
+            is_unchanged = dumps(loads(again)) == dumps(loads(raw))
+            if is_unchanged:
                 return holder["state"]
         raise
 
@@ -358,19 +361,22 @@ def _is_same_dict(
     back: Mapping[Any, object],
     path: ValuePath,
 ) -> bool:
-    types = _types_of(was.values())
     # An enum of texts, or numpy's text, equals the text that a tape gives back as a key.
     same = _types_of(was) == _types_of(back)
-    # Most are of numbers, and may have thousands.
+    # Most are of numbers, and may have thousands: compared at once. Their types too, since 1 equals
+    # 1.0 and True.
+    types = _types_of(was.values())
     if SCALARS.issuperset(types) and was == back and types == _types_of(back.values()):
         return same
     # A field that is not written, with exclude=, say.
     if len(was) != len(back):
-        raise _lost(was, back, path)
-    for (key, value), (key_back, value_back) in zip(was.items(), back.items(), strict=True):
+        raise _lost(_place(path), was, back)
+    # In their order, which is part of a dict here: prompts and columns follow it.
+    pairs = zip(was.items(), back.items(), strict=True)
+    for (key, value), (key_back, value_back) in pairs:
         if key != key_back:
             if isinstance(key, str):
-                raise _lost(was, back, path)
+                raise _lost(_place(path), was, back)
             same = False  # a number as a key of a dict in ``Any`` is a text in JSON
         same = is_same(value, value_back, (*path, str(key))) and same
     return same
@@ -385,7 +391,7 @@ def _is_same_list(
     if SCALARS.issuperset(types) and was == back and types == _types_of(back):
         return True
     if len(was) != len(back):
-        raise _lost(was, back, path)
+        raise _lost(_place(path), was, back)
     same = True
     for number, (value, value_back) in enumerate(zip(was, back, strict=True)):
         same = is_same(value, value_back, (*path, str(number))) and same
@@ -431,8 +437,9 @@ def _is_same_time(
     path: ValuePath,
 ) -> bool:
     _check_time(was, path)
+    is_same_time = _is_same_value(was, back, path)
     # Zones of several libraries may have one offset, and another name for it.
-    return _is_same_value(was, back, path) and type(was.tzinfo) is type(back.tzinfo)
+    return is_same_time and type(was.tzinfo) is type(back.tzinfo)
 
 
 def _is_same_collection(
@@ -444,7 +451,7 @@ def _is_same_collection(
         if isinstance(value, datetime | time):  # of which two may be equal in different zones
             _check_time(value, path)
     if was != back:
-        raise _lost(was, back, path)
+        raise _lost(_place(path), was, back)
     # Sets have no order in which members could be compared one by one.
     return SCALARS.issuperset(map(type, was))
 
@@ -460,7 +467,7 @@ def _is_same_value(
     equals_no_other = type(was).__eq__ is object.__eq__ and not isinstance(was, Iterator)
     if equals_no_other and getattr(was, "__dict__", None) == getattr(back, "__dict__", None):
         return False
-    raise _lost(was, back, path)
+    raise _lost(_place(path), was, back)
 
 
 def _is_equal(
@@ -468,6 +475,7 @@ def _is_equal(
     back: object,
     path: ValuePath,
 ) -> bool:
+    # An array compares member by member, and has no truth value.
     try:
         return bool(was == back)
     except (TypeError, ValueError) as error:
@@ -489,7 +497,8 @@ def _check_converted(
     if isinstance(was, Enum):
         # In a field of its own type it would have come back as a member.
         is_same(was.value, back, path)
-    elif isinstance(back, Mapping) and (isinstance(was, BaseModel | Mapping) or is_dataclass(was)):
+    elif isinstance(back, Mapping) and _has_fields(was):
+        # A model in ``Any`` comes back as a dict of its fields.
         _is_same_dict(fields_of(was), back, path)
     elif isinstance(back, list | tuple) and isinstance(was, list | tuple | deque):
         # As lists, since a deque equals no list.
@@ -498,13 +507,13 @@ def _check_converted(
         _check_time(was, path)
         # As in a field without a type, where a time comes back as text.
         if datetime.fromisoformat(back) != was:
-            raise _lost(was, back, path)
+            raise _lost(_place(path), was, back)
     elif isinstance(was, datetime | time):
         _check_time(was, path)
         if was != back and not isinstance(back, str):
-            raise _lost(was, back, path)
+            raise _lost(_place(path), was, back)
     elif not _is_equal(was, back, path) and not _is_whole_as_text(was, back):
-        raise _lost(was, back, path)
+        raise _lost(_place(path), was, back)
 
 
 def _is_whole_as_text(was: object, back: object) -> bool:
@@ -538,8 +547,9 @@ def _check_time(value: datetime | time, path: ValuePath) -> None:
 
 def is_defined_again(cls: type, other: type) -> bool:
     """Return True if two classes are one that was defined twice."""
-    is_same_name = cls.__module__ == other.__module__ and cls.__qualname__ == other.__qualname__
-    return is_same_name and cls is not other
+    is_same_module = cls.__module__ == other.__module__
+    is_same_name = cls.__qualname__ == other.__qualname__
+    return is_same_module and is_same_name and cls is not other
 
 
 def defined_again(name: str, module: str) -> ConfigError:
@@ -557,17 +567,17 @@ def defined_again(name: str, module: str) -> ConfigError:
 
 
 def _lost(
+    place: str,
     was: object,
     back: object,
-    path: ValuePath,
 ) -> ConfigError:
     """Return the error of a value that would not come back as it is."""
     cls = type(was)
     if isinstance(was, Number) and (back is None or not all_finite(was)):
-        return _not_finite(was, path)
+        return _not_finite(place, was)
     if is_defined_again(cls, type(back)):
         return defined_again(cls.__name__, cls.__module__)
-    change = f"{_place(path)} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back"
+    change = f"{place} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back"
     if cls is type(back):
         return ConfigError(
             f"{change}: what writes and reads it (a validator, a serializer, exclude=) must leave "
@@ -584,15 +594,15 @@ def _lost(
     )
 
 
-def _not_finite(value: object, path: ValuePath) -> ConfigError:
+def _not_finite(place: str, value: object) -> ConfigError:
     return ConfigError(
-        f"{_place(path)} is {value}, and a tape holds finite numbers alone: give one, or None"
+        f"{place} is {value}, and a tape holds finite numbers alone: give one, or None"
     )
 
 
 def _cannot_write(
-    value: object,
     path: ValuePath,
+    value: object,
     error: BaseException,
 ) -> ConfigError:
     """Return the error of a state that cannot be written; it names the innermost such value."""
@@ -603,11 +613,11 @@ def _cannot_write(
         try:
             _as_json(part)
         except _UNWRITABLE as error_of_part:
-            return _cannot_write(part, (*path, name), error_of_part)
+            return _cannot_write((*path, name), part, error_of_part)
     if isinstance(value, datetime):
         return ConfigError(f"{_place(path)} is {brief(value)}, which is not a time: write None")
     if isinstance(value, float):
-        return _not_finite(value, path)
+        return _not_finite(_place(path), value)
     return ConfigError(
         f"{_place(path)} is {brief(value, 80)}, which a tape cannot hold: {error}. Hold numbers, "
         "texts, lists and dicts: an array as value.tolist(), bytes as value.hex()"
@@ -615,8 +625,8 @@ def _cannot_write(
 
 
 def _cannot_read(
-    value: object,
     path: ValuePath,
+    value: object,
     error: Exception,
 ) -> ConfigError:
     """Return the error of a state whose JSON its class does not take."""
@@ -624,7 +634,7 @@ def _cannot_read(
     try:
         _as_json(value)
     except _UNWRITABLE as error_of_writing:  # of NaN and numbers of too many digits
-        return _cannot_write(value, path, error_of_writing)
+        return _cannot_write(path, value, error_of_writing)
     if isinstance(error, ValidationError):
         fault = faults(error)
     elif isinstance(error, ValueError):
@@ -636,6 +646,7 @@ def _cannot_read(
 
 def _check_depth(value: object, path: ValuePath) -> None:
     """Raise ConfigError if something in a value is nested too deeply for a tape."""
+    # By its parts, so that the message names the field.
     for name, part in _parts_of(value):
         if is_too_deep(part):
             raise ConfigError(
@@ -651,11 +662,16 @@ def _as_json(value: object) -> bytes:
 
 def _parts_of(value: object) -> list[tuple[str, object]]:
     """Return what is directly in a value, by name."""
-    if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
+    if _has_fields(value):
         return [(str(name), part) for name, part in fields_of(value).items()]
     if isinstance(value, list | tuple | set | frozenset | deque):
         return [(str(number), part) for number, part in enumerate(value)]
     return []
+
+
+def _has_fields(value: object) -> bool:
+    """Return True if a value is made of others by name; see ``fields_of``."""
+    return isinstance(value, BaseModel | Mapping) or is_dataclass(value)
 
 
 def _place(path: ValuePath) -> str:

@@ -32,6 +32,7 @@ from llmsim_lab.run.registry import file_of
 from llmsim_lab.types import Decision
 
 _MOST_PROMPTS = 64
+"""More than any world has: one that puts templates together by code has a new one each turn."""
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 
@@ -141,7 +142,8 @@ class PromptsInUse:
             ConfigError: it is not a prompt, or there are too many different ones.
         """
         # Two prompts of one text are equal, and yet have names of their own.
-        key = source, getattr(source, "name", ""), reply, system
+        key = (source, getattr(source, "name", ""), reply, system)
+        # Asked of each question in each turn: what a template is, is found once.
         try:
             return self._used[key]
         except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
@@ -155,6 +157,7 @@ class PromptsInUse:
                     system,
                     is_replay=is_replay,
                 )
+            # Without the tag: one text is one prompt, whatever it is asked about.
             source = Prompt(text, name=kind_of(reply))
         prompt = self._with_system(self._prompt_of(source), system)
         added = ending(prompt.slots) if ending else ""
@@ -240,6 +243,7 @@ class PromptsInUse:
         """
         place = f"{name}{PLAIN}"
         at_place = self.by_place.get(place)
+        # A fork's edit, which stands in for whatever text the code gives there.
         if at_place is not None and not is_as_written(at_place):
             if not is_replay:
                 self._warn_if_varied(at_place, digest_of(system, text), place)
@@ -251,6 +255,7 @@ class PromptsInUse:
         # Nothing at this place was edited, and nothing will be.
         if at_place is not None and self.edit is None and not self._has_edited_texts:
             return as_written
+        # What a study's function made of just this text.
         place_of_text = f"{place}:{digest_of(system, text)[:8]}"
         if place_of_text in self.by_place:
             return UsedPrompt(self.by_place[place_of_text], is_edited=True)
@@ -262,10 +267,12 @@ class PromptsInUse:
             )
         if prompt is None:
             return as_written
+        # Noted as it was asked first, so that a fork can say what it edits.
         if self.edit is None:
             self.by_place.setdefault(place, prompt)
             return as_written
         edited = self.edit(prompt)
+        # The study's edit is of another prompt.
         if edited.digest == prompt.digest:
             self.by_place.setdefault(place, prompt)
             return as_written

@@ -57,7 +57,8 @@ def answer_by_code(
         fields = reply_as_json(decision)
     except ConfigError as error:
         raise ConfigError(f"{rule_of(question)} answered what cannot be kept: {error}") from error
-    values = decision.__dict__  # of the model itself it takes long
+    # The dict's items: those of the model itself take long.
+    values = decision.__dict__
     for name, value in values.items():
         if type(value) is Decimal:  # as a number, which a table adds up
             fields[name] = json_number(value)
@@ -72,7 +73,9 @@ def answer_by_code(
 
 
 def as_reply(
-    answer: object, question: AskedQuestion, whose: Callable[[AskedQuestion], str]
+    answer: object,
+    question: AskedQuestion,
+    whose: Callable[[AskedQuestion], str],
 ) -> Decision:
     """Return an answer that code gave as the reply that was asked for, within its limits.
 
@@ -110,44 +113,47 @@ def _read(
     # A class of a cell that was run again has the same name and is another class.
     if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
         raise defined_again(reply.__name__, reply.__module__)
-    needed, form = _form_of(reply)
+    needed = _fields_of_code(reply)
     if answer is None:
-        raise ConfigError(f"{whose(question)} returned None; {form}")
+        raise ConfigError(f"{whose(question)} returned None; {_right_return(reply)}")
+    # A number alone will do where only one is asked for.
     if not isinstance(answer, Mapping) and len(needed) == 1:
-        answer = {needed[0]: answer}  # a number alone will do where only one is asked for
+        answer = {needed[0]: answer}
     if isinstance(answer, Mapping):
         for name in answer:
             if name not in reply.model_fields:
                 raise ConfigError(
                     f"{whose(question)} answered {name!r}{closest(str(name), reply.model_fields)}, "
-                    f"which a {reply.__name__} has no field for; {form}"
+                    f"which a {reply.__name__} has no field for; {_right_return(reply)}"
                 )
     try:
         return reply.model_validate(answer)
     except ValidationError as error:
-        raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
-
-
-class _FormOfCode(NamedTuple):
-    """The fields that code has to give of a reply, and how it gives them, in words."""
-
-    needed: list[str]
-    words: str
+        raise ConfigError(
+            f"{whose(question)} answered {faults(error)}; {_right_return(reply)}"
+        ) from error
 
 
 @lru_cache(maxsize=1024)
-def _form_of(reply: type[Decision]) -> _FormOfCode:
-    needed = [
+def _fields_of_code(reply: type[Decision]) -> list[str]:
+    """Return the fields that code has to give of a reply: its own, and those without a default."""
+    return [
         name
         for name, field in reply.model_fields.items()
         if name not in Reply.model_fields or field.is_required()
     ]
-    arguments = ", ".join(f"{name}=..." for name in needed)
-    return _FormOfCode(needed, f"return {reply.__name__}({arguments})")
+
+
+def _right_return(reply: type[Decision]) -> str:
+    """Return what code is to return, for messages: ``return Gift(amount=...)``."""
+    arguments = ", ".join(f"{name}=..." for name in _fields_of_code(reply))
+    return f"return {reply.__name__}({arguments})"
 
 
 def _check_values(
-    decision: Decision, whose: Callable[[AskedQuestion], str], question: AskedQuestion
+    decision: Decision,
+    whose: Callable[[AskedQuestion], str],
+    question: AskedQuestion,
 ) -> None:
     """Raise ConfigError for values of a reply that no tape could hold."""
     for name, value in decision:

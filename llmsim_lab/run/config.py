@@ -50,7 +50,7 @@ class StateChange(Settings):
         note: why, for the record.
     """
 
-    # Also numpy's, as frames have them; True is not one.
+    # A whole number of numpy's is one too, as frames have them; True is not.
     turn: Annotated[int, Field(ge=0), BeforeValidator(partial(whole_number, "turn"))]
     set: Annotated[dict[str, Any], BeforeValidator(_as_on_tape)] = Field(default_factory=dict)
     note: str = ""
@@ -140,7 +140,10 @@ def _place_of_reasons(value: object) -> object:
     value = plain_number(value)
     if value is True:
         return "before"
-    if value is False or (isinstance(value, str) and value in ("before", "after")):
+    # By identity: 0 is an error, as 1 is.
+    if value is False:
+        return value
+    if isinstance(value, str) and value in ("before", "after"):
         return value
     raise ValueError(
         f"{value!r:.60} is not one of 'before' (players give their reasoning before they decide), "
@@ -225,6 +228,7 @@ class Parameter:
         self.name = name
         self.default = default
 
+    # Without __set__, so that a run may have the value in its own dict: a world reads it often.
     def __get__(self, run: Any, owner: type) -> Any:
         if run is not None:
             return getattr(run.config, self.name)
@@ -246,30 +250,15 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         ConfigError: a field has a name that is taken, a default that does not fit, or a type that
             JSON cannot hold.
     """
-    # What only instances have.
-    taken = {*inspect.signature(base).parameters, "given", "unrecorded"}
-    fields: dict[str, Any] = {}
-    for name, hint in _hints_of(cls).items():
-        default = cls.__dict__.get(name, ...)
-        if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
-            continue
-        # The social world had a population before, a list of users, and keeps it.
-        of_all = WorldConfig.model_fields.keys() - {"population"}
-        if hasattr(base, name) or name in of_all or name in taken:
-            raise ConfigError(
-                f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; call "
-                f"the parameter something else, such as {name}_"
-            )
-        fields[name] = (hint, default)
-        if isinstance(default, FieldInfo):
-            default = default.get_default(call_default_factory=True)
-        setattr(cls, name, Parameter(name, default))
+    fields = _parameters_of(cls, base)
     _check_attributes(cls, base)
-    # Last, so that runs are called after this class and not after its parent.
+    # Runs are called after this class and not after its parent.
+    defaults = {"name": cls.__name__, **vars(cls).get("defaults", {})}
     parent: type[WorldConfig] = cls.config_type
-    for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
+    for name, default in defaults.items():
         inherited = parent.model_fields[name]
         fields[name] = (Annotated[inherited.annotation, *inherited.metadata, Field()], default)
+    # Of mixins only those that are worlds have parameters; of several worlds all have.
     worlds: list[RunClass] = [world for world in cls.__bases__ if issubclass(world, base)]
     bases = tuple(dict.fromkeys(world.config_type for world in worlds))
     make: Any = create_model  # whose types know one base
@@ -285,6 +274,33 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     config.__qualname__ = f"{cls.__qualname__}.config_type"
     return config
+
+
+def _parameters_of(cls: RunClass, base: RunClass) -> dict[str, Any]:
+    """Return the type and the default of each annotated field, which becomes a ``Parameter``.
+
+    Raises:
+        ConfigError: a field has a name that is taken.
+    """
+    # What only instances have.
+    taken = {*inspect.signature(base).parameters, "given", "unrecorded"}
+    # The social world had a population before, a list of users, and keeps it.
+    taken |= WorldConfig.model_fields.keys() - {"population"}
+    fields: dict[str, Any] = {}
+    for name, hint in _hints_of(cls).items():
+        if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
+            continue
+        if hasattr(base, name) or name in taken:
+            raise ConfigError(
+                f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; call "
+                f"the parameter something else, such as {name}_"
+            )
+        default = cls.__dict__.get(name, ...)
+        fields[name] = (hint, default)
+        if isinstance(default, FieldInfo):
+            default = default.get_default(call_default_factory=True)
+        setattr(cls, name, Parameter(name, default))
+    return fields
 
 
 def _hints_of(cls: type) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from llmsim_lab.tape.recorder import Outside
 
 
 async def from_outside(
-    what: str,
+    kind: str,
     key: object,
     work: Callable[[], Awaitable[object]],
     *,
@@ -30,44 +30,48 @@ async def from_outside(
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
     # As the tape has it, by which it is looked for.
-    key = json_ready(f"the key of {what}", key)
+    key = json_ready(f"the key of {kind}", key)
     recorder = scope().recorder
-    outside = recorder.find_outside(what, key)
-    # The turn's code waited no longer; ``once``, unless it was played again and took ``fallback``.
+    outside = recorder.find_outside(kind, key)
+    # ``stopped`` after some seconds: the turn's code waited no longer. ``once`` and without
+    # seconds: it failed, or its process ended, and it counts as done.
     is_given_up = outside.stopped and (not once or outside.seconds > 0)
     if is_given_up and recorder.is_replay:
-        await until_cancelled(f"ask.outside({what!r}, ...)", outside.seconds)
+        await until_cancelled(f"ask.outside({kind!r}, ...)", outside.seconds)
     if is_given_up and once:
-        # For a replay.
+        # The turn is played again and does not do it again. The tape then has it without seconds,
+        # so that a replay of this turn takes the fallback at once.
         recorder.outside(
-            what,
+            kind,
             key,
             nth=outside.nth,
             once=True,
             stopped=True,
         )
     if is_given_up and not once:
-        outside = Outside(outside.nth)  # where the turn is played again, it is done again
+        # Where the turn is played again, it is done again.
+        outside = Outside(outside.nth)
     if outside.is_done and outside.stopped:
         return fallback
     if outside.is_done:
         return plain(outside.result)  # a copy, since it may be changed in place
     record = partial(
         recorder.outside,
-        what,
+        kind,
         key,
         nth=outside.nth,
     )
     if once:
         record = partial(record, once=True)
-        record()  # before it is done: what is broken off halfway counts as done
+        # Before it is done: what is broken off halfway counts as done.
+        record()
     began = time.monotonic()
     try:
         answer: object = work()
         if isawaitable(answer):
             answer = await answer
         # As a replay will have it: what JSON changes is changed now.
-        result = json_ready(f"what {what} gave", answer)
+        result = json_ready(f"what {kind} gave", answer)
     except asyncio.CancelledError:
         record(stopped=True, seconds=time.monotonic() - began)
         raise
@@ -80,11 +84,11 @@ async def from_outside(
     return result
 
 
-def json_ready(what: str, value: object) -> Any:
+def json_ready(subject: str, value: object) -> Any:
     """Return a value as a tape gives it back, with no half character in its texts.
 
     Args:
-        what: the value is, for messages.
+        subject: what the value is, for messages.
         value: the value.
 
     Raises:
@@ -92,10 +96,12 @@ def json_ready(what: str, value: object) -> Any:
     """
     if is_too_deep(value):
         raise ConfigError(
-            f"{what} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
-            "one another"
+            f"{subject} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts "
+            "in one another"
         )
     try:
         return loads_strictly(whole_text(encode(value)).encode())
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what}, {brief(value, 80)}, is not ready for JSON: {error}") from error
+        raise ConfigError(
+            f"{subject}, {brief(value, 80)}, is not ready for JSON: {error}"
+        ) from error

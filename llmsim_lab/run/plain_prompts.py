@@ -65,7 +65,8 @@ class _SentAsItIs(Prompt):
         system: str,
         name: str,
     ) -> None:
-        super().__init__("the text", system=system, name=name)  # which is no template
+        # The text itself may hold braces, which a template would fill in.
+        super().__init__("the text", system=system, name=name)
         self._sent = text
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
@@ -139,6 +140,7 @@ def with_edits(
             raise _no_such_prompt(edit.name, {prompt.name for prompt in prompts.values()})
         # By the digest first: of two prompts of one name only the edited one is meant.
         origins = [place for place, prompt in named.items() if prompt.digest == edit.parent]
+        # An edit that knows no origin here, as one of another run, is of all of its name.
         for place in origins or named:
             if place in taken and taken[place] != edit:
                 raise ConfigError(

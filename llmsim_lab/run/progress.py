@@ -199,6 +199,7 @@ class ProgressLine(InFlight):
         """Show the line after a while, and again and again, but not while a person is asked."""
         await asyncio.sleep(_PATIENCE_S)
         while True:
+            # A line that comes and goes would write over what a person types.
             if not any(entry.model == HUMAN for entry in self.waiting):
                 self.say(self.text)
             await asyncio.sleep(_TICK_S)
@@ -241,22 +242,24 @@ class ProgressLine(InFlight):
     def _time(self) -> str:
         """How long it takes until the end, or how long it took."""
         now = time.monotonic()
-        done: float = self._number - self._first
+        ended: float = self._number - self._first
         total: float = self._last - self._first + 1
+        # Calls are the finer measure: a turn of forty may take an hour.
         if self.finished:
-            done = self.finished
+            ended = self.finished
             total = self._calls_in_all
-        if not done:
+        if not ended:
             return f"{duration(now - self._began)} so far"
-        each_s = (self._latest - self._began) / done
+        each_s = (self._latest - self._began) / ended
         # Until the next answer the time runs down, so that it does not grow while work goes on.
         since_s = min(now - self._latest, each_s)
-        return f"{duration(max(0.0, each_s * (total - done) - since_s))} left"
+        return f"{duration(max(0.0, each_s * (total - ended) - since_s))} left"
 
     @property
     def _calls_in_all(self) -> float:
         """How many calls there will be: as many a turn as so far, and no fewer than were asked."""
         begun = self.finished + self.under_way
+        # Before a turn has ended: what each run that is under way has begun so far.
         if self._turns_done:
             a_turn = self._calls_of_turns / self._turns_done
         else:
@@ -308,6 +311,7 @@ class ProgressLog(ProgressLine):
 
     def failed(self, request: ChatRequest, fault: BackendError) -> None:
         """Log at once that a request timed out."""
+        # All else is an ERROR line of its own, or is repaired without a word.
         if fault.reason != "timeout":
             return
         player = clip(printable(caller(request.site)), 40)

@@ -59,6 +59,7 @@ def prompt_orders(
         with scoped(stand_in=partial(_chance_reply, rng=Random(run.turn_number))):
             await run.step()
 
+    # People too: what they are shown is what a model would be sent.
     models = [name for name, word in config.players.items() if word in ("model", "person")]
     if "*" not in config.players:  # then the model answers for all others
         models.append("*")

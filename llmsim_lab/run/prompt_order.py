@@ -105,11 +105,13 @@ def prompt_order(place: str, prompts: Sequence[str]) -> PromptOrder:
     compared = prompts[:_MOST_PROMPTS]
     first = min(compared)
     last = max(compared)
+    # Sorted, first and last are those that have least in common from their start.
     start = shared_start((first,), (last,))  # what these two share, all between them share
     pieces = []
     for text in compared:
         sentences = _SENTENCE.split(text[start:].strip())
         pieces.append(Counter(filter(None, sentences)))
+    # Sentences that all have, as often as all have them, wherever they stand.
     shared = _size(reduce(and_, pieces)) * len(compared)
     rest = sum(map(_size, pieces))
     return PromptOrder(

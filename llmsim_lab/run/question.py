@@ -37,8 +37,8 @@ ForPeople = str | Callable[[str], str]
 OfPlayer = Callable[[str], object]
 """A function of a player's name."""
 
-GIVEN = ("name", "state", "run", "turn", "turns")
-"""What every prompt may use without being given it."""
+SLOTS_OF_ALL = ("name", "state", "run", "turn", "turns")
+"""The slots that every prompt may have: the run gives their values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class AskedTurn:
 class _SlotValues(NamedTuple):
     """What fills a prompt's slots: functions of the player's name, and what all players share."""
 
-    own: Mapping[str, OfPlayer]
+    by_player: Mapping[str, OfPlayer]
     shared: Mapping[str, object]
 
 
@@ -77,13 +77,15 @@ class _BatchPrompt:
         self._fill: Callable[..., RenderedPrompt] | None = None
         self.values = values
 
-    def text(self, own: Mapping[str, object]) -> str:
+    def text(self, values_of_player: Mapping[str, object]) -> str:
         """Return the text with a player's own values; what all share is filled in once."""
         if isinstance(self._prompt, str):
             return self._prompt
-        if self._fill is None:  # not before, since rules need no text
+        # Not before, since rules need no text. Filled in for each player anew, a dict of all
+        # players would be written out once for each of them.
+        if self._fill is None:
             self._fill = self._prompt.sharing(self.values.shared)
-        return self._fill(own)
+        return self._fill(values_of_player)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +115,8 @@ class Batch:
     answers: list[Answer] = field(default_factory=list, init=False)
     """The answers that no call says by itself."""
     fault: LabError | None = field(default=None, init=False)
-    """What the world's own code raised: an error, whatever a player that met it made of it."""
+    """The error of the world's own code, such as of limits=. It ends the turn, also where a player
+    who met it, by reading the question, caught it and answered all the same."""
     _prepared: _BatchPrompt | None = field(default=None, init=False)
     _for_people: _BatchPrompt | None = field(default=None, init=False)
     _allowed_to_all: Allowed | None = field(default=None, init=False)
@@ -194,7 +197,7 @@ class Batch:
         if callable(self.prompt):
             return self._text_of_function(self.prompt, player)
         prompt = self.prepared(player)
-        return prompt.text(self._own_values(prompt.values, player))
+        return prompt.text(self._values_for(prompt.values, player))
 
     def prepared_for_people(self, whom: str) -> _BatchPrompt:
         """Return the text for people, read once; it is none of the run's prompts.
@@ -217,7 +220,7 @@ class Batch:
         if not self.for_people:
             return ""
         prompt = self.prepared_for_people(player)
-        return str(prompt.text(self._own_values(prompt.values, player)))
+        return str(prompt.text(self._values_for(prompt.values, player)))
 
     def _text_of_function(
         self,
@@ -226,6 +229,7 @@ class Batch:
     ) -> object:
         """Return the text that a function returns, or a fork's edit of it."""
         text = self.value_for("prompt", function, player)
+        # Who judges the players is none of them, and has no persona.
         if not self.by:
             text = persona_text(
                 text,
@@ -249,17 +253,19 @@ class Batch:
         )
         if isinstance(used.prompt, str):
             return used.prompt
-        # Values that no slot takes are for rules.
+        # Edited by a fork or a study, which may have given it slots. Values that no slot takes are
+        # for rules.
         values = self._slot_values(player, UsedPrompt(used.prompt, is_edited=True))
-        return _BatchPrompt(used.prompt, values).text(self._own_values(values, player))
+        return _BatchPrompt(used.prompt, values).text(self._values_for(values, player))
 
-    def _own_values(
+    def _values_for(
         self,
         values: _SlotValues,
         player: str,
     ) -> dict[str, object]:
         return {
-            slot: self.value_for(slot, function, player) for slot, function in values.own.items()
+            slot: self.value_for(slot, function, player)
+            for slot, function in values.by_player.items()
         }
 
     def _slot_values(self, whom: str, used: UsedPrompt) -> _SlotValues:
@@ -271,7 +277,7 @@ class Batch:
         turn = self.turn
         values_by_slot: dict[str, object] = {
             **persona_slots(turn.config),
-            # A function of the name: each player's own.
+            # A function of the name: each player's own. So is str, which returns the name itself.
             "name": str,
             "state": turn.state,
             "run": turn.config,
@@ -283,6 +289,8 @@ class Batch:
         slots = used.prompt.slots if isinstance(used.prompt, Prompt) else ()
         unfilled = {*slots} - values_by_slot.keys()
         unused = self.values.keys() - {*slots}
+        # An edited prompt may leave out what the question gives; one of the world's own is a
+        # mistake.
         if unfilled or (unused and not used.is_edited):
             raise _slots_differ(
                 whom,
@@ -307,6 +315,7 @@ class Batch:
         """Return what a player may answer; equal limits are worked out once."""
         if self.limits is None:
             return EVERYTHING
+        # To compile limits takes longer than to check an answer.
         if not callable(self.limits):
             if self._allowed_to_all is None:
                 self._allowed_to_all = self._allowed_by(player, _by_field(player, self.limits))
@@ -397,6 +406,7 @@ class AskedQuestion:
         decision: the answer, once there is one.
     """
 
+    # One is made for each question, a thousand in a turn of a thousand players.
     __slots__ = ("_number", "_rng", "_site", "allowed", "batch", "decision", "player")
 
     def __init__(

@@ -65,7 +65,8 @@ from llmsim_lab.tape.recorder import Rehearsal
 from llmsim_lab.types import Attempt
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
-_version = cache(version)  # which reads a file, and a study has a thousand runs
+# Cached, since it reads a file, and a study has a thousand runs.
+_version = cache(version)
 
 RunT = TypeVar("RunT", bound="Run")
 
@@ -209,7 +210,8 @@ class Run(PlayedWorld[StateT]):
         client = live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
             settings = self.llm_client.config
-            if self.tape is not None:  # those of that turn, which a resume may have changed since
+            # Those of that turn, which a resume may have changed since.
+            if self.tape is not None:
                 manifest = self.tape.run(self.run_id).manifest
                 settings = recorded_settings(manifest, max(1, at)).get("", settings)
             warn_of_settings(settings, llm_client.config, "the fork")
@@ -460,7 +462,8 @@ class Run(PlayedWorld[StateT]):
                 ),
                 way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
             )
-        # Only now: what is raised before leaves the recorded run as it is.
+        # Only now, since from here on the run writes: what is raised before leaves the tape as it
+        # is.
         resumed._session = Recording(tape, info.id)
         _warn_of_resumed(tape, info, resumed)
         return resumed
@@ -499,7 +502,8 @@ class Run(PlayedWorld[StateT]):
             arguments=given,
             is_live=True,
         )
-        # From the first state on, with the same players.
+        # A counterfactual in which nobody is replaced: from the first state on, with the same
+        # players and what was set from outside.
         new = recorded.counterfactual({})
         warn_of_recorded_settings(recorded_settings(info.manifest), new, "the rerun")
         if new.config.replicate is not None:
@@ -588,7 +592,7 @@ def record(
             the code, and where a class came from a notebook only the notebook knows it.
         origin: how it came about.
     """
-    # Before anything is written: what raises here leaves no run on the tape.
+    # Before anything is written: what raises here leaves no run on the tape, and no new file.
     first = tape_turn(run, run.turns[-1])
     manifest = new_manifest(run, known)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
@@ -625,6 +629,7 @@ def new_manifest(
         manifest["given"] = ["players"]
         manifest["given_players"] = run._given_players
     manifest |= settings_entries(run)
+    # Filled in when the first turn begins: a server says which model it has when it is asked.
     manifest["model"] = None
     return {**manifest, **shared}
 
@@ -635,6 +640,7 @@ def about(
     origin: RunOrigin = ANEW,
 ) -> RunInfo:
     """Return what a tape would say of a run, if it were on one."""
+    # Pages and windows show runs on no tape too, and read one form alone.
     return RunInfo(
         id=number,
         name=run.name,
@@ -677,6 +683,7 @@ def unrecorded_fork(
         "llm_client": client,
         "prompts": with_edits(run.prompts, prompts),
     }
+    # What was done up to there is in the turns themselves.
     planned = [change for change in run.planned if change.turn > at]
     return _continued_from(
         type(run),
@@ -726,6 +733,7 @@ def _own_arguments(run: Run) -> dict[str, Any]:
 
 # --- recorded runs of any class -------------------------------------------------------------------
 
+# Of ``Run`` itself these play a run of whichever class the tape names; see _class_of.
 replay = Run.replay
 load = Run.load
 resume = Run.resume
@@ -762,6 +770,7 @@ def fork(
     """
     tape = existing_tape(tape) if to is None else _opened_to_read(tape)
     info = tape.run(run)
+    # To look at: its own fork is what goes on live, with the client that is given.
     recorded = recorded_run(
         tape,
         info,
@@ -799,6 +808,7 @@ def page(
     infos = tape.runs()
     start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
     if run is not None:
+        # The family of a run is all runs that go back to the same first one.
         roots: dict[int | None, int] = {}
         for info in infos:
             # Runs come after their parents, so that a parent's root is known here.
@@ -852,11 +862,10 @@ def run_on_tape(
         first: the first turn to read, with its calls; the first of all if not given.
         last: the last turn to read.
     """
-    turns = ALL_TURNS
-    if first is not None:
-        turns = turns._replace(first=first)
-    if last is not None:
-        turns = turns._replace(last=last)
+    turns = TurnRange(
+        first=ALL_TURNS.first if first is None else first,
+        last=ALL_TURNS.last if last is None else last,
+    )
     try:
         run = recorded_run(
             tape,
@@ -939,6 +948,7 @@ def recorded_run(
         turns.last,
     )
     records = [line["record"] for line in lines.values()]
+    # What is played again is not loaded: it comes out of playing.
     past_records = records
     if replay_from is not None:
         past_records = [record for record in records if record["turn"] <= replay_from]
@@ -1048,7 +1058,8 @@ def _continued_from(
     arguments: Arguments,
 ) -> RunT:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
-    # Interventions are not planned anew: the turns' records say which were, and which came in.
+    # Interventions are not planned anew by the class's __init__: the turns' records say which were
+    # planned, and which came in while the run was played.
     unplanned = config.model_copy(update={"interventions": ()})
     run = cls(
         unplanned,
@@ -1064,6 +1075,7 @@ def _continued_from(
 
 def own_argument_names(cls: type[Run]) -> list[str]:
     """Return the names of what a class's constructor takes and no other does: a chat's tools."""
+    # By their names, since a class stores each in an attribute of that name; see _own_arguments.
     common = inspect.signature(Run.__init__).parameters
     return [name for name in inspect.signature(cls.__init__).parameters if name not in common]
 
@@ -1089,8 +1101,11 @@ def existing_tape(tape: Tapes) -> Tape:
     Raises:
         TapeError: there is no such file.
     """
-    # Else a tape would be made at a misspelt name, only to be found without a run.
-    return tape if isinstance(tape, Tape) else Tape(Tape(tape, read_only=True).path)
+    if isinstance(tape, Tape):
+        return tape
+    # Opened to read first: else a tape would be made at a misspelt name.
+    existing = Tape(tape, read_only=True)
+    return Tape(existing.path)
 
 
 def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:

@@ -80,7 +80,8 @@ def tape_turn(
     state = state or encoded(turn.state, cls.state_type, Places(turn.calls))
     rest = dumps(_rest_of_record(turn, planned)).encode()
     row = dumps(row_on_tape(cls, turn)).encode()
-    # Put together by bytes: the state is written once, however large it is.
+    # Put together by bytes: the state is written once, however large it is. ``rest`` begins with a
+    # brace, in whose place the state stands.
     return turn.number, b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
 
 
@@ -146,6 +147,7 @@ def _rest_of_record(
         )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
+    # By their numbers on the tape, which has each attempt on a line of its own.
     record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]
     return record
 
@@ -224,6 +226,8 @@ def planned_in(records: Sequence[Record]) -> list[StateChange]:
     Args:
         records: of its turns, oldest first.
     """
+    # Each record has what was planned when it was written, so that of each turn the record before
+    # it says what was meant for it.
     played = []
     for record, after in pairwise(records):
         planned = interventions_of(record, "planned")
@@ -309,6 +313,7 @@ def clients_of(run: AnyRun) -> dict[str, LLMClient]:
     The client of a contract's class such as a validator is its ``llm_client``.
     """
     clients: dict[str, LLMClient] = {}
+    # The model first: a manifest names it apart from the seats.
     for seat, player in {"": run.llm_client, **run.players}.items():
         client = getattr(player, "llm_client", player)
         # Not by its class: a client around another one counts as well.
@@ -427,6 +432,7 @@ def _recorded_prompt(
         parent: digest of the prompt it was edited from.
         digest: its own, as recorded.
     """
+    # ``of_text`` parses no headings: a system message may hold a line such as ``## User``.
     if system is not None:
         return Prompt.of_text(
             text,

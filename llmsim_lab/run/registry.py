@@ -45,7 +45,10 @@ def file_of(cls: type) -> Path | None:
     """Return the file that defines a class; None for one from a notebook's cell or a shell."""
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None)
-    return Path(path) if path and not path.startswith("<") else None
+    # Tools that run code from memory write <string> or <stdin> there.
+    if not path or path.startswith("<"):
+        return None
+    return Path(path)
 
 
 def is_shipped(cls: type) -> bool:
@@ -58,7 +61,10 @@ def identity(cls: type) -> str:
     path = file_of(cls)
     if path is None:
         return f"notebook:{cls.__qualname__}"
-    stem = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
+    stem = path.stem
+    # Of a package both say nothing: its folder is what one imports.
+    if stem in ("__init__", "__main__"):
+        stem = path.parent.name
     return f"{stem}:{cls.__qualname__}"
 
 
@@ -76,7 +82,8 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
     files = dict.fromkeys(
         file_of(part) for part in (*classes, cls.state_type) if not is_shipped(part)
     )
-    with suppress(OSError, AttributeError):  # a zip, or it is gone; or there is none
+    # Where there is no file (None has no read_bytes), or none any more, or a zip: the methods.
+    with suppress(OSError, AttributeError):
         contents = [file.read_bytes() for file in files]  # type: ignore[union-attr]
         return {"file": hashlib.sha256(b"\0".join(contents)).hexdigest()}
     return {"methods": digest_of(*_sources_of(classes))}
@@ -106,6 +113,7 @@ def _sources_of(classes: Sequence[type]) -> list[str]:
     """Return the sources of classes' methods, or their code where the source is not known."""
     sources = []
     for cls in classes:
+        # By name, so that the order of methods in a file does not count.
         for name, value in sorted(vars(cls).items()):
             # Of a class method and of a property, the function.
             function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
@@ -157,7 +165,9 @@ def _where_packages_are() -> tuple[tuple[str, int], ...]:
     return tuple(folders)
 
 
-@lru_cache(maxsize=1)  # which reads a file of each package, and a tape has thousands of runs
+# Cached, since it reads a file of each package, and a tape has thousands of runs. The argument is
+# what the cache is kept by: a package that was installed since changes a folder.
+@lru_cache(maxsize=1)
 def _announced(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, EntryPoint]:
     """Return what installed packages announce as classes of runs, by name."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
@@ -175,6 +185,7 @@ def find_class(name: str) -> RunClass:
     if name in announced:
         announced[name].load()  # defines the class, which registers itself
     if name not in _known:
+        # Those of one's own have a colon, and are imported and not named.
         kinds = [kind for kind in {*_known, *announced} if ":" not in kind]
         raise ConfigError(
             f"no kind of simulation is called {name!r:.80}; known are: {', '.join(sorted(kinds))}. "

@@ -90,6 +90,7 @@ class SeatQuestion:
             AnswerError: there is no such field.
         """
         fields = {tuple(field["place"]): field for field in self.fields}
+        # A form may leave out what was not touched: it has the value that the page showed.
         values: dict[str, Any] = {}
         for place, field in fields.items():
             if field["value"] is not None:
@@ -179,6 +180,7 @@ def put_reply(reply: type[Reply], text: str = "") -> SeatQuestion:
         schema={**schema, "properties": properties},
     )
 
+    # The same reading as of a model's reply, so that a form says the same of a wrong value.
     def judge(answer: ChatReply) -> object:
         return parse_reply(answer.text, reply, may_lack=of_decisions)
 

@@ -134,13 +134,13 @@ class Recording(Session):
         self.tape = tape
         self.number = number
         self.recorder = LiveRecorder(tape, number)
-        self._begun = False
-        """Whether the models that answer are known to be those of the tape."""
-        self._ended = True
+        self._models_are_known = False
+        """Whether the models that answer were compared with those of the tape."""
+        self._is_marked_ended = True
         """Whether the tape says that the run is not under way."""
         self._wrong_model = False
         """Whether another model answers than the recorded one: then nothing is played."""
-        self._known_prompts = -1
+        self._prompts_on_tape = -1
         """How many prompts the tape has; -1 before the first turn."""
         self._settings: dict[str, LLMConfig] = {}
 
@@ -167,14 +167,14 @@ class Recording(Session):
             TapeError: another model answers than the one recorded, the run was closed, or the tape
                 has the turn already.
         """
-        if not self._begun:
+        if not self._models_are_known:
             await self._check_models(run)
-            self._begun = True
+            self._models_are_known = True
         self._note_settings(run, turn)
         # The run is under way again; if this process is killed its tape has to show that.
-        if self._ended:
+        if self._is_marked_ended:
             self.recorder.end(None)
-            self._ended = False
+            self._is_marked_ended = False
         self.recorder.begin_turn(turn)
         return [item for item in run.planned if item.turn == turn]
 
@@ -225,7 +225,7 @@ class Recording(Session):
     def _note_settings(self, run: AnyRun, turn: int) -> None:
         """Write down the settings of the clients, where they are not those of the turn before."""
         settings = {seat: client.config for seat, client in clients_of(run).items()}
-        # Compared before anything is read from the tape: it is so in nearly every turn.
+        # Compared before anything is read from the tape: they are the same in nearly every turn.
         if settings == self._settings:
             return
         self._settings = settings
@@ -253,10 +253,10 @@ class Recording(Session):
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
         prompts = run.prompts
         # Prompts are only ever added.
-        if len(prompts) != self._known_prompts:
+        if len(prompts) != self._prompts_on_tape:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
                 self.recorder.describe({"prompts": entries_of(prompts)})
-            self._known_prompts = len(prompts)
+            self._prompts_on_tape = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
         number, line = tape_turn(run, turn, state)
         self.recorder.commit_turn(number, line)
@@ -269,8 +269,8 @@ class Recording(Session):
 
     def end_run(self, outcome: str) -> None:
         """Write the outcome."""
-        self._ended = True
-        # With the wrong model nothing was played, so what is recorded of the outcome stays true.
+        self._is_marked_ended = True
+        # With another model nothing was played, so what is recorded of the outcome stays true.
         if not self._wrong_model:
             self.recorder.end(outcome)
 
@@ -306,7 +306,9 @@ class Replaying(Session):
     def seated(self, seat: str, player: Any) -> Any:
         """Return a player whose client asks as it was recorded, whatever its settings are now."""
         settings = self._settings.get(seat)
+        # A contract's class such as a validator holds its client.
         client = getattr(player, "llm_client", player)
+        # A rule has no settings, nor had a seat that the recorded run did not have.
         if settings is None or not hasattr(client, "with_config"):
             return player
         if seat not in self._seated:
@@ -347,6 +349,7 @@ class Replaying(Session):
                 "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
             )
         self.recorder.begin_turn(turn)
+        # Most runs have one set of settings from end to end.
         if not self._settings or "settings_before" in self._manifest:
             self._take_settings(run, recorded_settings(self._manifest, turn))
         # From the record, not from the plan: some came in while the run was played.
@@ -366,6 +369,8 @@ class Replaying(Session):
         cls = type(run)
         line = self._lines[turn.number]
         recorded = decode_turn(cls, line["record"], self.recorder.attempt)
+        # What another machine or Python may say otherwise is taken from the record: how long it
+        # took, and the words of an error.
         now = replace(
             turn,
             seconds=recorded.seconds,

@@ -153,6 +153,7 @@ def _for_table(value: Decimal | Fraction) -> float | int:
         number = float(value)
     except OverflowError:  # of a fraction; a Decimal is infinite then
         number = math.inf
+    # Too large for a float: Python's whole numbers have no largest one.
     return number if math.isfinite(number) else int(value)
 
 
@@ -189,7 +190,9 @@ def _frozen(value: object, where: str) -> object:
         return _frozen_dict(value, where)
     if isinstance(value, list):
         # Numbers are as they should be, and there may be many.
-        return FrozenList([it if type(it) in _PLAIN else _frozen(it, where) for it in value])
+        return FrozenList(
+            [item if type(item) in _PLAIN else _frozen(item, where) for item in value]
+        )
     raise ConfigError(
         f"{where} holds a {cls.__name__}, which can be changed in place or has no order; hold it "
         "as a tuple, of a set tuple(sorted(...)), a State or a @dataclass(frozen=True)"
@@ -220,6 +223,7 @@ def _frozen_dict(value: Mapping[Any, object], where: str) -> FrozenDict:
                 f"{where} has the key {key!r:.40}; a state's keys are texts, as on the tape: write "
                 f"{str(key)!r:.40}"
             )
+    # Joined, since one question of all keys is quicker than one of each.
     if not "".join(value).isascii():
         value = _with_whole_keys(value, where)
     frozen: dict[str, object] = {}
@@ -268,6 +272,7 @@ def fields_of(value: Any) -> Mapping[Any, Any]:
         return {field.name: getattr(value, field.name, None) for field in dataclass_fields(value)}
     inside: Mapping[str, Any] = value.__dict__
     names = type(value).model_fields
+    # A cached property is in the dict as well, once it was computed.
     if len(inside) != len(names):
         inside = {name: inside[name] for name in names if name in inside}
     extra = value.__pydantic_extra__
@@ -331,6 +336,7 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
                 f"{listed([*places])}"
             )
         _check_can_be_set(state, name, places[name].path)
+        # Through the copy by its path, and not by splitting the name: a key may hold a dot.
         *path, last = places[name].path
         holder = changed
         for key in path:

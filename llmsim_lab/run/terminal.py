@@ -47,6 +47,7 @@ def ask_on_terminal(
             except AnswerError as error:
                 for name, fault in error.by_field.items():
                     _say(f"Not accepted: {f'{name} {fault}'.strip()}.")
+                # Only what is wrong is asked again; all, where it is the answer as a whole.
                 wrong = seated.form.fields.keys() & error.by_field.keys()
                 for name in wrong or seated.form.fields:
                     values[name] = _field(seated, name)
@@ -100,6 +101,7 @@ def ask_people_here(run: AnyRun) -> None:
     }
     if not unasked or not _is_plain_script():
         return
+    # Without a console, as under pythonw, there is no standard input at all.
     if sys.stdin is not None and sys.stdin.isatty():
         for person in unasked.values():
             person.ask = partial(ask_on_terminal, run=run)
@@ -117,9 +119,11 @@ def ask_people_here(run: AnyRun) -> None:
 
 def _is_plain_script() -> bool:
     """Return True where nothing but a run is under way, so that only the terminal can answer."""
+    # Not imported: where IPython is not loaded there is no kernel.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return False
+    # Any other thread may be a server whose guests answer, as a room's.
     threads = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
     if threads != [threading.main_thread()]:
         return False

@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 _STATUSES: tuple[Status, ...] = get_args(Status)
 MOST_SERIES = 12
 
-_BEFORE = ("run", "seed", "period", "turn", "player", "component")
+# A frame of decisions has these before the reply's own columns, and those after them.
+_COLUMNS_BEFORE = ("run", "seed", "period", "turn", "player", "component")
 REASONS = ("reasoning", "confidence")
-_DECIDED = ("player", "component", *REASONS, "status")
-_COSTS = ("attempts", "prompt_tokens", "reply_tokens", "tokens")
-_AFTER = ("status", "interventions", *_COSTS, "seconds", "model")
-DECISION_COLUMNS = frozenset({*_BEFORE, *REASONS, *_AFTER})
+_ANSWER_COLUMNS = ("player", "component", *REASONS, "status")
+_COST_COLUMNS = ("attempts", "prompt_tokens", "reply_tokens", "tokens")
+_COLUMNS_AFTER = ("status", "interventions", *_COST_COLUMNS, "seconds", "model")
+DECISION_COLUMNS = frozenset({*_COLUMNS_BEFORE, *REASONS, *_COLUMNS_AFTER})
 """Columns of every frame of decisions."""
-_READ: dict[str, Callable[[object], object]] = {
+_READERS: dict[str, Callable[[object], object]] = {
     "integer": TypeAdapter(int).validate_python,
     "number": TypeAdapter(FiniteFloat).validate_python,
     "boolean": TypeAdapter(bool).validate_python,
@@ -77,7 +78,10 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
     texts = []
     for (kind, key_as_json, _), line in latest.items():
-        key = line["key"] if isinstance(line["key"], str) else key_as_json
+        # A key that is a text reads better without JSON's quotes.
+        key = key_as_json
+        if isinstance(line["key"], str):
+            key = line["key"]
         question = f"{kind} {key}".rstrip()
         answer = dumps(line["result"]) if "result" in line else "stopped before it answered"
         texts.append(f"{clip(question, _MOST_OUTSIDE)}: {clip(answer, _MOST_OUTSIDE)}")
@@ -92,6 +96,8 @@ def _notes_by_decision(recorded: object) -> object:
         return recorded
     notes: dict[tuple[object, object], object] = {}
     for note in recorded:
+        # Exactly these, as everywhere on a tape: what else there is was not written by this
+        # package.
         if not isinstance(note, Mapping) or note.keys() != {"player", "component", "columns"}:
             raise ValueError("a note has a player, a component and columns")
         notes[note["player"], note["component"]] = note["columns"]
@@ -100,8 +106,10 @@ def _notes_by_decision(recorded: object) -> object:
 
 def _recorded_notes(notes: Mapping[tuple[str, str], Columns]) -> object:
     """Return notes as a recording has them; see ``_notes_by_decision``."""
+    # As before there were components: such recordings stay equal.
     if not any(component for _, component in notes):
         return {player: columns for (player, _), columns in notes.items()}
+    # A list, since JSON has no keys of two parts.
     return [
         {"player": player, "component": component, "columns": columns}
         for (player, component), columns in notes.items()
@@ -155,6 +163,7 @@ class Answer:
             nobody had to.
     """
 
+    # Read strictly from tapes: a field that no version has is damage.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     player: str
@@ -171,7 +180,10 @@ class Answer:
     @property
     def call(self) -> CallRecord | None:
         """The call that gave the answer; None where a rule or probabilities decided."""
-        return None if self.given or not self.calls else self.calls[-1]
+        # With fields of its own the calls only measured, or failed before something stood in.
+        if self.given or not self.calls:
+            return None
+        return self.calls[-1]
 
     @property
     def fields(self) -> Columns:
@@ -226,7 +238,8 @@ class Turn:
         for call in self.calls:
             if id(call) in told_by_code:
                 continue
-            # One that only measured what a choice is made of is none; one that failed is kept.
+            # A call that only measured what a choice is made of is no decision; one that failed is
+            # kept, since nothing else says of it.
             if call.status == "ok" and measures(call.request):
                 continue
             site = call.request.site or CallSite(component="call")
@@ -297,6 +310,7 @@ class Turn:
             return (*self.story, result_in_words(self.led_to))
         if self.story:
             return self.story
+        # A world that notes nothing still has a line a turn.
         columns = [f"{name} {value}" for name, value in self.columns().items()]
         return (result_in_words(", ".join(columns)),)
 
@@ -357,6 +371,7 @@ def turn_row(turn: Turn) -> Columns:
         ConfigError: the state has a column of a name that every frame has.
     """
     columns = turn.columns()
+    # A state may add columns of its own, whose names no class could check when it was made.
     taken = COMMON_COLUMNS & columns.keys()
     if taken:
         raise ConfigError(
@@ -407,9 +422,9 @@ def decisions_frame(
             outcome_columns |= dict.fromkeys(outcome)
             # Later ones count: what every frame has is taken by no reply and no note.
             decisions.append({**fields, **outcome, **shared, **_decision_columns(answer)})
-    before = [name for name in _BEFORE if has_periods or name != "period"]
+    before = [name for name in _COLUMNS_BEFORE if has_periods or name != "period"]
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
-    return plain_frame(decisions, (*before, *between, *_AFTER))
+    return plain_frame(decisions, (*before, *between, *_COLUMNS_AFTER))
 
 
 def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
@@ -428,10 +443,10 @@ def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
 def _decision_columns(answer: Answer) -> Columns:
     """Return what every decision's row has; its cost is that of the calls behind it."""
     calls = answer.calls
-    columns: Columns = {name: getattr(answer, name) for name in _DECIDED}
+    columns: Columns = {name: getattr(answer, name) for name in _ANSWER_COLUMNS}
     # Of several calls, as a choice has them, the first one's: all ask one model.
     columns["model"] = answer.filled_by or (calls[0].request.model if calls else None)
-    for name in _COSTS:
+    for name in _COST_COLUMNS:
         columns[name] = sum(getattr(call, name) for call in calls)
     # A start of 0.0 keeps the column one of floats.
     columns["seconds"] = sum((call.seconds for call in calls), 0.0)
@@ -444,6 +459,7 @@ def reply_of(call: CallRecord | None) -> Columns:
         return {}
     schema = call.request.schema or {}
     parts = as_mapping(schema.get("properties"))  # a tape may hold anything there
+    # An invalid reply is on the tape as well, and has no fields to show.
     with suppress(InvalidReply):
         fields = reply_fields(call.reply.text)
         return {name: _as_asked(value, parts.get(name), schema) for name, value in fields.items()}
@@ -478,10 +494,10 @@ def _as_asked(
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
     field_type = _sole_type(part, schema)
     is_whole_number = field_type == "number" and type(value) is int
-    if field_type not in _READ or is_whole_number:
+    if field_type not in _READERS or is_whole_number:
         return value
     try:
-        return _READ[field_type](value)
+        return _READERS[field_type](value)
     except ValueError:
         # An invalid reply, which stays as the model wrote it.
         return value

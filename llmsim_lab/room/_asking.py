@@ -21,7 +21,9 @@ def ask_view(seats: RoomSeats, guest: Guest) -> JSONObject | None:
     ask = seats.ask_of(guest)
     if ask is None or ask.shown_at is None:
         return None
-    until = None if seats.timeout_s is None else ask.shown_at + seats.timeout_s
+    until = None
+    if seats.timeout_s is not None:
+        until = ask.shown_at + seats.timeout_s
     return {
         **ask.put.as_json(),
         "id": ask.id,
@@ -95,5 +97,6 @@ def closed() -> RoomError:
 
 def _wrong(error: AnswerError) -> RoomError:
     faults: Mapping[str, str] = error.by_field
+    # Under an empty name stands what is wrong with the answer as a whole.
     sentences = "; ".join(f"{field} {fault}".strip() for field, fault in faults.items())
     return RoomError(409, "faults", f"This was not sent: {sentences}.", faults)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from llmsim_lab._util.jsontext import JSON
+from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.people.figures import measured_people
 from llmsim_lab.room._seats import RoomGroup
 from llmsim_lab.run import Run
@@ -29,6 +29,15 @@ class _Line(NamedTuple):
     kind: str
     values: list[JSON]
     groups: int = 0
+
+    def as_json(self) -> JSONObject:
+        """Return the line as pages take it."""
+        return {
+            "label": self.label,
+            "kind": self.kind,
+            "values": self.values,
+            "groups": self.groups,
+        }
 
 
 def class_charts(
@@ -58,8 +67,13 @@ def class_charts(
         # On a projector they would tell those who still play what the others do.
         if with_arms:
             lines += _lines_to_compare(series.column, begun, beside)
-        lines_as_json: list[JSON] = [line._asdict() for line in lines]
-        charts.append({"name": series.label, "unit": series.unit, "lines": lines_as_json})
+        charts.append(
+            {
+                "name": series.label,
+                "unit": series.unit,
+                "lines": [line.as_json() for line in lines],
+            }
+        )
     return charts
 
 
@@ -71,7 +85,10 @@ def _charted(group: RoomGroup) -> Sequence[Series]:
     # As in windows and pages: theory's columns first.
     predicted = run.prediction()
     series = [item for item in run.series if item.column in predicted]
-    return (series or list(run.series))[:_MOST_CHARTS]
+    if not series:
+        series = list(run.series)
+    # More would be too small to read from the last row.
+    return series[:_MOST_CHARTS]
 
 
 def _lines_to_compare(
@@ -84,6 +101,7 @@ def _lines_to_compare(
     by_arm: dict[str, list[RoomGroup]] = {}
     for group in begun:
         by_arm.setdefault(group.plan.arm, []).append(group)
+    # Of one arm alone the class's own line says the same.
     if len(by_arm) > 1:
         for arm, of_arm in by_arm.items():
             lines += _mean(
@@ -139,8 +157,9 @@ def _theory(
             last_turn = run.config.turns
             points: list[JSON] = [[1, float(value)], [last_turn, float(value)]]
             lines.append(_Line(arm, "theory", points))
-    if all(line.values == lines[0].values for line in lines):
-        return [line._replace(label="") for line in lines[:1]]
+    is_same_for_all = all(line.values == lines[0].values for line in lines)
+    if lines and is_same_for_all:
+        return [_Line("", "theory", lines[0].values)]
     return lines
 
 
@@ -156,7 +175,11 @@ def _published(column: str, group: RoomGroup) -> list[_Line]:
             continue
         figure = measured.figure
         # Of a figure that names no turn the design has one number for all.
-        of_turns = turns if measured.turn is None else [measured.turn]
+        of_turns: Sequence[int] = turns
+        if measured.turn is not None:
+            of_turns = [measured.turn]
         points += [[number, figure.mean] for number in of_turns]
         label = f"{figure.n} people, {figure.study}"
-    return [_Line(label, "people", points)] if points else []
+    if not points:
+        return []
+    return [_Line(label, "people", points)]

@@ -120,13 +120,16 @@ class GuestDesk:
         typed_code = str(message.get("code", "")).upper()
         code = re.sub(r"[^A-Z0-9]", "", typed_code)
         has_own_link = bool(label) and is_same(secret, keys.of_label(label))
-        if not (has_own_link or is_same(secret, keys.join) or is_same(code, keys.code)):
+        has_room_link = is_same(secret, keys.join)
+        has_code = is_same(code, keys.code)
+        if not (has_own_link or has_room_link or has_code):
             raise RoomError(403, "wrong_code", "That is not the code of this room.")
         if self._seats.labels is None:
             label = ""
         # A list of labels lets in nobody else, so that data can be joined by them.
         elif label not in self._seats.labels:
             raise RoomError(403, "wrong_label", "This room has no participant of that label.")
+        # Here and not in the page alone: who answers has agreed, whatever sent the request.
         if self._reception.welcome and message.get("agreed") is not True:
             raise RoomError(403, "agree_first", "Agree to take part first.")
         guest, new_token = self._seats.join(
@@ -150,6 +153,7 @@ class GuestDesk:
         guest = _as_guest(viewer)
         with self._seats.lock:
             question = ask_view(self._seats, guest)
+            # Asked once: what was answered is not shown again.
             closing = None
             if self._reception.closing is not None and guest.closing is None:
                 closing = closing_view(self._reception.closing)
@@ -177,6 +181,7 @@ class GuestDesk:
                 self._seats.keep_closing(guest, closing_answers(closing, values))
                 return
             ask = self._seats.ask_of(guest)
+            # A tap may come when the next question is there already.
             if ask is None or ask.id != message.get("id"):
                 raise closed()
             take_answer(guest, ask, values)
@@ -284,7 +289,9 @@ class StaffDesk:
     def download(self, viewer: Viewer, name: str) -> Download | None:
         """Return a file; None if there is none of that name."""
         make = self.downloads.get(name)
-        return None if make is None else make()
+        if make is None:
+            return None
+        return make()
 
 
 Desk = GuestDesk | StaffDesk
@@ -320,6 +327,7 @@ def projector_desk(reception: Reception) -> StaffDesk:
     """Return the desk of the page on the wall, which has no buttons and no single person."""
     seats = reception.seats
 
+    # Without the teacher's: everybody in the room reads the wall.
     def links() -> Download:
         every_link = reception.links()
         return _json_file({name: every_link[name] for name in _SHOWN_LINKS})

@@ -92,9 +92,13 @@ class RoomJournal:
 
     def lines(self, part: JournalPart = "") -> Iterator[JSONObject]:
         """Yield what was written; a line that a crash cut off is left out."""
-        if self.folder is None or not self._path(self.folder, part).exists():
+        if self.folder is None:
             return
-        content = self._path(self.folder, part).read_text("utf-8", errors="replace")
+        path = self._path(self.folder, part)
+        if not path.exists():
+            return
+        # Bytes that are no UTF-8 cost their own line, and not the room.
+        content = path.read_text("utf-8", errors="replace")
         for text in content.split("\n"):
             try:
                 line = json.loads(text)

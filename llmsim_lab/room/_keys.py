@@ -64,10 +64,12 @@ class RoomKeys:
         """Return what a participant shows at the end."""
         digest = self._digest(f"done {guest}")
         # A little uneven, since 256 is no multiple of 31; nobody guesses eight of these either way.
-        return "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:_DONE_LETTERS])
+        letters = [LETTERS[byte % len(LETTERS)] for byte in digest[:_DONE_LETTERS]]
+        return "".join(letters)
 
     def _derived(self, purpose: str) -> str:
-        return base64.urlsafe_b64encode(self._digest(purpose)[:_SECRET_BYTES]).decode()
+        secret = self._digest(purpose)[:_SECRET_BYTES]
+        return base64.urlsafe_b64encode(secret).decode()
 
     def _digest(self, purpose: str) -> bytes:
         # One way: who has one link cannot work out another, nor the secret.

@@ -103,7 +103,8 @@ def room_page(
     parts = [f"const WORDS = {json.dumps(dict(words), ensure_ascii=False)};"]
     styles = [_front_path("room.css").read_text("utf-8")]
     for module in _modules(name):
-        parts.append(_EXPORT.sub("", _IMPORT.sub("", module.read_text("utf-8"))))
+        without_imports = _IMPORT.sub("", module.read_text("utf-8"))
+        parts.append(_EXPORT.sub("", without_imports))
         style_of_module = module.with_suffix(".css")
         if style_of_module.is_file():
             styles.append(style_of_module.read_text("utf-8"))
@@ -150,11 +151,13 @@ def _packed(text: str) -> bytes:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return digest[:16]
 
 
 def _modules(entry: str) -> list[Path]:
     """Return a module and all that it imports, each after what it uses."""
+    # A dict in place of a set, for its order.
     modules: dict[Path, None] = {}
 
     def add(module: Path) -> None:
@@ -187,7 +190,8 @@ def read_words(given: str | Path | Words | None) -> Words:
     Raises:
         ConfigError: the file cannot be read, or a name is unknown.
     """
-    words: dict[str, str] = json.loads(_front_path("words.json").read_text("utf-8"))
+    text = _front_path("words.json").read_text("utf-8")
+    words: dict[str, str] = json.loads(text)
     if given is None:
         return words
     sentences = given if isinstance(given, Mapping) else _words_of_file(Path(given))

@@ -113,11 +113,15 @@ class RoomGroup:
 
     def rows(self) -> list[Columns]:
         """Return the turns' rows, each made once: charts are drawn anew all the time."""
-        turns = [] if self.run is None else list(self.run.turns)
-        for number, turn in enumerate(turns):
+        if self.run is None:
+            return []
+        for number, turn in enumerate(list(self.run.turns)):
+            # By identity: a turn whose state is changed from outside is another one.
             is_known = number < len(self._rows) and self._rows[number][0] is turn
             if not is_known:
-                self._rows[number:] = [(turn, {"turn": turn.number, **turn.columns()})]
+                row: Columns = {"turn": turn.number, **turn.columns()}
+                # Those after it are made again too.
+                self._rows[number:] = [(turn, row)]
         return [row for _, row in self._rows]
 
     @property
@@ -126,6 +130,7 @@ class RoomGroup:
         run = self.run
         if run is None:
             return False
+        # With 0 turns a run is stepped by hand, and is over when its world says so.
         planned: int = run.config.turns
         return run.turn_number >= planned > 0 or run.done(run.state)
 
@@ -218,7 +223,9 @@ class RoomSeats:
             case {"port": int(port)}:
                 self.port = port
             case {"guest": str(name), "token": str(digest), "trial": int(trial)}:
-                guest = self._guests.setdefault(name, Guest(name, name, trial=trial))
+                # One who joined with two devices has two of these lines.
+                newcomer = Guest(name, name, trial=trial)
+                guest = self._guests.setdefault(name, newcomer)
                 self._by_token[digest] = guest
             # A guest may be unknown: a full disk or a power failure took the line.
             case {"guest": str(name), "group": int(group), "seat": str(seat)} if (
@@ -234,7 +241,9 @@ class RoomSeats:
                 self.round = number
                 self.phase = phase
                 last_turn = line.get("last_turn")
-                self.last_turn = last_turn if isinstance(last_turn, int) else None
+                self.last_turn = None
+                if isinstance(last_turn, int):
+                    self.last_turn = last_turn
                 self._key = str(line.get("key", ""))
 
     def _seat(self, guest: Guest, place: RoomPlace) -> None:
@@ -290,7 +299,9 @@ class RoomSeats:
         """Return who has a token from one of the links."""
         # A trial's links are opened in one browser: a token of one of them opens no other.
         guest = self._by_token.get(token_digest(token))
-        return guest if guest is not None and guest.trial == trial else None
+        if guest is None or guest.trial != trial:
+            return None
+        return guest
 
     def guest_at(self, place: RoomPlace) -> Guest | None:
         """Return who sits there."""
@@ -329,11 +340,7 @@ class RoomSeats:
         """
         token = new_token()
         with self.lock:
-            guest = None
-            if label:
-                guest = next(
-                    (known_guest for known_guest in self.guests if known_guest.label == label), None
-                )
+            guest = self._guest_labelled(label)
             if guest is not None and not may_return:
                 raise RoomError(
                     403,
@@ -346,7 +353,9 @@ class RoomSeats:
                 if len(self._guests) >= _MOST_GUESTS:
                     raise refused(f"This room is full: {_MOST_GUESTS} people have joined.")
                 guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
-                guest.name = " ".join(whole_text(name).split())[:_MOST_NAME] or label or guest.id
+                # On one line, and short: it stands in the teacher's table.
+                short_name = " ".join(whole_text(name).split())[:_MOST_NAME]
+                guest.name = short_name or label or guest.id
                 self._guests[guest.id] = guest
                 names: JSONObject = {
                     "guest": guest.id,
@@ -358,11 +367,21 @@ class RoomSeats:
             digest = token_digest(token)
             self._by_token[digest] = guest
             self._journal.write({"guest": guest.id, "token": digest, "trial": trial})
+            # Before the start seats are dealt to all at once, by chance.
             if is_new and self.phase == "open":
                 self._deal([guest], self._free_places())
                 self._fill_absent()
         self.tell_all()
         return guest, token
+
+    def _guest_labelled(self, label: str) -> Guest | None:
+        """Return who took part under a label; None of those who need none."""
+        if not label:
+            return None
+        for guest in self.guests:
+            if guest.label == label:
+                return guest
+        return None
 
     def tell_staff(self) -> None:
         """Have the teacher's page and the wall show what is now."""
@@ -400,7 +419,8 @@ class RoomSeats:
             # played.
             for group in rng.sample(block, len(block)):
                 seats = group.plan.seats
-                places += [RoomPlace(group.number, seat) for seat in rng.sample(seats, len(seats))]
+                dealt = rng.sample(seats, len(seats))
+                places += [RoomPlace(group.number, seat) for seat in dealt]
         return places
 
     def _free_places(self) -> list[RoomPlace]:
@@ -409,7 +429,7 @@ class RoomSeats:
         # A group that nobody began with is not played, however many come late.
         for group in self.playing:
             if not group.is_over:
-                places += [RoomPlace(group.number, seat) for seat in group.plan.seats]
+                places += _places_of(group)
         free = [place for place in places if place not in self._by_place]
         # Who comes late cannot choose a group by the time of coming.
         random.shuffle(free)
@@ -443,11 +463,13 @@ class RoomSeats:
             if not self._guests:
                 raise refused("Nobody has joined yet.")
             self._clear_seats()  # of a start that was cut off between the seats and the phase
+            # By the seed, so that a teacher can say afterwards how seats were dealt.
             rng = random.Random(f"{self.source.seed} {self.round}")
             guests = self.guests
             self._deal(rng.sample(guests, len(guests)), self._dealt_places(rng))
             self.fault = ""
-            self._move("open", 1 if is_stepwise else None)
+            last_turn = 1 if is_stepwise else None
+            self._move("open", last_turn)
 
     def pause(self) -> None:
         """Hold the questions of turns that no group has begun."""
@@ -467,8 +489,10 @@ class RoomSeats:
         with self.lock:
             self._check_open()
             # The slowest group's: a class goes on together.
-            played = min(self._turns_played(), default=0)
-            last_turn = played if self.last_turn is None else max(played, self.last_turn)
+            last_turn = min(self._turns_played(), default=0)
+            # Pressed twice while a turn is played, it lets in two more.
+            if self.last_turn is not None:
+                last_turn = max(last_turn, self.last_turn)
             self._move("open", last_turn + 1)
 
     def resume(self) -> None:
@@ -556,7 +580,9 @@ class RoomSeats:
         for turn in run.turns:
             self._count(turn)
         run.listen(lambda turn: self._turn_ended(group, turn))
-        for person in dict.fromkeys(People(run).seats.values()):
+        # One person may have several seats, and calls once.
+        people = dict.fromkeys(People(run).seats.values())
+        for person in people:
             person.listen(partial(self._asked, group, person))
             self._asked(group, person)
 
@@ -581,22 +607,28 @@ class RoomSeats:
                 # A seat may have several questions at once; the next is put when this one is
                 # answered.
                 open_now.setdefault(_seat_of(group, question), question)
-            for seat in [seat for seat, ask in group.asks.items() if ask.person is person]:
+            # A copy, since what is gone is taken out.
+            for seat, ask in list(group.asks.items()):
                 # By the question itself, and not its id(), which comes again when one is gone.
-                if open_now.get(seat) is not group.asks[seat].question:
+                is_gone = ask.person is person and open_now.get(seat) is not ask.question
+                if is_gone:
                     del group.asks[seat]
                     concerned += self._viewers_at(group, seat)
             for seat, question in open_now.items():
                 if seat not in group.asks:
-                    group.asks[seat] = OpenAsk(person, put(group.run, question, seat))
+                    as_put = put(group.run, question, seat)
+                    group.asks[seat] = OpenAsk(person, as_put)
                     concerned += self._viewers_at(group, seat)
             self._fill_group(group)
+        # Without the lock: what is called may come back here from another thread.
         self.news.tell(concerned, urgent=True)
         self._tell_group(group)
 
     def _viewers_at(self, group: RoomGroup, seat: str) -> list[Viewer]:
         guest = self._by_place.get(RoomPlace(group.number, seat))
-        return [] if guest is None else [guest]
+        if guest is None:
+            return []
+        return [guest]
 
     def _fill_absent(self) -> None:
         for group in self.playing:
@@ -622,7 +654,8 @@ class RoomSeats:
         """Return what a participant can answer now."""
         if guest.place is None or guest.is_away:
             return None
-        ask = self.groups[guest.place.group].asks.get(guest.place.seat)
+        group = self.groups[guest.place.group]
+        ask = group.asks.get(guest.place.seat)
         # One that was shown may not be asked any more: the round is over.
         if ask is None or ask.shown_at is None or not self._may_be_asked(ask.question):
             return None
@@ -660,6 +693,10 @@ class RoomSeats:
         """Have all pages show what is now."""
         everybody: Iterable[Viewer] = [*self.guests, self.teacher, self.projector]
         self.news.tell(everybody, urgent=True)
+
+
+def _places_of(group: RoomGroup) -> list[RoomPlace]:
+    return [RoomPlace(group.number, seat) for seat in group.plan.seats]
 
 
 def _give_up(ask: OpenAsk, reason: str) -> None:

@@ -250,6 +250,7 @@ class RoomServer:
             sentence = "This could not be kept. Tell who runs the room, and try again."
             response = self._of_fault(RoomError(507, "not_kept", sentence))
         except ClientDisconnect:
+            # A phone that went to sleep while it posted: nobody waits for an answer.
             return
         await response(scope, receive, send)
 
@@ -333,14 +334,19 @@ class RoomServer:
 
     def _page(self, desk: Desk, request: Request) -> Response:
         page = self._pages.get(desk.name)
+        # Made when it is first opened, and not for each guest: the modules are read and packed.
         if page is None:
-            page = self._pages[desk.name] = self._page_of(desk.name)
+            page = self._page_of(desk.name)
+            self._pages[desk.name] = page
             self._files[page.script.path] = page.script
             self._files[page.style.path] = page.style
         host = request.headers["host"].lower()
-        headers = {**_CHECKED, "content-security-policy": page.policy(host)}
         etag = f'"{page.shell.tag}"'
-        headers["etag"] = etag
+        headers = {
+            **_CHECKED,
+            "content-security-policy": page.policy(host),
+            "etag": etag,
+        }
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)
         return _file(page.shell, headers)
@@ -356,6 +362,7 @@ class RoomServer:
             try:
                 token, content = desk.join(message, request.cookies.get(desk.cookie, ""))
             except RoomError as fault:
+                # Here and not in the desk, which computes and waits for nothing.
                 if fault.code == "wrong_code":
                     await self._slow_down()
                 raise
@@ -371,13 +378,16 @@ class RoomServer:
             )
             return response
         if action == "do":
+            # The cookie first: what a stranger sends is not even read.
             viewer = self._viewer(desk, request)
-            desk.do(viewer, await _message(request))
+            message = await _message(request)
+            desk.do(viewer, message)
             return _json({})
         raise _not_found()
 
     def _viewer(self, desk: Desk, request: Request) -> Viewer:
-        viewer = desk.viewer(request.cookies.get(desk.cookie, ""))
+        token = request.cookies.get(desk.cookie, "")
+        viewer = desk.viewer(token)
         if viewer is None:
             raise RoomError(401, "join_first", "Join the room first.")
         return viewer
@@ -398,7 +408,8 @@ class RoomServer:
         self._slowed += 1
         try:
             # Not a plain sleep: a room that is closed would wait for all of them.
-            async with asyncio.timeout(min(_SLOWEST_S, excess * _SLOW_STEP_S)):
+            wait_s = min(_SLOWEST_S, excess * _SLOW_STEP_S)
+            async with asyncio.timeout(wait_s):
                 await self._stopping.wait()
         except TimeoutError:
             pass
@@ -513,6 +524,9 @@ def _allow_many_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * _MOST_CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        most = wanted
+        if hard != resource.RLIM_INFINITY:
+            most = min(wanted, hard)
+        # A container may not allow it: then the room has as many connections as it has.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -66,7 +66,9 @@ class RunSource:
     @property
     def key(self) -> str:
         """Its number on its tape."""
-        return "" if self._run.run_id is None else str(self._run.run_id)
+        if self._run.run_id is None:
+            return ""
+        return str(self._run.run_id)
 
     @property
     def seed(self) -> str:
@@ -115,7 +117,8 @@ class RunSource:
             run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
         elif number > 1:
             # With the same seed another round would have the first one's luck.
-            config = run.config.model_copy(update={"seed": run.config.seed + number - 1})
+            seed = run.config.seed + number - 1
+            config = run.config.model_copy(update={"seed": seed})
             run = type(run)(
                 config,
                 llm_client=run.llm_client,
@@ -143,7 +146,10 @@ class StudySource:
         self._study = study
         self._chosen_seats = seats
         self.title = study.name
-        self._keys = [(arm, unit) for unit in study.units for arm in study.arms_of_people]
+        # Unit by unit: the arms of one unit are a block, whose groups are dealt together.
+        self._keys: list[tuple[str, int | str]] = []
+        for unit in study.units:
+            self._keys += [(arm, unit) for arm in study.arms_of_people]
         if not self._keys:
             raise ConfigError(
                 f"no arm of {study!r:.60} has people; name them: "
@@ -188,7 +194,8 @@ class StudySource:
     def runs(self, missing: Collection[int]) -> dict[int, Run]:
         """Return the runs that are under way, and those that were over before this process."""
         playing = dict(self._study.playing)
-        ended = {entry.key for entry in self._study.progress() if entry.status == "done"}
+        progress = self._study.progress()
+        ended = {entry.key for entry in progress if entry.status == "done"}
         runs: dict[int, Run] = {}
         for number in missing:
             key = self._keys[number]
@@ -228,11 +235,13 @@ class StudySource:
         study = self._study
         count = len(study.units)
         # A seed that was played is other people's: its runs are done, and nobody would be asked.
-        first = 1 + max(int(unit) for unit in study.units) + (number - 2) * count
+        highest = max(int(unit) for unit in study.units)
+        first = highest + 1 + (number - 2) * count
         seeds = [first + place for place in range(count)]
         # Within the first round's, so that the same command finds all of them.
         folder = study.tape / f"round {number}"
-        return StudySource(study.replace(seeds=seeds, tape=folder), self._chosen_seats)
+        next_study = study.replace(seeds=seeds, tape=folder)
+        return StudySource(next_study, self._chosen_seats)
 
 
 def _taken(
@@ -245,7 +254,9 @@ def _taken(
         ConfigError: one is not a person's, or the names are not known.
     """
     if OTHERS not in people:
-        return tuple(people) if seats is None else known_names("seat", seats, people)
+        if seats is None:
+            return tuple(people)
+        return known_names("seat", seats, people)
     if seats is None:
         raise ConfigError(
             "people have the seat '*', and whom this world asks first is not known before: name "

@@ -73,7 +73,8 @@ class Viewer:
     @property
     def is_online(self) -> bool:
         """Whether a page is open and in sight; hidden ones close their stream."""
-        return bool(self.streams) or time.monotonic() - self._polled_at < _POLL_S
+        since_s = time.monotonic() - self._polled_at
+        return bool(self.streams) or since_s < _POLL_S
 
     def polled(self) -> None:
         """Note a page that asks again and again, where a proxy holds its stream back."""
@@ -89,6 +90,7 @@ class Viewer:
 
     def remove(self, stream: RoomStream) -> None:
         """Remove a page, which may be gone already."""
+        # ``add`` took it out, if another tab has its place.
         if stream in self.streams:
             self.streams.remove(stream)
 
@@ -118,6 +120,7 @@ class NewsDesk:
             return
         with self._lock:
             is_first = not self._due
+            # Urgent once is urgent: a later one that can wait does not put it off.
             for viewer in viewers:
                 self._due[viewer] = urgent or self._due.get(viewer, False)
             wakes = is_first and bool(self._due)

@@ -61,10 +61,12 @@ def people_rows(seats: RoomSeats) -> list[Row]:
             row["filled"] = _filled_in(seats, group, guest.place.seat)
             if group.run is not None:
                 row["payoff"] = payoff_of(group.run, guest.place.seat)
-        row |= {"code": seats.keys.completion_code(guest.id), "trial": guest.trial}
+        row["code"] = seats.keys.completion_code(guest.id)
+        row["trial"] = guest.trial
         # A closing question may be called as a column is.
         for name, value in (guest.closing or {}).items():
-            row[f"closing {name}" if name in row else name] = value
+            column = f"closing {name}" if name in row else name
+            row[column] = value
         rows.append(row)
     return rows
 
@@ -101,7 +103,10 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
 
 
 def _turns_played(group: RoomGroup) -> list[Turn]:
-    return [] if group.run is None else list(group.run.turns[1:])
+    if group.run is None:
+        return []
+    # Without the state that it started from, of which nobody decided anything.
+    return list(group.run.turns[1:])
 
 
 def _answers_of(
@@ -115,6 +120,7 @@ def _answers_of(
     players = {answer.player for answer in turn.answers}
     for answer in turn.answers:
         given_by = answer.fields.get(PARTICIPANT)
+        # A person's answer says by itself who gave it, whoever has the seat now.
         if given_by is not None:
             if guest is not None and given_by == guest.id:
                 yield answer
@@ -133,9 +139,8 @@ def _filled_in(
     """Return how many decisions of a seat something else made."""
     count = 0
     for turn in _turns_played(group):
-        count += sum(
-            answer.status == "fallback" for answer in _answers_of(seats, group, turn, seat)
-        )
+        for answer in _answers_of(seats, group, turn, seat):
+            count += answer.status == "fallback"
     return count
 
 
@@ -172,10 +177,18 @@ def _otree_row(
     seat: str,
 ) -> Row:
     guest = seats.guest_at(RoomPlace(group.number, seat))
+    number: int | str = ""
+    code = f"{group.number + 1}-{seat}"
+    label = ""
+    if guest is not None:
+        # oTree counts participants, and our ids are p001, p002.
+        number = int(guest.id.removeprefix("p"))
+        code = guest.id
+        label = guest.label
     row: Row = {
-        "participant.id_in_session": "" if guest is None else int(guest.id.removeprefix("p")),
-        "participant.code": f"{group.number + 1}-{seat}" if guest is None else guest.id,
-        "participant.label": "" if guest is None else guest.label,
+        "participant.id_in_session": number,
+        "participant.code": code,
+        "participant.label": label,
         "participant._is_bot": int(guest is None),
         "player.id_in_group": 0,
         "player.role": seat,
@@ -193,6 +206,7 @@ def _otree_row(
             if column in row:  # asked twice in a turn, or called as one of oTree's
                 column = f"player.{answer.component}_{name}"
             if name != PARTICIPANT:
+                # oTree writes truth values as 0 and 1.
                 row[column] = int(value) if isinstance(value, bool) else value
     row["player.filled"] = filled
     row["group.id_in_subsession"] = 0
@@ -224,13 +238,17 @@ def _in_order(
 def _as_csv(rows: Iterable[Row]) -> str:
     """Return rows as CSV, which spreadsheets may open: no cell is a formula."""
     rows = list(rows)
-    columns = dict.fromkeys(name for row in rows for name in row)
+    # A dict in place of a set: columns stand in the order in which they first came.
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(row)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([csv_cell(name) for name in columns])
     for row in rows:
         values = [row.get(name) for name in columns]
-        writer.writerow(["" if value is None else csv_cell(value) for value in values])
+        cells = ["" if value is None else csv_cell(value) for value in values]
+        writer.writerow(cells)
     return text.getvalue()
 
 

@@ -36,7 +36,9 @@ def guest_view(
         "name": guest.name,
         "round": seats.round,
     }
-    group = None if guest.place is None else seats.groups[guest.place.group]
+    group = None
+    if guest.place is not None:
+        group = seats.groups[guest.place.group]
     # A group whose run failed is not played on: its people must not wait.
     is_ended = group is not None and (group.is_over or bool(group.fault))
     is_over = seats.phase == "over" or is_ended
@@ -80,8 +82,10 @@ def _game_view(
         "turn": run.turn_number,
         "planned": run.config.turns,
     }
+    # Of the first state nothing came about yet.
     results = told_of(run, run.state, seat) if run.turn_number else {}
     if results:
+        # Pairs and no object, whose numeric keys a browser would put in another order.
         view["told"] = [[label, value] for label, value in results.items()]
         view["told_turn"] = run.turn_number
     if is_over:
@@ -123,10 +127,10 @@ def told_of(
 
 def _as_told(value: object) -> JSON:
     """Return a value as pages take it; NaN is no JSON, nor are other libraries' numbers."""
-    is_plain = isinstance(value, str | bool | int) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
-    return cast("JSON", value) if is_plain else str(value)
+    is_number = isinstance(value, float) and math.isfinite(value)
+    if is_number or isinstance(value, str | bool | int):
+        return cast("JSON", value)
+    return str(value)
 
 
 def _waiting(group: RoomGroup) -> JSON:
@@ -137,7 +141,8 @@ def _waiting(group: RoomGroup) -> JSON:
             shown[seat] = ask.shown_at
     if not shown:
         return None
-    names: list[JSON] = [*list(shown)[:_MOST_NAMED]]
+    names: list[JSON] = []
+    names += list(shown)[:_MOST_NAMED]
     return {
         "count": len(shown),
         "seats": names,
@@ -170,6 +175,7 @@ def teacher_view(
 ) -> JSONObject:
     """Return who sits where, and who is waited for since when."""
     rows: list[JSON] = [_group_row(seats, group) for group in seats.playing]
+    # Who waits for a seat: before the start all, later those for whom there is none.
     lobby: list[JSON] = [_person(guest) for guest in seats.guests if guest.place is None]
     return {
         **_class_view(seats),
@@ -185,17 +191,21 @@ def teacher_view(
 
 def _class_view(seats: RoomSeats) -> JSONObject:
     playing = seats.playing
-    running = [group for group in playing if group.run is not None and not group.is_over]
-    # The lowest: that is the turn which a class waits for.
-    turns = [group.run.turn_number + 1 for group in running if group.run is not None]
+    # Groups that are over count no more: nobody waits for them.
+    turns: list[int] = []
+    planned = 0
     shown = 0
-    for group in running:
+    people = 0
+    for group in playing:
+        run = group.run
+        if run is None:
+            continue
+        planned = max(planned, run.config.turns)
+        if group.is_over:
+            continue
+        turns.append(run.turn_number + 1)
         shown += sum(ask.shown_at is not None for ask in group.asks.values())
-    people = sum(_people_in(seats, group) for group in running)
-    planned = max(
-        (group.run.config.turns for group in playing if group.run),
-        default=0,
-    )
+        people += _people_in(seats, group)
     return {
         "title": seats.source.title,
         "phase": seats.phase,
@@ -205,6 +215,7 @@ def _class_view(seats: RoomSeats) -> JSONObject:
         "seats": seats.count,
         "groups": len(playing),
         "groups_over": sum(group.is_over for group in playing),
+        # The lowest: that is the turn which a class waits for.
         "turn": min(turns, default=planned),
         "planned": planned,
         "waiting": shown,

@@ -87,13 +87,18 @@ class Room:
     ) -> None:
         if fill is not None:
             source = _with_people(source, seats, fill)
-        kept_in = None if folder is None else Path(folder)
+        kept_in = None
+        if folder is not None:
+            kept_in = Path(folder)
         if isinstance(source, Study):
             self._source: Source = StudySource(source, seats)
         else:
             self._source = RunSource(source, seats)
         self._words = read_words(words)
-        self._closing = None if closing is None else closing_questions(closing)
+        # Drawn now, so that a field which no form can show is an error before anybody has joined.
+        self._closing = None
+        if closing is not None:
+            self._closing = closing_questions(closing)
         self._welcome = _text_or_file(welcome)
         self._beside = beside
         self._url = _checked_url(url)
@@ -135,6 +140,7 @@ class Room:
         return self
 
     def _begin(self, port: int) -> RoomServer:
+        # Here, since it takes long to import, and the extra need not be installed to make a room.
         try:
             from llmsim_lab.room._server import RoomServer
         except ImportError as error:
@@ -145,6 +151,7 @@ class Room:
 
         self._reception = Reception(
             seats=self._seats,
+            # Another one each time it opens: pages of before notice it, and load themselves again.
             epoch=secrets.token_hex(4),
             welcome=self._welcome,
             closing=self._closing,
@@ -159,10 +166,12 @@ class Room:
             tickets=self._tickets,
         )
         # ``try_out`` adds desks later, so the server holds this very dictionary.
-        for desk in (GuestDesk(self._reception), teacher, projector_desk(self._reception)):
+        guests = GuestDesk(self._reception)
+        projector = projector_desk(self._reception)
+        for desk in (guests, teacher, projector):
             self._desks[desk.path] = desk
-        trials = [GuestDesk(self._reception, trial) for trial in range(1, self._trials + 1)]
-        self._desks |= {desk.path: desk for desk in trials}
+        for trial in range(1, self._trials + 1):
+            self._add_trial(trial)
         title = self._seats.source.title
         server = RoomServer(
             self._desks,
@@ -173,13 +182,19 @@ class Room:
             tick=self._seats.give_up_overdue,
             on_visit=self._seats.tell_staff,
         )
-        shown_host = _own_address() if self._host in _EVERY_ADDRESS else self._host
+        shown_host = self._host
+        if shown_host in _EVERY_ADDRESS:
+            # Phones need an address that they can open.
+            shown_host = _own_address()
         self._base = self._url or _address(shown_host, server.port)
-        for name in (_HERE, "localhost", shown_host):
-            server.names.add(urlsplit(_address(name, server.port)).netloc.lower())
-        server.names.add(urlsplit(self._base).netloc.lower())
+        # Requests for any other host are another site's doing; see _check_source.
+        addresses = [_address(name, server.port) for name in (_HERE, "localhost", shown_host)]
+        for address in (*addresses, self._base):
+            server.names.add(urlsplit(address).netloc.lower())
+        # Behind a proxy that speaks HTTPS, where cookies may be marked as secure.
         server.is_secure = self._base.startswith("https:")
         server.start()
+        # Only now: the port may have been any that is free.
         self._seats.keep_port(server.port)
         self._seats.news.call = server.call
         self._is_closed = False
@@ -191,6 +206,7 @@ class Room:
             self._is_closed = True
             self._server.stop()
             self._server = None
+            # A room that is opened again has other desks, which know the new address.
             self._desks = {}
 
     @property
@@ -222,10 +238,11 @@ class Room:
     def label_links(self) -> dict[str, str]:
         """Each label's own link, by label."""
         base = self._opened()
-        return {
-            label: f"{base}/?id={quote(label)}#{self._seats.keys.of_label(label)}"
-            for label in self._seats.labels or ()
-        }
+        links: dict[str, str] = {}
+        for label in self._seats.labels or ():
+            # Behind the #, which browsers send to no server: no log of a proxy has the secret.
+            links[label] = f"{base}/?id={quote(label)}#{self._seats.keys.of_label(label)}"
+        return links
 
     def try_out(self, people: int = 4) -> list[str]:
         """Return links that are so many people in one browser, to try a game alone.
@@ -233,17 +250,21 @@ class Room:
         Each has a seat of its own; tabs of the room's own link are one and the same person. Who
         joined by them is marked in ``people``; for real data begin a room in another folder.
         """
-        from llmsim_lab.room._desks import GuestDesk
-
         base = self._opened()
         if not 1 <= people <= _MOST_TRIALS:
             raise ConfigError(f"try_out({people!r}): the number of people is 1 to {_MOST_TRIALS}")
         for trial in range(self._trials + 1, people + 1):
-            desk = GuestDesk(self._reception, trial)
-            self._desks[desk.path] = desk
+            self._add_trial(trial)
         self._trials = max(self._trials, people)
         secret = self._seats.keys.join
         return [f"{base}/p/{trial}/#{secret}" for trial in range(1, people + 1)]
+
+    def _add_trial(self, trial: int) -> None:
+        """Add a link of its own for one more person in the same browser."""
+        from llmsim_lab.room._desks import GuestDesk
+
+        desk = GuestDesk(self._reception, trial)
+        self._desks[desk.path] = desk
 
     def _opened(self) -> str:
         if self._server is None:
@@ -253,16 +274,20 @@ class Room:
     def _links(self) -> JSONObject:
         import segno
 
-        matrix = segno.make(self.link, error="m", micro=False).matrix
-        squares = []
-        for y, row in enumerate(matrix):
+        # Some cameras read no Micro QR codes.
+        code = segno.make(self.link, error="m", micro=False)
+        # One path of squares: the page draws it in its own colours.
+        squares: list[str] = []
+        for y, row in enumerate(code.matrix):
             squares += [f"M{x} {y}h1v1h-1z" for x, is_dark in enumerate(row) if is_dark]
-        trials: list[JSON] = [*self.try_out(self._trials)] if self._trials else []
+        trials: list[JSON] = []
+        if self._trials:
+            trials += self.try_out(self._trials)
         return {
             "link": self.link,
             "base": self._base,
             "code": self.code,
-            "qr": {"path": "".join(squares), "size": len(matrix)},
+            "qr": {"path": "".join(squares), "size": len(code.matrix)},
             "projector": self.projector_link,
             "try_out": trials,
         }
@@ -279,7 +304,9 @@ class Room:
         # A new one each time the room is shown; those before still work until they are used.
         ticket = secrets.token_urlsafe(18)
         self._tickets.add(ticket)
-        picture = segno.make(self.link, error="m").svg_data_uri(scale=5, light="#fff", border=3)
+        code = segno.make(self.link, error="m")
+        # White behind it, and a border: in a dark notebook no camera would find it.
+        picture = code.svg_data_uri(scale=5, light="#fff", border=3)
         join = f'<a href="{safe(self.link)}">{safe(base)}</a>'
         teacher = f'<a href="{safe(base)}/teacher/#{ticket}">Teacher\'s page</a>'
         projector = f'<a href="{safe(self.projector_link)}">Projector</a>'
@@ -320,6 +347,8 @@ class Room:
         seats.tell_all()
         source = seats.source
         try:
+            # Looked at again and again: an event of asyncio's is of one loop, and the start may
+            # come from a cell or from the server's thread.
             while seats.phase == "lobby" and not self._is_closed:  # noqa: ASYNC110 - started from any thread
                 await asyncio.sleep(_LOOK_S)
             source = seats.source
@@ -332,6 +361,7 @@ class Room:
     async def _play_round(self) -> None:
         seats = self._seats
         number = seats.round
+        # Groups without people are not played: nothing would be learned from them.
         numbers = [group.number for group in seats.playing if not group.is_over]
         playing = asyncio.ensure_future(seats.source.play(numbers))
         try:
@@ -345,6 +375,7 @@ class Room:
                 await asyncio.wait([playing])
         if not playing.cancelled():
             error = playing.exception()
+            # On the teacher's page too: nobody may look at the cell.
             if error is not None:
                 seats.fault = str(error)
                 raise error
@@ -390,11 +421,15 @@ class Room:
 
     def fill(self, participant: str) -> None:
         """Let what fills in answer for a participant, until ``give_back`` or the return."""
-        self._press(lambda: self._seats.set_away(self._seats.named(participant), is_away=True))
+        self._press(lambda: self._set_away(participant, is_away=True))
 
     def give_back(self, participant: str) -> None:
         """Give a participant the seat back."""
-        self._press(lambda: self._seats.set_away(self._seats.named(participant), is_away=False))
+        self._press(lambda: self._set_away(participant, is_away=False))
+
+    def _set_away(self, participant: str, *, is_away: bool) -> None:
+        guest = self._seats.named(participant)
+        self._seats.set_away(guest, is_away=is_away)
 
     def show(self, on: bool = True) -> None:
         """Show the class's means on the projector before the end, or do so no longer."""
@@ -409,6 +444,7 @@ class Room:
         self._press(self._seats.end)
 
     def _press(self, button: Callable[[], object]) -> None:
+        # A page shows a RoomError as it is; code has one kind of error for what it may not do.
         try:
             button()
         except RoomError as fault:
@@ -514,6 +550,7 @@ def _checked_url(url: str) -> str:
         return ""
     parts = urlsplit(url)
     is_of_host = parts.scheme in ("http", "https") and bool(parts.netloc)
+    # Cookies and addresses of the pages begin at the root.
     has_path = bool(parts.path.strip("/"))
     if has_path or not is_of_host:
         raise ConfigError(
@@ -525,8 +562,12 @@ def _checked_url(url: str) -> str:
 
 def _address(host: str, port: int) -> str:
     """Return an address as browsers write it, which leave out the usual port."""
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}" if port == _USUAL_PORT else f"http://{name}:{port}"
+    name = host
+    if ":" in host:  # of IP version 6
+        name = f"[{host}]"
+    if port == _USUAL_PORT:
+        return f"http://{name}"
+    return f"http://{name}:{port}"
 
 
 def _own_address() -> str:

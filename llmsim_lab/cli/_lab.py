@@ -37,6 +37,8 @@ rules = {world}(players={{"*": "rule"}})
 rules.run()
 recorded = {world}.replay("{module}.tape")
 RateChart({{"rules": rules, "recorded": recorded}})"""
+_LESSON = "lesson"
+_WORLD_OF_LESSON = "contract_net"
 _SECOND_CELL = """\
 # Your model: Ollama if it answers here, else the embedded one. What it says is kept on my.tape.
 from llmsim_lab import connect
@@ -52,24 +54,34 @@ def new(
         str | None, typer.Option("--from", help="A template; without one they are listed.")
     ] = None,
 ) -> None:
-    """Make a folder with a world to start from: a program, a notebook, a recorded run."""
+    """Make a folder with a world to start from: a program, a notebook, a recorded run.
+
+    From lesson it is a lesson's source for a teacher, with its solutions and its world.
+    """
     templates = data_path("templates")
     codes = {path.stem: path.read_text(encoding="utf-8") for path in templates.glob("*.py")}
-    if template not in codes:
-        options = "".join(f"\n  --from {name}" for name in sorted(codes))
+    if template not in [*codes, _LESSON]:
+        options = "".join(f"\n  --from {name}" for name in sorted([*codes, _LESSON]))
         if template is None:
             raise ConfigError(f"choose a template; there are:{options}")
         raise ConfigError(f"there is no template {template!r}; there are:{options}")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder}: {error.strerror}; choose another name") from error
+    if template == _LESSON:
+        source = f"{_LESSON}.ipynb"
+        for name in (source, f"{_WORLD_OF_LESSON}.py", f"{_WORLD_OF_LESSON}.tape"):
+            shutil.copyfile(templates / name, folder / name)
+        say(f"{folder} has {source}, the teacher's source with its solutions, and its world.")
+        say(f'Make the student\'s version of it:\n  llmsim-lab lesson "{folder / source}" --to out')
+        return
     # By its text: importing it would run it.
     [world] = re.findall(
         r"^class (\w+)\(Run\[",
         codes[template],
         re.MULTILINE,
     )
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {folder}: {error.strerror}; choose another name") from error
     # The files keep the template's name, since a tape names a world by its file and its class.
     is_recorded = (templates / f"{template}.tape").exists()
     for ending in ("py", "tape") if is_recorded else ("py",):

@@ -237,7 +237,18 @@ def answers_given(*, recording: bool) -> list[tuple[str, Any]]:
     last_answers = list(answers.recorded)
     answers.recorded.clear()
     answers.is_recording = recording
+    if not recording:
+        return [(question, _writable(answer)) for question, answer in last_answers]
     return last_answers
+
+
+def _writable(answer: object) -> object:
+    """Return a student's answer, in words where JSON has none: one of ten may be a function."""
+    try:
+        json.dumps(answer, default=_as_json)
+    except (TypeError, ValueError, RecursionError):
+        return f"{answer!r:.60}"
+    return answer
 
 
 def replay_tape(tape: str, files: list[str]) -> int:

@@ -396,6 +396,8 @@ def grade_answer(
     Raises:
         ConfigError: there is no key, or no such question.
     """
+    if answer is ...:  # as the student's version has it
+        return Graded(question=str(question), verdict="wrong", text="There is no answer yet.")
     answer = plain_numbers(plain_number(answer))
     recorded.append((str(question), answer))
     if is_recording:

@@ -44,7 +44,7 @@ class NotebookResult:
 
     Attributes:
         cells: how many code cells ended well.
-        fault: which cell failed and why; empty if all ended well.
+        fault: which cell failed first and why; empty if all ended well.
         answers: what ``grade_answer`` was given last, by question.
     """
 
@@ -75,7 +75,7 @@ def cells_of(notebook: Path) -> list[Cell]:
 def run_notebook(
     process: LimitedProcess, notebook: Path, *, recording: bool = False
 ) -> NotebookResult:
-    """Run a notebook's cells one by one, as far as they go.
+    """Run a notebook's cells one by one, also those after one that fails.
 
     Args:
         process: runs them, in the notebook's folder.
@@ -84,6 +84,7 @@ def run_notebook(
     """
     answers: dict[str, Any] = {}
     finished = 0
+    fault = ""
     try:
         cells = cells_of(notebook)
         process.ask("answers", recording=recording)
@@ -98,17 +99,20 @@ def run_notebook(
             continue
         try:
             _run_cell(process, cell)
+            finished += 1
+        except HandInFault as error:
+            # The first: those after it may only follow from it.
+            fault = fault or f"cell {number}: {error}"
+        # As in Otter, a cell that fails does not cost the answers of those after it.
+        if not process.alive:
+            break
+        try:
             answers |= _answers_in(process.ask("answers", recording=recording))
         except HandInFault as error:
-            return NotebookResult(
-                cells=finished,
-                fault=f"cell {number}: {error}",
-                answers=answers,
-            )
-        finished += 1
+            fault = fault or f"cell {number}: {error}"
     return NotebookResult(
         cells=finished,
-        fault="",
+        fault=fault,
         answers=answers,
     )
 

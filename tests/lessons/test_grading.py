@@ -98,6 +98,7 @@ def test_a_folder_without_hand_ins_is_an_error(tmp_path: Path) -> None:
         grade(tmp_path / "nowhere")
     (tmp_path / "_ann").mkdir()
     (tmp_path / "bob.zip").touch()
+    assert "it has no runs, and 3 arms were asked for" in grade(tmp_path, arms=3)[0].faults
     ann, bob = grade(tmp_path)
     assert ann.faults == ["it has neither tapes nor notebooks of its own"]
     assert bob.faults == ["it is not a folder; unpack it, or put it into one"]

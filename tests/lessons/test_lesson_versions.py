@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from lessons_kit import cell, write_notebook
 
+from llmsim_lab.cli import main
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lessons import make_lesson
+from llmsim_lab.lessons import grade, make_lesson
 
 
 @pytest.mark.process
@@ -76,3 +79,36 @@ def test_a_lesson_that_nobody_can_answer_is_not_made(code: str, said: str, tmp_p
     with pytest.raises(ConfigError, match=said):
         make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.process
+def test_the_lesson_that_is_shipped_grades_its_solution_and_each_answer_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("new bids --from lesson", "lesson bids/lesson.ipynb --to out"):
+        monkeypatch.setattr("sys.argv", ["llmsim-lab", *command.split()])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+    hand_ins = tmp_path / "in"
+    shutil.copytree("out/teacher", hand_ins / "solved")
+    for name in ("broken", "untouched"):
+        shutil.copytree("out/student", hand_ins / name)
+    student = json.loads(Path("out/student/lesson.ipynb").read_text())
+    assert not [cell for cell in student["cells"] if "SOLUTION" in cell["source"]]
+    [first] = [cell for cell in student["cells"] if "grade_answer(1, " in cell["source"]]
+    first["source"] = "messages = 30\ngrade_answer(1, messages)\n1 / 0"
+    [last] = [cell for cell in student["cells"] if "grade_answer(6, " in cell["source"]]
+    last["source"] = "grade_answer(6, 1)\ngrade_answer(2, print)"
+    (hand_ins / "broken" / "lesson.ipynb").write_text(json.dumps(student))
+
+    broken, solved, untouched = grade(
+        hand_ins, key="out/teacher/lesson.key", world="bids/contract_net.py"
+    )
+    assert (solved.points, solved.faults) == (5.5, [])
+    assert (untouched.points, untouched.faults) == (0, [])
+    assert [graded.text for graded in untouched.graded] == ["no answer"] * 6
+    # A cell that fails does not cost the answers after it.
+    assert broken.points == 2
+    assert broken.faults == ["lesson.ipynb, cell 6: ZeroDivisionError: division by zero"]

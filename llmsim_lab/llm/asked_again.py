@@ -128,6 +128,13 @@ class Audit:
                 f"95 %): call {numbers}; {cause}"
             )
         near = self.count("within reach")
+        if near and all(_is_repeatable(answer) for answer in self.answers):
+            return (
+                f"{equal} of {number} replies are equal, though the tape says that it was recorded "
+                f"with repeatable=True, so that {self.model} says the same words again: another "
+                "model, other weights or another quantisation wrote the others, or a processor of "
+                "another kind computed them; ask again on one like the recording's"
+            )
         if near:
             return (
                 f"{equal} of {number} replies are equal, and {near} differ from a word on that "

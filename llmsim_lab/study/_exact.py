@@ -207,9 +207,10 @@ class _Histories:
                 players[name] = partial(self._answer, answers_by)
             elif player == "random":
                 players[name] = partial(self._answer, None)
-            elif player in ("rule", "model"):  # without a model the question says so itself
+            elif player == "rule":
                 players[name] = player
-            else:
+            # Without a model the run says so itself, where one would be asked.
+            elif player != "model":
                 raise ConfigError(
                     f"players[{name!r}] is {player!r:.60}: what it answers has no probabilities "
                     "that could be enumerated; seat a model, 'rule' or 'random'"
@@ -300,6 +301,13 @@ class _Histories:
             )
             draw = _Draw(question.player, question.site.component, options.name, key)
             return {options.name: self._way.draw(draw, choice, options.decide)}
+        except asyncio.CancelledError:
+            # Also where another question failed, which is then what is said.
+            self._refusal = self._refusal or ConfigError(
+                f"turn {question.turn} gives up waiting for {question.player}, and how long an "
+                "answer takes has no probability; wait for it without a time limit"
+            )
+            raise
         except Exception as error:
             self._refusal = error
             raise
@@ -517,6 +525,7 @@ class Exact:
         self.outcome = outcome
         self._tape = tape
         self._grown: _Histories | None = None
+        self._questions: set[str] = set()
 
     def _new_histories(
         self,
@@ -567,6 +576,7 @@ class Exact:
         await histories.grow(self.turns)
         histories.ask = _ask_model  # loglik asks what a game met besides
         self._grown = histories
+        self._questions = set(histories.met)
         return self
 
     def run(self) -> Exact:
@@ -632,13 +642,13 @@ class Exact:
     @property
     def questions(self) -> int:
         """How many different questions were asked."""
-        return len(self._known.met)
+        return len(self._questions)
 
     @property
     def mass(self) -> float:
         """The least share of the model's answers that are options; 1 where no model is asked."""
-        histories = self._known
-        return min((histories.known[key][-1] for key in histories.met), default=1.0)
+        known = self._known.known
+        return min((known[key][-1] for key in self._questions), default=1.0)
 
     def distribution(
         self,

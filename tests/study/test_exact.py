@@ -258,6 +258,11 @@ def test_the_likelihood_of_a_recorded_game_is_the_product_of_its_answers(
     game.close()
     played = game.state.past
     assert law.loglik(tape) == pytest.approx(math.log(by_hand(2, "opponent")[played]))
+    longer = Dilemma(players="random")
+    longer.run(3, progress=False)
+    expected = by_hand(3, "opponent")[longer.state.past]
+    assert law.loglik(longer) == pytest.approx(math.log(expected))
+    assert law.questions == 5  # as before: what the game met besides is not the law's
     other = Dilemma(players="random", other="partner")
     other.run(1, progress=False)
     with pytest.raises(ConfigError, match="is not a game of"):
@@ -304,6 +309,16 @@ class ByTheClock(Dilemma):
         return f"Past: {time.perf_counter_ns()}"
 
 
+class Impatient(Dilemma):
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        asking = asyncio.create_task(super().turn(state, ask))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        return state
+
+
 class FromOutside(Dilemma):
     async def turn(self, state: Played, ask: Ask) -> Played:
         async def rain() -> int:
@@ -318,6 +333,7 @@ class FromOutside(Dilemma):
     [
         (FreeText, r"Ann of turn 1 is asked for an answer.*decide='sample'"),
         (ByTheClock, r"asked something else when it was played again from the same state"),
+        (Impatient, r"turn 1 gives up waiting for Ann, and how long an answer takes has no"),
         (FromOutside, r"ask.outside\('rain', ...\) brings something from outside"),
     ],
 )
@@ -327,6 +343,21 @@ def test_what_has_no_known_probability_is_refused(
     model.__class__ = Even
     with pytest.raises(ConfigError, match=message):
         exact(world(llm_client=client), turns=2)
+
+
+class Patched(Dilemma):
+    """Names a stand-in for what fails."""
+
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        await ask("Ann", Move, "Past: ", decide="sample", fallback={"move": "C"})
+        return state
+
+
+def test_a_stand_in_hides_no_failure(client: LLMClient, model: Model) -> None:
+    model.fails_at = 1
+    world = Patched(llm_client=client, on_error="fallback")
+    with pytest.raises(RuntimeError, match="went down"):
+        exact(world, turns=1)
 
 
 def test_people_functions_and_models_without_probabilities_are_refused(client: LLMClient) -> None:

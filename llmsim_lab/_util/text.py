@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import reprlib
+import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ MINUS = "\N{MINUS SIGN}"
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
 
+_TERMINAL = 80
 _MOST_FAULTS = 20
 _MOST_ERROR = 300
 """Characters of another program's error in a message."""
@@ -116,6 +118,19 @@ def clip(text: str, length: int) -> str:
     if len(line) <= length:
         return line
     return line[: length - 1].rstrip() + "…"
+
+
+def wrapped(line: str) -> str:
+    """Return a line as a terminal shows it, 80 characters wide, the next ones indented by two."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    # Names, paths and numbers stay whole, as somebody may copy them.
+    return textwrap.fill(
+        line,
+        _TERMINAL,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 # Python's own repr of a value of megabytes takes seconds before it can be cut.

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field
 from llmsim_lab._util.checks import known_names, real_number, whole_number
 from llmsim_lab._util.files import as_path, data_path
 from llmsim_lab._util.html import join, styled, table
-from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly
+from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.people.figures import MARGIN
@@ -675,11 +675,13 @@ class PeopleCard:
         )
 
     def __str__(self) -> str:
-        lines = [self.headline, str(self.compared)]
+        lines = [wrapped(self.headline), str(self.compared)]
+        if self.recalled:
+            lines += ["", "Asked which study it is"]
         for design, answer in self.recalled.items():
             named = "names the study" if answer["named"] else "does not name it"
             words = f"{answer.get('study', '')}: {answer.get('result', '')}"
-            lines.append(f"asked which study {design} is: {named} ({clip(words, 200)})")
+            lines.append(wrapped(f"  {design}: {named} ({clip(words, 200)})"))
         return "\n".join(lines)
 
     __repr__ = __str__

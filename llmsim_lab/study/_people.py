@@ -18,8 +18,9 @@ import numpy as np
 
 from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.files import as_path
+from llmsim_lab._util.html import join, styled
 from llmsim_lab._util.html import table as html_table
-from llmsim_lab._util.text import brief, counted
+from llmsim_lab._util.text import brief, counted, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.people import PublishedFigure
@@ -110,24 +111,27 @@ class Likeness:
 
     def __str__(self) -> str:
         name = f"{self.world}, altered twin" if self.twin else self.world
-        difference = self.parts.difference
-        words = [f"model {self.mean:.3f}, people {self.people.mean:.3f}"]
-        words.append(f"difference {_worded(difference, '+.3f')}")
-        if self.parts.spread.value is not None:
-            words.append(f"ratio of spreads {_worded(self.parts.spread, '.2f')}")
-        if self.parts.distance.value is not None:
-            words.append(f"distance {self.parts.distance.value:.3f}{self._ceiling()}")
+        line = f"{name} · {self.arm} · {self.measure}: {self.verdict}; {self.in_words()}"
+        return "\n  note: ".join([line, *self.parts.notes])
+
+    def in_words(self) -> str:
+        """Return its figures in words; of what is not judged the means alone."""
+        words = [
+            f"players {self.mean:.3f}, people {self.people.mean:.3f}",
+            f"difference {_worded(self.parts.difference, '+.3f')}",
+        ]
+        if self.verdict != "not judged":
+            if self.parts.spread.value is not None:
+                words.append(f"ratio of spreads {_worded(self.parts.spread, '.2f')}")
+            if self.parts.distance.value is not None:
+                words.append(f"distance {self.parts.distance.value:.3f}{self._ceiling()}")
         if self.mass is None:
             words.append(f"{self.answers:.1f} different answers of {self.decisions}")
             basis = counted(self.groups, "group")
         else:
             words.append(f"answers as varied as {self.answers:.1f} equally likely ones")
             basis = f"exact, mass {self.mass:.2f}"
-        line = f"{name} · {self.arm} · {self.measure}: {self.verdict}; {'; '.join(words)}"
-        line = f"{line} ({basis}, {counted(self.people.n, 'person')})"
-        for note in self.parts.notes:
-            line = f"{line}\n  note: {note}"
-        return line
+        return f"{'; '.join(words)} ({basis}, {counted(self.people.n, 'person')})"
 
     def _ceiling(self) -> str:
         if self.parts.halves is None:
@@ -160,14 +164,8 @@ class PeopleComparison(list[Likeness]):
         the same structure and is in no paper. People were not asked the twin: that they would
         answer as in the original is an assumption.
         """
-        # A twin has its original's arm: who answers, and which people it is set beside.
-        measured = (likeness.world, likeness.arm, likeness.measure)
-        twin = None
-        for candidate in self:
-            place = (candidate.world, candidate.arm, candidate.measure)
-            if candidate.twin and place == measured:
-                twin = candidate
-        if likeness.twin or twin is None:
+        twin = self.twin_of(likeness)
+        if twin is None:
             return ""
         match likeness.verdict, twin.verdict:
             case "like people", "unlike people":
@@ -181,6 +179,16 @@ class PeopleComparison(list[Likeness]):
             # Like people in the twin alone is nothing that reciting would explain.
             case _:
                 return "undecided"
+
+    def twin_of(self, likeness: Likeness) -> Likeness | None:
+        """Return the same measure of the altered twin; None without one, and of a twin itself."""
+        if likeness.twin:
+            return None
+        twins = [other for other in self if other.twin and _is_of_same(other, likeness)]
+        return twins[-1] if twins else None
+
+    def _has_original(self, twin: Likeness) -> bool:
+        return any(not other.twin and _is_of_same(other, twin) for other in self)
 
     def adjusted(self) -> PeopleComparison:
         """Return the same with verdicts that count how many measures are judged together.
@@ -235,48 +243,96 @@ class PeopleComparison(list[Likeness]):
             )
         return pd.DataFrame(rows)
 
+    def pairs(self) -> dict[str, list[tuple[Likeness, Likeness | None]]]:
+        """Return each original with its twin, or a twin that has none alone, by world and arm."""
+        paired: dict[str, list[tuple[Likeness, Likeness | None]]] = {}
+        for likeness in self:
+            twin = self.twin_of(likeness)
+            # It stands beside its original.
+            if likeness.twin and self._has_original(likeness):
+                continue
+            of_arm = paired.setdefault(f"{likeness.world} · {likeness.arm}", [])
+            of_arm.append((likeness, twin))
+        return paired
+
     def __str__(self) -> str:
         lines = [self.label] if self.label else []
-        for likeness in self:
-            lines.append(str(likeness))
-            recital = self.recital(likeness)
-            if recital:
-                lines.append(f"  original and altered twin: {recital}")
-        return "\n".join(lines) or "nothing to compare"
+        notes = _Notes()
+        for arm, of_arm in self.pairs().items():
+            lines += ["", arm]
+            for likeness, twin in of_arm:
+                name = f"{likeness.measure} of the twin" if likeness.twin else likeness.measure
+                lines.append(
+                    f"  {name}: {likeness.verdict}; {likeness.in_words()}{notes.of(likeness)}"
+                )
+                if twin is not None:
+                    lines.append(f"    its twin: {twin.verdict}; {twin.in_words()}{notes.of(twin)}")
+                    if likeness.verdict != "not judged":
+                        lines.append(f"    original and altered twin: {self.recital(likeness)}")
+        lines += ["", *notes.legend()]
+        return "\n".join(map(wrapped, lines)).strip("\n") or "nothing to compare"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        header = ("measure", "model", "people", "difference", "spread", "distance", "verdict")
-        rows = []
-        for likeness in self:
-            name = f"{likeness.world} · {likeness.arm} · {likeness.measure}"
-            if likeness.twin:
-                name = f"{name} (altered twin)"
-            verdict: str = likeness.verdict
-            recital = self.recital(likeness)
-            if recital:
-                verdict = f"{verdict}; with its twin: {recital}"
-            distance = likeness.parts.distance.value
-            rows.append(
-                (
-                    name,
-                    f"{likeness.mean:.3f}",
-                    f"{likeness.people.mean:.3f}",
-                    _worded(likeness.parts.difference, "+.3f"),
-                    _worded(likeness.parts.spread, ".2f"),
-                    "" if distance is None else f"{distance:.3f}",
-                    verdict,
-                )
-            )
-        caption = f"compared with people; {self.label}" if self.label else "compared with people"
-        return str(
-            html_table(
-                header,
-                rows,
-                caption=caption,
-            )
-        )
+        header = ("measure", "players", "people", "difference", "spread", "distance", "verdict")
+        notes = _Notes()
+        parts = [styled(f"compared with people; {self.label}".rstrip("; "), tag="p")]
+        for arm, of_arm in self.pairs().items():
+            rows = []
+            for likeness, twin in of_arm:
+                name = f"{likeness.measure} of the twin" if likeness.twin else likeness.measure
+                rows.append(_cells(f"{name}{notes.of(likeness)}", likeness, likeness.verdict))
+                if twin is not None:
+                    verdict: str = twin.verdict
+                    if likeness.verdict != "not judged":
+                        verdict = f"{verdict}; both: {self.recital(likeness)}"
+                    rows.append(_cells(f"its twin{notes.of(twin)}", twin, verdict))
+            parts.append(html_table(header, rows, caption=arm))
+        parts += [styled(line, tag="p") for line in notes.legend()]
+        return str(join(parts, between="\n"))
+
+
+def _is_of_same(one: Likeness, other: Likeness) -> bool:
+    # A twin has its original's arm: who answers, and which people it is set beside.
+    measured = (one.world, one.arm, one.measure)
+    return measured == (other.world, other.arm, other.measure)
+
+
+class _Notes:
+    """Numbers notes, each of which stands once below, however many measures it is of."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, likeness: Likeness) -> str:
+        """Return the numbers of a measure's notes, as they stand behind it."""
+        marks = []
+        for note in likeness.parts.notes:
+            number = self._numbers.setdefault(note, len(self._numbers) + 1)
+            marks.append(f"[{number}]")
+        return f" {' '.join(marks)}" if marks else ""
+
+    def legend(self) -> list[str]:
+        """Return a line for each note."""
+        return [f"[{number}] {note}" for note, number in self._numbers.items()]
+
+
+def _cells(
+    name: str,
+    likeness: Likeness,
+    verdict: str,
+) -> tuple[str, ...]:
+    distance = likeness.parts.distance.value
+    return (
+        name,
+        f"{likeness.mean:.3f}",
+        f"{likeness.people.mean:.3f}",
+        _worded(likeness.parts.difference, "+.3f"),
+        _worded(likeness.parts.spread, ".2f"),
+        "" if distance is None else f"{distance:.3f}",
+        verdict,
+    )
 
 
 @dataclass(slots=True)
@@ -550,10 +606,12 @@ def _key_of(played: Run | Exact) -> ArmKey:
     else:
         run = played
         who = _answerers(run)
-    figures = set()
+    # Each study once, with all conditions: an arm is a heading.
+    conditions: dict[str, set[str]] = {}
     for measured in _people_of(run):
-        figures.add(f"{measured.figure.study}, {measured.figure.condition}")
-    arm = "; ".join([who, *sorted(figures)])
+        conditions.setdefault(measured.figure.study, set()).add(measured.figure.condition)
+    studies = [f"{study}: {', '.join(sorted(of_study))}" for study, of_study in conditions.items()]
+    arm = "; ".join([who, *sorted(studies)])
     return ArmKey(type(run).__name__, arm, _is_twin(run))
 
 

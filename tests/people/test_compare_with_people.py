@@ -96,7 +96,7 @@ def test_a_tape_is_compared_as_it_was_played(tmp_path: Path) -> None:
     [one] = compare_with_people(path)
     assert (one.groups, one.answers) == (6, 1.0)
     assert (one.mean, one.sd) == pytest.approx((0.2, 0.0))
-    assert one.arm == "script; forsythe_1994, dictator $5"
+    assert one.arm == "script; forsythe_1994: dictator $5"
     # Six equal answers are few: of people most of whom decide alike, six are often equal too.
     assert one.verdict == "undecided"
 

@@ -63,9 +63,9 @@ class Visitor:
     async def rest(self) -> None:
         """Wait until a turn under way has ended, or asks."""
         for _ in range(3):
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.01)
         await eventually(lambda: self.seat.waiting_for or not self.seat._under_way, wait_s=WAIT_S)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

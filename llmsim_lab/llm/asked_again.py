@@ -114,6 +114,15 @@ class Audit:
                 f"{number} of {number}: at most {100 * most:.0f} % of the replies are not "
                 f"{self.model}'s, 95 %"
             )
+        near = self.count("within reach")
+        is_repeatable = all(_is_repeatable(answer) for answer in self.answers)
+        if is_repeatable and 2 * equal < number and near:
+            return (
+                f"{equal} of {number} replies are equal, though the tape says that it was recorded "
+                f"with repeatable=True, so that {self.model} says the same words again: another "
+                "model, other weights or another quantisation wrote the others, or a processor of "
+                "another kind computed them; ask again on one like the recording's"
+            )
         if wrong:
             from scipy.stats import binomtest  # here, since it takes long to import
 
@@ -126,14 +135,6 @@ class Audit:
             return (
                 f"{len(wrong)} of {number} replies are not {self.model}'s (of all {share}, with "
                 f"95 %): call {numbers}; {cause}"
-            )
-        near = self.count("within reach")
-        if near and all(_is_repeatable(answer) for answer in self.answers):
-            return (
-                f"{equal} of {number} replies are equal, though the tape says that it was recorded "
-                f"with repeatable=True, so that {self.model} says the same words again: another "
-                "model, other weights or another quantisation wrote the others, or a processor of "
-                "another kind computed them; ask again on one like the recording's"
             )
         if near:
             return (

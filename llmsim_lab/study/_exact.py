@@ -58,53 +58,76 @@ Outcome: TypeAlias = str | Callable[[Any], object]
 
 
 class _Draw(NamedTuple):
-    """Who draws which field, as what, and the key of the question; empty where chance answers."""
+    """What is drawn in a turn.
+
+    Attributes:
+        player: who is asked.
+        component: as what.
+        field: of the reply.
+        question: its key; empty where chance answers.
+        number: how often the same was drawn before.
+    """
 
     player: str
     component: str
     field: str
     question: str
+    number: int = 0
 
 
 class _EnumeratedWay:
     """A way that takes what it is given, then the likeliest; notes which others begin there.
 
     Args:
-        drawn: what is drawn, each with how often the same was drawn before it.
+        drawn: what it is given.
         least: the probability below which no other way is followed.
     """
 
-    def __init__(self, drawn: Mapping[tuple[_Draw, int], object], least: float) -> None:
+    def __init__(
+        self,
+        drawn: Mapping[_Draw, object],
+        least: float,
+    ) -> None:
         self.probability = 1.0
         self.lost = 0.0
-        self.others: list[Mapping[tuple[_Draw, int], object]] = []
+        self.others: list[Mapping[_Draw, object]] = []
+        self.unmet = set(drawn)
+        """What is given and was not drawn: none, if the same was asked as before."""
         self._drawn = dict(drawn)
         self._least = least
         self._times: Counter[_Draw] = Counter()
 
-    def draw(self, draw: _Draw, choice: Choice[object], decide: Decide) -> object:
+    def draw(
+        self,
+        draw: _Draw,
+        choice: Choice[object],
+        decide: Decide,
+    ) -> object:
         """Return what is drawn; where that is new, the likeliest option."""
+        # The likeliest and the nearest to the mean are no draws: there is one way alone.
         if decide != "sample":
-            return choice.decided(decide, Random())  # of which no number is drawn
-        place = (draw, self._times[draw])
+            return choice.decided(decide, Random())
+        # By its number too: a player may be asked the same twice, as by two judges.
         self._times[draw] += 1
-        if place not in self._drawn:
-            for value, share in choice.probabilities.items():
-                if value == choice.mode or share == 0:
-                    continue
-                if self.probability * share < self._least:
-                    self.lost += self.probability * share
-                else:
-                    self.others.append({**self._drawn, place: value})
-            self._drawn[place] = choice.mode
-        value = self._drawn[place]
+        draw = draw._replace(number=self._times[draw])
+        self.unmet.discard(draw)
+        if draw not in self._drawn:
+            self._branch(draw, choice)
+            self._drawn[draw] = choice.mode
+        value = self._drawn[draw]
         self.probability *= choice.probabilities[value]
         return value
 
-    @property
-    def is_as_before(self) -> bool:
-        """Whether all that was drawn before was asked again."""
-        return all(number < self._times[draw] for draw, number in self._drawn)
+    def _branch(self, draw: _Draw, choice: Choice[object]) -> None:
+        """Note the ways that begin with the other options."""
+        for value, share in choice.probabilities.items():
+            if value == choice.mode or share == 0:
+                continue
+            probability = self.probability * share
+            if probability < self._least:
+                self.lost += probability
+            else:
+                self.others.append({**self._drawn, draw: value})
 
 
 class _RecordedWay:
@@ -116,8 +139,14 @@ class _RecordedWay:
         for answer in turn.answers:
             self._answers[answer.player, answer.component].append(answer)
 
-    def draw(self, draw: _Draw, choice: Choice[object], decide: Decide) -> object:
+    def draw(
+        self,
+        draw: _Draw,
+        choice: Choice[object],
+        decide: Decide,
+    ) -> object:
         """Return what was answered."""
+        # Of several of one kind the first: they stand in the order in which they were asked.
         answer = self._answers[draw.player, draw.component].pop(0)
         # As JSON: an enum's member is its value on a tape.
         by_value = {plain(value): value for value in choice.probabilities}
@@ -125,7 +154,10 @@ class _RecordedWay:
         # What chance or a rule answers, or fills in for a person, says nothing of the model.
         if draw.question and answer.status != "fallback":
             share = choice.probabilities[value]
-            self.log_likelihood += math.log(share) if share else -math.inf
+            if share > 0:
+                self.log_likelihood += math.log(share)
+            else:  # of which Python has no logarithm
+                self.log_likelihood = -math.inf
         return value
 
 
@@ -146,8 +178,10 @@ class _Past(UserList[Turn]):
         return len(self._turns)
 
     def __getitem__(self, index: Any) -> Any:
-        is_latest = index in (-1, len(self._turns) - 1)
-        return self._turns[index] if is_latest else self.data[index]
+        # The state before the turn, which every turn has, is the latest one's.
+        if index in (-1, len(self._turns) - 1):
+            return self._turns[index]
+        return self.data[index]
 
     def append(self, turn: Turn) -> None:
         """Add a turn, which reads none."""
@@ -193,6 +227,8 @@ class _Histories:
         """What each question was answered."""
         self.met: set[str] = set()
         """The questions of these histories; a tape may know others, of another model."""
+        self.of_law: frozenset[str] = frozenset()
+        """Those of the whole law; a recorded game may meet others."""
         self.keeps_past = keeps_past
         self._least = least
         self._most_questions = most_questions
@@ -232,17 +268,20 @@ class _Histories:
         nodes: list[_Node] = []
         lost = self.lost[-1]
         for node in self.levels[-1]:
+            # A history that is over stays as it is, beside those that go on.
             if self.walker.done(node.turns[-1].state):
                 nodes.append(node)
                 continue
-            ways: list[Mapping[tuple[_Draw, int], object]] = [{}]
+            # Of the turn alone, while the bound is one of whole histories.
+            least = self._least / node.probability
+            ways: list[Mapping[_Draw, object]] = [{}]
             while ways:
-                way = _EnumeratedWay(ways.pop(), self._least / node.probability)
+                way = _EnumeratedWay(ways.pop(), least)
                 past = await self.play(node.turns, way)
                 turn: Turn = past[-1]
                 self.keeps_past = self.keeps_past or past.was_read
                 # The same draws lead to the same questions, unless something else changed them.
-                if not way.is_as_before:
+                if way.unmet:
                     raise ConfigError(
                         f"turn {turn.number} of {type(self.walker).__name__} asked something else "
                         "when it was played again from the same state: its prompts depend on "
@@ -251,8 +290,11 @@ class _Histories:
                     )
                 ways += way.others
                 lost += node.probability * way.lost
-                nodes.append(_Node(node.probability * way.probability, (*node.turns, turn)))
-        self.levels.append(nodes if self.keeps_past else _merged(nodes))
+                probability = node.probability * way.probability
+                nodes.append(_Node(probability, (*node.turns, turn)))
+        if not self.keeps_past:
+            nodes = _merged(nodes)
+        self.levels.append(nodes)
         self.lost.append(lost)
 
     async def play(
@@ -294,8 +336,9 @@ class _Histories:
             if client is not None and len(options.texts) > 1:
                 key = _key_of(client, question.prompt, options.texts)
                 shares = await self._shares(key, client, question, options.texts)
+            probabilities = dict(zip(options.texts, shares[:-1], strict=True))
             choice = Choice(
-                probabilities=dict(zip(options.texts, shares[:-1], strict=True)),
+                probabilities=probabilities,
                 mass=shares[-1],
                 method="logprobs",
             )
@@ -340,8 +383,10 @@ class _Histories:
 
 def _key_of(client: LLMClient, prompt: str, options: Options) -> str:
     """Return what tells a question from others: the model, the text, the options."""
+    # As it is hashed here it stands on tapes: another order would find none of their answers.
     asked = [
         client.config.model_dump_json(),
+        # A plain text has no system message, a filled prompt may have one.
         getattr(prompt, "system", ""),
         str(prompt),
         [[repr(value), text] for value, text in options.items()],
@@ -354,7 +399,10 @@ def _merged(nodes: Sequence[_Node]) -> list[_Node]:
     merged: dict[object, _Node] = {}
     for node in nodes:
         latest = node.turns[-1]
-        key = (latest.number, latest.state.model_dump_json(), json.dumps(plain(latest.noted)))
+        state = latest.state.model_dump_json()
+        # Its notes are columns, which an outcome may name; of a history that is over the number is
+        # another one than of those that go on.
+        key = (latest.number, state, json.dumps(plain(latest.noted)))
         before = merged.get(key, _Node(0.0, node.turns))
         merged[key] = _Node(before.probability + node.probability, before.turns)
     return list(merged.values())
@@ -525,7 +573,6 @@ class Exact:
         self.outcome = outcome
         self._tape = tape
         self._grown: _Histories | None = None
-        self._questions: set[str] = set()
 
     def _new_histories(
         self,
@@ -575,8 +622,8 @@ class Exact:
         histories.ask = _ask_nobody
         await histories.grow(self.turns)
         histories.ask = _ask_model  # loglik asks what a game met besides
+        histories.of_law = frozenset(histories.met)
         self._grown = histories
-        self._questions = set(histories.met)
         return self
 
     def run(self) -> Exact:
@@ -604,10 +651,15 @@ class Exact:
     def _law(self) -> Law:
         """Return the run that asks: a new one, or the one on the tape."""
         run = self.run_of
-        of = plain(run.config.model_copy(update={"turns": self.turns}).model_dump(mode="json"))
+        config = run.config.model_copy(update={"turns": self.turns})
+        of = plain(config.model_dump(mode="json"))
         tape = self._tape
-        has_runs = bool(tape.runs()) if isinstance(tape, Tape) else tape and Path(tape).exists()
-        if tape is None or not has_runs:
+        is_new = tape is None
+        if isinstance(tape, Tape):
+            is_new = not tape.runs()
+        elif tape is not None:
+            is_new = not Path(tape).exists()
+        if tape is None or is_new:
             return Law(
                 name=f"exact law of {run.name}",
                 seed=run.config.seed,
@@ -642,13 +694,13 @@ class Exact:
     @property
     def questions(self) -> int:
         """How many different questions were asked."""
-        return len(self._questions)
+        return len(self._known.of_law)
 
     @property
     def mass(self) -> float:
         """The least share of the model's answers that are options; 1 where no model is asked."""
-        known = self._known.known
-        return min((known[key][-1] for key in self._questions), default=1.0)
+        histories = self._known
+        return min((histories.known[key][-1] for key in histories.of_law), default=1.0)
 
     def distribution(
         self,

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def late_names(
-    package: str, homes: Mapping[str, str]
+    package: str,
+    homes: Mapping[str, str],
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that imports names when first used.
 
@@ -24,7 +25,8 @@ def late_names(
     def get(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        module = import_module(f"{package}.{home_of[name]}")
+        value = getattr(module, name)
         # Kept, so that Python does not ask here again.
         setattr(sys.modules[package], name, value)
         return value

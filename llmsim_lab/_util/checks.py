@@ -31,12 +31,12 @@ def whole_number(
         ConfigError: it is not a whole number, or out of range.
     """
     number = as_whole_number(value)
-    if number is None:
-        raise _wrong_number(name, value, "a whole number", least, most)
-    if not _is_within(number, least, most):
-        # Not the value, which numpy writes as np.int64(3).
-        raise _wrong_number(name, number, "a whole number", least, most)
-    return number
+    if number is not None and _is_within(number, least, most):
+        return number
+    # Of a number not the value, which numpy writes as np.int64(3).
+    shown = value if number is None else number
+    bounds = _in_words(least, most)
+    raise ConfigError(f"{name}={brief(shown, 120)} must be a whole number{bounds}")
 
 
 def as_whole_number(value: Any) -> int | None:
@@ -53,7 +53,8 @@ def as_whole_number(value: Any) -> int | None:
 def plain_number(value: Any) -> Any:
     """Return a number or truth value of numpy's as Python's, and all else as it is."""
     # Signed, unsigned, floating and bool, by numpy's letters; without importing numpy.
-    is_number = getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "f", "b")
+    dtype = getattr(value, "dtype", None)
+    is_number = getattr(dtype, "kind", "") in ("i", "u", "f", "b")
     if is_number and value.shape == ():
         return value.item()
     return value
@@ -88,9 +89,10 @@ def real_number(
     number = plain_number(value)
     # True is a Real too.
     is_number = isinstance(number, Real) and not isinstance(number, bool)
-    if not is_number or not _is_finite(number) or not _is_within(number, least, most):
-        raise _wrong_number(name, number, "a finite number", least, most)
-    return float(number)
+    if is_number and _is_finite(number) and _is_within(number, least, most):
+        return float(number)
+    bounds = _in_words(least, most)
+    raise ConfigError(f"{name}={brief(number, 120)} must be a finite number{bounds}")
 
 
 def known_names(
@@ -123,7 +125,7 @@ def known_names(
     return tuple(name for name in every_name if name in chosen)
 
 
-def _is_finite(number: Any) -> bool:
+def _is_finite(number: float) -> bool:
     try:
         return math.isfinite(number)
     except OverflowError:  # a whole number of more than 308 digits, which no float holds
@@ -131,25 +133,21 @@ def _is_finite(number: Any) -> bool:
 
 
 def _is_within(
-    number: Any,
+    number: float,
     least: float | None,
     most: float | None,
 ) -> bool:
-    return (least is None or number >= least) and (most is None or number <= most)
+    is_too_small = least is not None and number < least
+    is_too_large = most is not None and number > most
+    return not is_too_small and not is_too_large
 
 
-def _wrong_number(
-    name: str,
-    value: object,
-    kind: str,
-    least: float | None,
-    most: float | None,
-) -> ConfigError:
-    bounds = ""
+def _in_words(least: float | None, most: float | None) -> str:
+    """Return how a message on a number ends: what it has to lie between."""
     if least is not None and most is not None:
-        bounds = f", {least:,} to {most:,}"
-    elif least is not None:
-        bounds = f" from {least:,} on"
-    elif most is not None:
-        bounds = f" up to {most:,}"
-    return ConfigError(f"{name}={brief(value, 120)} must be {kind}{bounds}")
+        return f", {least:,} to {most:,}"
+    if least is not None:
+        return f" from {least:,} on"
+    if most is not None:
+        return f" up to {most:,}"
+    return ""

@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AfterValidator,
@@ -37,16 +47,12 @@ else:
 
     class _Checked(type(BaseModel)):
         # Not in ``__init__``: pydantic calls an overridden one from ``model_validate`` as well.
-        def __call__(cls, *args: Any, **values: Any) -> Any:
+        def __call__(cls, *args: object, **values: object) -> object:
             try:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                removed: Mapping[str, str] = getattr(
-                    cls,
-                    "gone",
-                    {},
-                )
+                removed: Mapping[str, str] = getattr(cls, "gone", {})
                 message = faults(error, names)
                 for name in values:
                     if name in removed:
@@ -75,7 +81,7 @@ class Settings(_Base):
 
     @model_validator(mode="before")
     @classmethod
-    def _numbers(cls, values: Any) -> Any:
+    def _numbers(cls, values: object) -> object:
         """Take numpy's numbers, as frames have them, as Python's; True is not a number."""
         if not isinstance(values, Mapping):
             # Not a mapping: pydantic says what is wrong with it.
@@ -86,7 +92,9 @@ class Settings(_Base):
             # pydantic takes True for 1, so that "seeds: true" in a file would be one seed.
             if isinstance(value, bool) and name in cls.model_fields:
                 types = _types_in(cls.model_fields[name].annotation)
-                if types & {int, float} and not types & {bool, str, Any}:
+                takes_number = bool(types & {int, float})
+                takes_more = bool(types & {bool, str, Any})
+                if takes_number and not takes_more:
                     wanted = "a whole number" if int in types else "a number"
                     fault = PydanticCustomError(
                         "value_error",
@@ -98,7 +106,7 @@ class Settings(_Base):
             raise ValidationError.from_exception_data(cls.__name__, faults)
         return plain
 
-    def model_post_init(self, _context: Any, /) -> None:
+    def model_post_init(self, _context: object, /) -> None:
         """Freeze lists and dicts: a change in place would be in no record of the settings."""
         for name, value in self.__dict__.items():
             try:
@@ -233,11 +241,7 @@ class YamlFile:
         location = fault["loc"]
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
-        removed: Mapping[str, str] = getattr(
-            model,
-            "gone",
-            {},
-        )
+        removed: Mapping[str, str] = getattr(model, "gone", {})
         key = ".".join(map(str, location))
         if key in removed:
             return self.fault(location, removed[key])
@@ -264,29 +268,39 @@ def read_config(path: Path, model: type[ModelT]) -> ModelT:
     return YamlFile.read(path).parse(model)
 
 
+class _Document(NamedTuple):
+    """What a YAML text says, and where; no tree of an empty one."""
+
+    values: Any
+    tree: Node | None
+
+
 def yaml_value(text: str) -> Any:
     """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
 
     Raises:
         ValueError: it is not YAML, says one key twice, names a type of Python, or has an alias.
     """
-    return _read(text)[0]
+    return _read(text).values
 
 
-def _read(text: str) -> tuple[Any, Node | None]:
-    from ruamel.yaml.error import YAMLError  # 50 ms, and many programs read no YAML
+def _read(text: str) -> _Document:
+    # Here, since it takes 50 ms, and many programs read no YAML.
+    from ruamel.yaml.error import YAMLError
     from ruamel.yaml.events import AliasEvent
 
     try:
         yaml = _yaml()
-        # With them, ten lines can stand for gigabytes.
-        if "*" in text and any(isinstance(event, AliasEvent) for event in yaml.parse(text)):
+        # With aliases, ten lines can stand for gigabytes. Looked for only where a star stands,
+        # since that parses the text once more.
+        has_alias = "*" in text and any(isinstance(event, AliasEvent) for event in yaml.parse(text))
+        if has_alias:
             raise ValueError("aliases, such as *name, are not read; write out what they stand for")
         tree: Node | None = yaml.compose(text)
         if tree is None:
-            return None, None
+            return _Document(None, None)
         _check_numbers(tree)
-        return yaml.constructor.construct_document(tree), tree
+        return _Document(yaml.constructor.construct_document(tree), tree)
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
         # Not str(), which for a key that is there twice adds how to switch the check off.
         problem = clip(getattr(error, "problem", None) or str(error), 300)
@@ -367,6 +381,7 @@ def _line_of(
 ) -> int:
     from ruamel.yaml import MappingNode, SequenceNode
 
+    # An empty file has no node, and one line.
     line = node.start_mark.line + 1 if node else 1
     for part in location:
         if isinstance(node, MappingNode):

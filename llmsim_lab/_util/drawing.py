@@ -115,7 +115,8 @@ def figure_bytes(
         "png": ("Software",),
         "svg": ("Date", "Creator"),
     }
-    without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
+    # Written as None they are left out, so that a figure drawn again has the same bytes.
+    without = dict.fromkeys(dates_and_versions[kind])
     # The same ids in an SVG each time; and text stays text, to be found and edited.
     settings: Any = {
         "svg.hashsalt": "llmsim_lab",
@@ -140,13 +141,15 @@ def small_png(png: bytes) -> bytes:
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         # Without dithering, since its noise would make the file larger again.
-        picture.quantize(64, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
+        few_colours = picture.quantize(64, dither=Image.Dither.NONE)
+        few_colours.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
 
 
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
     """Return a figure as a small image with its ``alt`` text, for a notebook or a page."""
-    png = base64.b64encode(small_png(figure_bytes(figure, "png", dpi=dpi))).decode()
+    picture = small_png(figure_bytes(figure, "png", dpi=dpi))
+    png = base64.b64encode(picture).decode()
     # White below and around, so that it reads on a dark page.
     style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
     look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')

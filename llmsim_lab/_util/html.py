@@ -142,7 +142,10 @@ def join(
 
 
 def table(
-    header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: object = ""
+    header: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: object = "",
 ) -> Markup:
     """Return a plain table; cells are made safe, columns of numbers right-aligned.
 
@@ -152,8 +155,10 @@ def table(
         caption: what the table shows, for everybody and for screen readers.
     """
     body = [list(row) for row in rows]
-    # Without rows the heads are texts.
-    columns = zip(*body, strict=True) if body else [()] * len(header)
+    columns: Iterable[Sequence[object]] = zip(*body, strict=True)
+    if not body:
+        # Without rows the heads are texts.
+        columns = [()] * len(header)
     column_styles = [_column_style(column) for column in columns]
 
     def line(
@@ -185,9 +190,11 @@ def table(
             )
         )
     if header:
-        parts.append(styled(line(header, _CELL, repeat("col")), tag="thead"))
-    lines = join(line(row, _LINED, chain(["row"], repeat(None))) for row in body)
-    parts.append(styled(lines, tag="tbody"))
+        heads = line(header, _CELL, repeat("col"))
+        parts.append(styled(heads, tag="thead"))
+    # A screen reader says a row's first cell before each of the others.
+    lines = [line(row, _LINED, chain(["row"], repeat(None))) for row in body]
+    parts.append(styled(join(lines), tag="tbody"))
     return styled(
         join(parts),
         _TABLE,

@@ -94,8 +94,8 @@ def _once(pairs: list[tuple[str, JSON]]) -> JSONObject:
     return members
 
 
-def _not_finite(text: str) -> float:
-    raise ValueError(f"it holds {text}, which is not a number of JSON")
+def _not_finite(constant: str) -> float:
+    raise ValueError(f"it holds {constant}, which is not a number of JSON")
 
 
 _strict = json.JSONDecoder(parse_constant=_not_finite, object_pairs_hook=_once)
@@ -293,23 +293,31 @@ def flat(values: Mapping[str, object]) -> dict[str, str]:
     texts: dict[str, str] = {}
     # Not by recursion, since a tape's values may be nested deeper than Python's stack. Its top is
     # at the end, so each is put there in reverse.
-    stack: list[tuple[str, object]] = [*values.items()][::-1]
+    stack: list[tuple[str, object]] = [*values.items()]
+    stack.reverse()
     while stack:
         name, value = stack.pop()
-        size = len(value) if isinstance(value, dict | list) else 0
+        size = 0
+        if isinstance(value, dict | list):
+            size = len(value)
         if len(texts) + len(stack) + size > _MOST_NAMED:
             texts[name] = _as_json(value)
         elif isinstance(value, dict) and value:
             stack += [(f"{name}.{key}", item) for key, item in reversed(value.items())]
         elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            stack += [(f"{name}.{place}", item) for place, item in reversed([*enumerate(value)])]
+            # A list of texts or numbers stays whole: one name for each of its items says less.
+            places = reversed([*enumerate(value)])
+            stack += [(f"{name}.{place}", item) for place, item in places]
         else:
             texts[name] = _as_json(value)
     return texts
 
 
 def differing(
-    before: Mapping[str, object], after: Mapping[str, object], *, missing: str
+    before: Mapping[str, object],
+    after: Mapping[str, object],
+    *,
+    missing: str,
 ) -> list[tuple[str, str, str]]:
     """Return which nested values differ: the name, and both as JSON.
 

@@ -96,9 +96,11 @@ def _column(values: list[Any]) -> pd.Series[Any]:
     # pandas' own types have missing values; numpy's are kept where nothing is missing.
     if types == {bool}:
         return pd.Series(values, dtype="boolean" if has_gaps else "bool")
-    # Beyond 64 bits there is no column of whole numbers; such are texts, which keep all digits.
-    if types == {int} and min(present) >= -(2**63) and max(present) < 2**63:
-        return pd.Series(values, dtype="Int64" if has_gaps else "int64")
+    if types == {int}:
+        # Beyond 64 bits there is no column of whole numbers; such are texts, which keep all digits.
+        fits = min(present) >= -(2**63) and max(present) < 2**63
+        if fits:
+            return pd.Series(values, dtype="Int64" if has_gaps else "int64")
     if types in ({float}, {int, float}):
         with suppress(OverflowError):  # a whole number that no float can hold
             numbers = [value if value is None else float(value) for value in values]

@@ -74,7 +74,9 @@ def text_of(option: object) -> str:
 
 def roughly(count: float) -> int:
     """Return a count to two significant figures; an estimate has no more."""
-    return int(float(f"{count:.1e}")) if count >= 100 else round(count)
+    if count < 100:
+        return round(count)
+    return int(float(f"{count:.1e}"))
 
 
 def duration(seconds: float) -> str:
@@ -137,7 +139,8 @@ def wrapped(line: str) -> str:
 _brief = reprlib.Repr()
 _brief.maxlevel = 3
 _brief.maxstring = _brief.maxother = 400
-_brief.maxlist = _brief.maxtuple = _brief.maxdict = _brief.maxset = 20
+_brief.maxlist = _brief.maxtuple = 20
+_brief.maxdict = _brief.maxset = 20
 
 
 def brief(value: object, length: int = 60) -> str:
@@ -327,7 +330,8 @@ def _format(value: object) -> str:
 
 def logfmt(**fields: object) -> str:
     """Return ``key=value`` pairs on one line; fields that are None are left out."""
-    return " ".join(f"{key}={_format(value)}" for key, value in fields.items() if value is not None)
+    pairs = [f"{key}={_format(value)}" for key, value in fields.items() if value is not None]
+    return " ".join(pairs)
 
 
 def log_event(

@@ -51,7 +51,9 @@ class Part:
         part: Part | None = self
         while part is not None and part.start >= turn:
             jump = part.jump
-            part = jump if jump is not None and jump.start >= turn else part.before
+            # As far as it may go without passing the turn: thousands of forks in a few steps.
+            is_too_late = jump is not None and jump.start >= turn
+            part = jump if is_too_late else part.before
         return part
 
     def continued_by(self, run: int, start: float) -> Part:
@@ -293,14 +295,17 @@ class Family:
     def _turns_of(self, run: int) -> _Turns:
         places = self.journal.index.turns.get(run, {})
         # A run that is played grows, and its latest turn may be written again.
-        state = (len(places), next(reversed(places.values()), (0, 0)))
+        latest = next(reversed(places.values()), (0, 0))
+        state = (len(places), latest)
         turns = self._turns.get(run)
         if turns is None or turns.state != state:
             numbers = sorted(places)
             raws = self.journal.read([places[number] for number in numbers])
             altered = []
             for number, raw in zip(numbers, raws, strict=True):
-                if not _UNCHANGED.search(raw):  # else its JSON need not be read
+                # By the line's bytes: in most turns nothing is done from outside, and their JSON
+                # need not be read.
+                if not _UNCHANGED.search(raw):
                     altered.append(number)
             turns = _Turns(state, numbers, altered)
             self._turns[run] = turns

@@ -96,11 +96,17 @@ def weight_of(raw: bytes) -> int:
 
 
 class Fault(NamedTuple):
-    """What is wrong with a line: its number, from 1, its first byte, and what, in words."""
+    """What is wrong with a line.
+
+    Attributes:
+        line: its number, from 1.
+        start: its first byte.
+        words: what is wrong.
+    """
 
     line: int
     start: int
-    what: str
+    words: str
 
 
 Fact: TypeAlias = tuple[int, bytes, int | None, int]
@@ -308,7 +314,8 @@ class Index:
         if before is not None and kind == b"run":
             return f"run {run} begins twice"
         # The first line of a run has none before it: the run's number stands for it.
-        if check_sum != crc32(raw[:-_SUM_LEN], run if before is None else before):
+        start = run if before is None else before
+        if check_sum != crc32(raw[:-_SUM_LEN], start):
             return "it was changed, or a line of its run before it was added, removed or moved"
         return None
 
@@ -330,7 +337,9 @@ class Index:
     ) -> str | None:
         """Take in a line that belongs to no run: the first one, or a text."""
         digest = digest_in(raw)
-        if not digest and not (self.end == 0 and _HEAD.match(raw)):
+        # Of lines without a run only the first one is no text.
+        is_head = self.end == 0 and _HEAD.match(raw) is not None
+        if not digest and not is_head:
             return "it is not a line of a tape"
         if written_sum is None and _sum_in(raw) != crc32(raw[:-_SUM_LEN]):
             return "it was changed"
@@ -343,6 +352,10 @@ class Index:
             return "the text stands there a second time"
         return None
 
+
+# At once, also where a fifo stands in a tape's place by now, which would wait for a writer. Binary
+# on Windows, which else ends a file at a Ctrl-Z.
+_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _open: weakref.WeakValueDictionary[Path, Journal] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
@@ -364,7 +377,9 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         try:
             if place.exists() and not place.is_file():
                 raise TapeError(f"{path} is not a file; a study's folder has one tape a run")
-            if not (place.exists() and place.stat().st_size):
+            # An empty file is what is left where a disk was full while a tape was begun.
+            is_empty = not place.exists() or not place.stat().st_size
+            if is_empty:
                 if not make:
                     raise _no_tape(path)
                 _make(place)
@@ -407,7 +422,8 @@ def _beside(
         suffix: of the new file's name.
         like: the tape, whose readers may read the new file too.
     """
-    mode = os.fstat(like.fileno()).st_mode & 0o777  # what is private stays so
+    # What is private stays so.
+    mode = os.fstat(like.fileno()).st_mode & 0o777
     opener = partial(os.open, mode=mode)
     name = f"{path}{suffix}"
     number = 1
@@ -433,7 +449,8 @@ def _make(path: Path) -> None:
     head = _new_head()
     try:
         # Waited for: who else makes it is done in a moment.
-        with filelock.FileLock(f"{path}.lock", timeout=10), path.open("ab", buffering=0) as file:
+        lock = filelock.FileLock(f"{path}.lock", timeout=10)
+        with lock, path.open("ab", buffering=0) as file:
             if os.fstat(file.fileno()).st_size:
                 return
             # A short write: half a first line would make a file that nothing opens.
@@ -570,10 +587,7 @@ class Journal:
             yield file
 
     def _open_file(self) -> BinaryIO:
-        # At once, also where a fifo stands in its place by now, which would wait for a writer.
-        # Binary on Windows, which else ends a file at a Ctrl-Z.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        number = os.open(self.path, flags)
+        number = os.open(self.path, os.O_RDONLY | _OPEN_FLAGS)
         try:
             return os.fdopen(number, "rb")
         except OSError:  # a folder can be opened, but is no file
@@ -831,7 +845,7 @@ class Journal:
     def _begin(self) -> None:
         """Take the lock and open the file for writing."""
         # Rule 1: O_APPEND, so that what another writes meanwhile is never overwritten.
-        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDWR | os.O_APPEND | _OPEN_FLAGS
         try:
             self._guard.acquire()  # rule 4: not before, or a notebook that only looks would hold it
             self._fd = os.open(self.path, flags)
@@ -884,7 +898,7 @@ class Journal:
             has_good_ones_after = index.faulty <= index.lines - first.line
             if first.line == 1 or has_good_ones_after:
                 raise TapeError(
-                    f"{self.path} is damaged in line {first.line}: {first.what}. "
+                    f"{self.path} is damaged in line {first.line}: {first.words}. "
                     "Nothing is written to it; `llmsim-lab tape repair` may help"
                 )
         if size == index.end and not index.faulty:
@@ -939,7 +953,10 @@ class Journal:
         with self.lock:
             self._prepare_to_write()
             number = self.index.next_call
-            if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number >= 10**15:
+            # What readers take: see _Number and _Turn in lines.py.
+            is_run = 0 < run < 10**9
+            is_turn = abs(turn or 0) < 10**9
+            if not is_run or not is_turn or number >= 10**15:
                 raise TapeError(
                     f"run {run}, turn {turn}, call {number} are more than a tape can number"
                 )
@@ -1008,7 +1025,9 @@ class Journal:
         )
         end = os.read(self._fd, len(index.tail) + 1)
         if end != index.tail:
-            raise self._is_appended_to() if end.startswith(index.tail) else self._is_another()
+            if end.startswith(index.tail):
+                raise self._is_appended_to()
+            raise self._is_another()
         # From here to the end a Ctrl-C may come, between any two steps.
         self._sent = (index.end, raw)
         self._unsure = True
@@ -1092,8 +1111,12 @@ class Journal:
                 continue
             run, kind, turn, _ = fact
             first_faulty = index.broken.get(run)
-            if run not in runs or (first_faulty is not None and number >= first_faulty):
+            if run not in runs:
                 continue
+            # A run is whole up to its first faulty line; what follows may follow from that.
+            if first_faulty is not None and number >= first_faulty:
+                continue
+            # Without its later turns a run has not ended.
             if up_to is not None and (kind == b"end" or (turn or 0) > up_to):
                 continue
             # All that looks like a digest: one too many does no harm, one too few would.

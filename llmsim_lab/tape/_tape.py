@@ -375,6 +375,7 @@ class Tape(AbstractContextManager["Tape"]):
     def _changes(self, info: RunInfo, allowance: Allowance) -> list[str]:
         family = self._family
         fork_turn = info.fork_turn
+        # A fork's turns before it are its parent's.
         first = -math.inf if fork_turn is None else fork_turn
         interventions = family.done(
             info.id,
@@ -419,8 +420,11 @@ class Tape(AbstractContextManager["Tape"]):
         lines = []
         for info in self.runs():
             changed = self.changes(info.id, allowance)
-            lines.append((info.id, info.parent, run_line(info, changed)))
-        return "\n".join([printable(str(self)), *indented(lines)])
+            line = run_line(info, changed)
+            lines.append((info.id, info.parent, line))
+        # A run's name comes from a file, and may hold what a terminal obeys.
+        heading = printable(str(self))
+        return "\n".join([heading, *indented(lines)])
 
     def __len__(self) -> int:
         """How many runs there are."""

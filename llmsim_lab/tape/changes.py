@@ -65,12 +65,12 @@ class RunChanged:
 
     Attributes:
         info: what the tape says of it.
-        done: what was done in it from outside.
+        interventions: what was done in it from outside.
         start: of a fork and its parent, the record of the turn that the fork starts from.
     """
 
     info: RunInfo
-    done: Counter[str]
+    interventions: Counter[str]
     start: Record | None = None
 
 
@@ -127,8 +127,8 @@ def changes_of(
     """
     changed = _settings(parent.info, run.info, allowance)
     changed += _prompts(parent.info, run.info, allowance)
-    added = (run.done - parent.done).elements()
-    absent = (parent.done - run.done).elements()
+    added = (run.interventions - parent.interventions).elements()
+    absent = (parent.interventions - run.interventions).elements()
     changed += _few([*added, *(f"without {words}" for words in absent)])
     changed += _state(parent.start, run.start)
     return changed

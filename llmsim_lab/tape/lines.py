@@ -282,9 +282,11 @@ def parts_of(request: ChatRequest) -> RequestParts:
     system = None
     first = messages[0] if messages else None
     # The system message goes with the settings: all calls of a player share both in one text.
-    if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
-        system = first.content
-        messages = messages[1:]
+    if first and first.role == "system":
+        is_text_alone = not first.tool_calls and first.tool_name is None
+        if is_text_alone:
+            system = first.content
+            messages = messages[1:]
     texts = _texts_of(request, system)
     # Not the messages themselves, whose hash takes long and is asked for several times. Calls of
     # tools as text, in which 1 and True differ.
@@ -298,7 +300,9 @@ def parts_of(request: ChatRequest) -> RequestParts:
         for message in messages
     ]
     site = request.site
-    asker = (site.component, site.agent, site.replicate) if site else None
+    asker = None
+    if site is not None:
+        asker = (site.component, site.agent, site.replicate)
     # Without the turn, in which alone calls are looked for.
     identity = (asker, request.attempt, texts.shared, tuple(contents))
     return RequestParts(identity, texts.whole, messages)
@@ -404,7 +408,8 @@ def call_body(
         "cut": attempt.cut or None,
         "seconds": float(attempt.seconds),
     }
-    if reply is not None and reply.tool_calls:
+    has_tool_calls = reply is not None and bool(reply.tool_calls)
+    if has_tool_calls:
         # Pydantic would write a NaN in their arguments as null, without an error.
         ready = _adapter("call").dump_python(
             values,
@@ -626,7 +631,9 @@ class RunInfo:
     def has_same(self, part: str, other: RunInfo) -> bool:
         """Return True if a part of the manifest is the same text as another's, without reading."""
         # Runs that are on no tape, as a window shows them, have plain mappings.
-        if not isinstance(self.manifest, Manifest) or not isinstance(other.manifest, Manifest):
+        if not isinstance(self.manifest, Manifest):
+            return False
+        if not isinstance(other.manifest, Manifest):
             return False
         digest = self.manifest.digest(part)
         return digest is not None and digest == other.manifest.digest(part)

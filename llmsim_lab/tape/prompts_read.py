@@ -89,14 +89,15 @@ class PromptsRead:
         kind = request.site.component if request.site else ""
         # By model: what one holds does not help another.
         held = self._models.setdefault(request.model, _Held())
+        # A character between each two, as in the texts that are compared.
         size = sum(map(len, text)) + len(text) - 1
         after_latest = size - shared_start(text, held.latest)
         after_kind = size - shared_start(text, held.of_kind.get(kind, ()))
+        # In order, the text that shares most with this one stands beside it.
         place = bisect_left(held.every, text)
         neighbours = held.every[max(0, place - 1) : place + 1]
-        after_all = size - max(
-            [shared_start(text, neighbour) for neighbour in neighbours], default=0
-        )
+        shared = [shared_start(text, neighbour) for neighbour in neighbours]
+        after_all = size - max(shared, default=0)
         # A server may keep one text, one of each kind, or all of them.
         held.latest = text
         held.of_kind[kind] = text

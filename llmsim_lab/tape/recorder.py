@@ -61,12 +61,12 @@ class Entry:
 
     Attributes:
         request: the request with the turn that is being played.
-        known: what became of it, where that is recorded; None if it is to be made.
+        attempt: what became of it, where that is recorded; None if it is to be made.
         key: where the recorder will keep what becomes of it; None of one that keeps nothing.
     """
 
     request: ChatRequest
-    known: Attempt | None = None
+    attempt: Attempt | None = None
     key: Key | None = None
 
 
@@ -185,6 +185,7 @@ class Known:
         outcomes: dict[Place, Outside] | None = None,
     ) -> None:
         self.attempts: dict[Place, Attempt] = {}
+        # The caller's own, where it hands one in: it outlives this try of the turn.
         self._outcomes: dict[Place, Outside] = {} if outcomes is None else outcomes
         self._asked: dict[Identity, Iterator[int]] = {}
         """Counts equal ones."""
@@ -354,8 +355,10 @@ class _AtTurn:
             return replace(request, site=CallSite(component=BY_PLAIN_CODE, turn=turn))
         if site.turn == turn:
             return request
-        # Its sources name turns relative to the one that it was made for.
-        origin = request.origin if site.turn is None else None
+        # Where its values came from names turns relative to the one that it was made for.
+        origin = None
+        if site.turn is None:
+            origin = request.origin
         return replace(
             request,
             site=replace(site, turn=turn),
@@ -462,7 +465,9 @@ class LiveRecorder(_AtTurn):
         place, parts = entry.key
         journal = self._journal
         site = attempt.request.site
-        turn = site.turn if site else None
+        turn = None
+        if site is not None:
+            turn = site.turn
         with journal.lock, self._held():  # agents may ask in threads
             # Under the lock, since the texts that it names have to stand above it.
             try:
@@ -676,7 +681,8 @@ class ReplayRecorder(_AtTurn):
         """Read the calls of a turn."""
         # A fork's first turns are recorded with the runs it comes from.
         player = self.tape.player(self.run, turn)
-        self._by_number = {call.id: call.attempt for call in self._read_turn(player, turn)}
+        calls = self._read_turn(player, turn)
+        self._by_number = {call.id: call.attempt for call in calls}
 
     def find(
         self,

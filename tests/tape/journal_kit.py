@@ -38,7 +38,7 @@ def ask(
     site, messages = CallSite(component="agent", agent="Ann"), (Message("user", text),)
     asked = ChatRequest(model=model, messages=messages, site=site, attempt=attempt)
     entry, given = recorder.find(asked), {"reply": ChatReply(text="yes"), **outcome}
-    kept = entry.known
+    kept = entry.attempt
     if kept is None:
         kept = Attempt(request=entry.request, seconds=0.5, **given)
         recorder.keep(entry, kept)

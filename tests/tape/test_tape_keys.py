@@ -79,7 +79,7 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
         for name, changes in {"itself": {}, **OTHERS}.items():
             request = replace(REQUEST, **changes)
             entry = recorder.find(request)
-            assert entry.known is None, name
+            assert entry.attempt is None, name
             reply = ChatReply(text=name)
             recorder.keep(entry, Attempt(request=entry.request, reply=reply, seconds=1.0))
         replay = ReplayRecorder(Tape(tape.path, read_only=True), recorder.run)
@@ -88,7 +88,7 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
 
 
 def answered(recorder: ReplayRecorder, **changes: Any) -> str | None:
-    known = recorder.find(replace(REQUEST, **changes)).known
+    known = recorder.find(replace(REQUEST, **changes)).attempt
     return known.reply.text if known and known.reply else None
 
 
@@ -206,7 +206,7 @@ def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Entr
 def asked(live: LiveRecorder) -> list[Entry]:
     """The same thirty times, asked at once."""
     asked = [live.find(replace(REQUEST)) for _ in range(REPEATS)]
-    assert all(entry.known is None for entry in asked)
+    assert all(entry.attempt is None for entry in asked)
     return asked
 
 
@@ -219,14 +219,14 @@ def test_equal_requests_answered_in_any_order_replay_each_in_its_place(
             continue
         first = answer(live, asked[number], "?", reason="invalid_response", retry=True)
         again = again_after(first, live)
-        assert again.known is None
+        assert again.attempt is None
         answer(live, again, f"{number}")
     replay = ReplayRecorder(live.tape, live.run)
     replay.begin_turn(1)
     for number in range(REPEATS):
-        known = replay.find(REQUEST).known
+        known = replay.find(REQUEST).attempt
         if known and number % 3 == 0:
-            known = again_after(known, replay).known
+            known = again_after(known, replay).attempt
         assert known is not None
         assert known.reply == ChatReply(text=f"{number}")
 
@@ -239,6 +239,6 @@ def test_repeats_cut_off_in_the_middle_are_completed_and_not_mixed_up(
         answer(live, asked[number], f"{number}")
     live.close()
     resumed = LiveRecorder(live.tape, live.run)
-    found = [resumed.find(replace(REQUEST)).known for _ in range(REPEATS)]
+    found = [resumed.find(replace(REQUEST)).attempt for _ in range(REPEATS)]
     assert [number for number, one in enumerate(found) if one] == sorted(kept)
     assert all(one.reply == ChatReply(text=f"{n}") for n, one in enumerate(found) if one)

@@ -43,10 +43,10 @@ class Recorded:
         recorder = context.scope.recorder
         watch = context.scope.watch
         entry = recorder.find(context.request, context.first_attempt)
-        if entry.known is not None:
+        if entry.attempt is not None:
             if watch is not None:
                 watch.recorded()
-            return await _known_outcome(context, entry.known)
+            return await _known_outcome(context, entry.attempt)
         request = entry.request
         # A request that was made by hand gets the number of the turn that is played.
         if request is not context.request:

@@ -150,7 +150,8 @@ class _Speed:
         """Let the model read a prompt that no server has in its cache, and write one token."""
         fitting = _WORDS_FOR_A_TOKEN_A_SECOND * (self.writes or math.inf)
         number = round(max(_FEWEST_WORDS, min(_MOST_WORDS, fitting)))
-        chance = random.SystemRandom()  # a seed's words may be in the cache
+        # Not by a seed, whose words the server may have in its cache from the last time.
+        chance = random.SystemRandom()
         words = " ".join(chance.choice(_WORDS) for _ in range(number))
         prompt = [Message("user", f"{words}\n\nWhich word came first?")]
         options = {
@@ -296,7 +297,8 @@ async def _repeats(client: LLMClient) -> _Result:
 
 async def _equal_replies(client: LLMClient) -> int:
     """Return how many of the questions get the same words again."""
-    chance = random.SystemRandom()  # a seed's words may be in the cache
+    # As above: the first of the two has to be read whole.
+    chance = random.SystemRandom()
     options = {
         "num_predict": 40,
         "seed": _SEED,
@@ -306,6 +308,7 @@ async def _equal_replies(client: LLMClient) -> int:
     for topic in _TOPICS:
         words = " ".join(chance.choice(_WORDS) for _ in range(_FEWEST_WORDS))
         prompt = [Message("user", f"{words}\n\nWrite two sentences about {topic}.")]
+        # The second time the server has the prompt in its cache, which may change the last digits.
         first, _ = await client.converse(prompt, options=options)
         second, _ = await client.converse(prompt, options=options)
         equal += first.text == second.text
@@ -316,6 +319,7 @@ async def _equal_replies(client: LLMClient) -> int:
 
 
 async def _logprobs(client: LLMClient) -> _Result:
+    # One sample, so that a backend without probabilities is asked as little as may be.
     choice = await client.choose(
         "Pick one.",
         ("apple", "pear", "plum"),

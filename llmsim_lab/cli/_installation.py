@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
@@ -129,25 +129,28 @@ def _digest(path: Path) -> str:
     """Return a file's SHA-256 as the lists of wheels write it."""
     import base64
 
-    return base64.urlsafe_b64encode(sha256(path.read_bytes()).digest()).decode().rstrip("=")
+    digest = sha256(path.read_bytes()).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def _packages() -> Iterator[Check]:
     """Check the packages that are required, and tell which extras are whole."""
     requirements = [Requirement(line) for line in metadata.requires(_NAME) or ()]
     core = [item for item in requirements if _is_wanted(item, "")]
-    unmet = [fault for item in core if (fault := _unmet(item))]
+    unmet = _faults_of(core)
     if unmet:
         yield Check("packages", "fault", f"{'; '.join(unmet)}; reinstall: pip install {_NAME}")
     else:
         yield Check("packages", "ok", f"all {len(core)} that it requires, in versions that fit")
     for extra, purpose in _EXTRAS.items():
-        parts = [item for item in requirements if _is_wanted(item, extra)]
-        parts = [item for item in parts if item not in core and item.name != _NAME]
-        faults = [fault for item in parts if (fault := _unmet(item))]
+        # An extra may name others of this package's: llmsim-lab[room] is no package of its own.
+        wanted = [item for item in requirements if _is_wanted(item, extra)]
+        parts = [item for item in wanted if item not in core and item.name != _NAME]
+        faults = _faults_of(parts)
         if not faults:
             yield Check(f"extra {extra}", "ok", purpose)
         elif len(faults) == len(parts):
+            # Nothing of it is there: nobody wanted it, which is no fault.
             yield Check(
                 f"extra {extra}",
                 "ok",
@@ -155,6 +158,12 @@ def _packages() -> Iterator[Check]:
             )
         else:
             yield Check(f"extra {extra}", "note", f"{'; '.join(faults)} ({purpose})")
+
+
+def _faults_of(requirements: Iterable[Requirement]) -> list[str]:
+    """Return what is wrong with packages that are required."""
+    faults = [_unmet(requirement) for requirement in requirements]
+    return [fault for fault in faults if fault]
 
 
 def _is_wanted(requirement: Requirement, extra: str) -> bool:
@@ -174,10 +183,12 @@ def _unmet(requirement: Requirement) -> str:
 
 def _folders() -> Check:
     """See that results, temporary files and weights can be written, and how long a path may be."""
+    # Written to, and not only asked: permissions of network drives are seldom what they say.
     cache = kept_folder("models")
     for folder in (Path.cwd(), Path(tempfile.gettempdir()), cache):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
+    # Windows allows 260 characters if not told otherwise, and a study's folders lie deep.
     with tempfile.TemporaryDirectory() as temporary:
         deep = Path(temporary).joinpath(*["a folder of a study"] * 15)
         try:
@@ -284,7 +295,7 @@ def _runtime_of_embedded_models() -> Check:
 
 def _program(about: str, arguments: list[str]) -> Check:
     try:
-        done = subprocess.run(
+        program = subprocess.run(
             [sys.executable, *arguments],
             capture_output=True,
             encoding="utf-8",
@@ -299,7 +310,8 @@ def _program(about: str, arguments: list[str]) -> Check:
         return Check(about, "note", slow)
     except OSError as error:
         return Check(about, "fault", clip(str(error), 300))
-    if done.returncode:
-        last_words = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+    if program.returncode:
+        # The last line of a traceback is the error itself.
+        last_words = program.stderr.strip().splitlines()[-1:] or [f"status {program.returncode}"]
         return Check(about, "fault", clip(last_words[0], 300))
-    return Check(about, "ok", clip(done.stdout, 60))
+    return Check(about, "ok", clip(program.stdout, 60))

@@ -20,6 +20,7 @@ from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.guided import calls_of_failed_turn
 from llmsim_lab.run.turn import Answer, Series, Turn, with_outcomes
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape.prompts_read import prompts_read
@@ -81,14 +82,18 @@ def say_turns(frame: pd.DataFrame, series: Sequence[Series]) -> None:
             few if none has one.
     """
     # A terminal is eighty characters wide.
-    chosen = [item for item in series if item.short] or series[:_MOST_COLUMNS]
+    chosen: Sequence[Series] = [item for item in series if item.short]
+    if not chosen:
+        chosen = series[:_MOST_COLUMNS]
     headings = {"turn": "turn", "period": "quarter"}
     headings |= {item.column: item.short or item.label for item in chosen}
     # A run of rules alone has no calls, and needs no columns of zeros.
     statuses = [name for name in get_args(Status) if name in frame and frame[name].any()]
     headings |= {name: f"model {name}" for name in statuses}
     headings["interventions"] = "from outside"
-    shown = frame[[name for name in headings if name in frame]].rename(columns=headings)
+    # A world may have no quarters.
+    columns = [name for name in headings if name in frame]
+    shown = frame[columns].rename(columns=headings)
     # What a state does not have yet is not a number in the frame.
     say(
         shown.to_string(
@@ -110,6 +115,7 @@ def _say_decisions(turns: Sequence[Turn]) -> None:
     for turn in turns:
         for answer, outcome in with_outcomes(turn):
             words = decision_in_words(answer)
+            # What the crisis world notes of an action that its validator turned down.
             if outcome.get("accepted") is False:
                 words = f"REJECTED: {words}"
             player = answer.player or answer.component
@@ -144,6 +150,7 @@ def _summary(
     for call in unfinished:
         requests += call.history
     if requests:
+        # These were paid for, and a resume takes them from the tape.
         answered = sum(attempt.reply is not None for attempt in requests)
         failed = counted(len(requests), "request")
         parts.append(f"{failed} in the turn that failed, {answered or 'none'} answered")
@@ -171,9 +178,7 @@ def report(
     say("")
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
-    # The turn that failed is none of the run's turns, but its calls were paid for.
-    unfinished = simulation._log.calls if simulation._log is not None else ()
-    say(_summary(turns, unfinished, failed_s))
+    say(_summary(turns, calls_of_failed_turn(simulation), failed_s))
     attempts: list[Attempt] = []
     for turn in turns:
         for call in turn.calls:
@@ -185,11 +190,17 @@ def report(
     for item in simulation.planned:
         if item.turn > simulation.turn_number:
             say(f"not reached: the intervention planned for {item}", style="yellow")
-    texts = {"turns.csv": csv_text(frame), "decisions.csv": csv_text(simulation.decisions())}
-    # An economic run's file needs none; one's own world is named on the command line, not by data.
-    unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind
-    kind = {} if unsaid else {"kind": simulation.kind}
-    values = simulation.config.model_dump(mode="json", by_alias=True)
-    texts["config.yaml"] = yaml_text(kind | values)
+    values: dict[str, object] = {}
+    # A file that names no kind is an economic run's; a world of one's own is named on the command
+    # line, since data must not make code run.
+    is_own = ":" in simulation.kind
+    if not is_own and simulation.kind != Simulation.kind:
+        values["kind"] = simulation.kind
+    values |= simulation.config.model_dump(mode="json", by_alias=True)
+    texts = {
+        "turns.csv": csv_text(frame),
+        "decisions.csv": csv_text(simulation.decisions()),
+        "config.yaml": yaml_text(values),
+    }
     paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
     say(f"Written: {', '.join(map(str, paths))}")

@@ -41,32 +41,38 @@ def world_from(named: str) -> type[Run]:
     Raises:
         ConfigError: the file is not there, or it has no such world.
     """
-    file, _, name = named.rpartition(":") if not named.endswith(".py") else (named, "", "")
+    file = named
+    name = ""
+    if not named.endswith(".py"):
+        # From the right: a path on Windows has a colon of its own.
+        file, _, name = named.rpartition(":")
     path = Path(file)
     module = import_file(path)
     # A named class may be one that the file only imports. A base of worlds, whose type parameters
     # are still open, has no kind of its own.
-    known: dict[str, type[Run]] = {
-        name: item
-        for name, item in vars(module).items()
+    worlds: dict[str, type[Run]] = {
+        item_name: item
+        for item_name, item in vars(module).items()
         if isinstance(item, type) and issubclass(item, Run) and "kind" in vars(item)
     }
-    own = [item.__name__ for item in known.values() if item.__module__ == module.__name__]
-    if not own and not name:
+    # Without a name only those that the file itself defines are meant.
+    defined = [world.__name__ for world in worlds.values() if world.__module__ == module.__name__]
+    if not defined and not name:
         raise ConfigError(
             f"{path} has no world: a class derived from Run with async def turn(self, state, ask)"
         )
-    if not name and len(own) > 1:
+    if not name and len(defined) > 1:
         raise ConfigError(
-            f"{path} has {len(own)} worlds, {', '.join(own)}; say which: {path}:{own[0]}"
+            f"{path} has {len(defined)} worlds, {', '.join(defined)}; say which: "
+            f"{path}:{defined[0]}"
         )
-    chosen = name or own[0]
-    if chosen not in known:
+    chosen = name or defined[0]
+    if chosen not in worlds:
         raise ConfigError(
-            f"{path} has no world {chosen!r}{closest(chosen, own)}; it has "
-            f"{', '.join(own) or 'none, which is a class derived from Run'}"
+            f"{path} has no world {chosen!r}{closest(chosen, defined)}; it has "
+            f"{', '.join(defined) or 'none, which is a class derived from Run'}"
         )
-    return known[chosen]
+    return worlds[chosen]
 
 
 _files: set[Path] = set()
@@ -139,7 +145,8 @@ ImportFiles = Annotated[list[Path] | None, _IMPORT]
 
 def with_model(config: Any, model: str) -> Any:
     """Return a run's configuration with another model."""
-    return config.model_copy(update={"llm": config.llm.model_copy(update={"model": model})})
+    llm = config.llm.model_copy(update={"model": model})
+    return config.model_copy(update={"llm": llm})
 
 
 def client_for(
@@ -182,6 +189,7 @@ def play(
         turns: how many.
         out: the folder for the results.
     """
+    # Here nothing else can ask them; a world's file may say how, by Person(ask=...).
     for person in people_of(simulation):
         person.ask = person.ask or partial(ask_on_terminal, run=simulation)
     taped = simulation.turn_number
@@ -194,6 +202,7 @@ def play(
         # What was played until then is reported first, since it may be hours of calls.
         failure = error
         played = [turn.seconds for turn in simulation.turns if turn.number > taped]
+        # What no whole turn took was the broken one's.
         failed_s = max(0.0, time.monotonic() - began - sum(played))
     finally:
         # Before the report: an embedded server holds gigabytes.
@@ -214,6 +223,7 @@ def play(
     if failure is None:
         return
     say(f"The run ended early, at turn {simulation.turn_number}.", style="red", to=errors)
+    # The command as it is to be typed: the class of a world of one's own has to be imported again.
     if tape is not None:
         arguments = f"{tape.path} --run {simulation.run_id}"
         if not is_shipped(type(simulation)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,6 +99,7 @@ def open_room(
     Groups are runs of a study, each recorded on a tape in the folder. Ctrl-C ends the room; the
     same command opens it again with the same link, seats and answers.
     """
+    # One of the two, and not both.
     if (world is None) == (study is None):
         raise ConfigError(
             "name a world, llmsim-lab room pot.py:PublicGoods --seats 24, or a study: "
@@ -133,10 +135,12 @@ def open_room(
     say(f"  the code {room.code}")
     for label, link in room.label_links.items():
         say(f"  {label}: {link}")
-    for number, link in enumerate(room.try_out(try_out) if try_out else (), start=1):
+    trials = room.try_out(try_out) if try_out else []
+    for number, link in enumerate(trials, start=1):
         say(f"  person {number}: {link}")
     say(f"The wall: {room.projector_link}\nYours, keep it to yourself: {room.teacher_link}")
     say(f"Kept in {played.tape}. Ctrl-C ends the room; the same command opens it again.")
+    # Ctrl-C is how it ends: everything is in the folder by then.
     try:
         run_sync(_play_rounds(room))
     finally:
@@ -167,15 +171,19 @@ def _study_of_world(
 ) -> Study:
     """Return a study with a run for each group, as many as there are people for."""
     world = world_from(named)
-    names = [name.strip() for name in take.split(",")] if take else _seats_asked(world, parameters)
-    groups = max(1, -(-(seats or 1) // len(names)))
+    names = [name.strip() for name in (take or "").split(",")]
+    if not take:
+        names = _seats_asked(world, parameters)
+    # Rounded up: everybody has a seat, and something fills the last group.
+    groups = max(1, math.ceil((seats or 1) / len(names)))
     arms = 1
     for levels in vary.values():
         arms *= len(levels)
     return Study(
         world,
         vary=vary,
-        seeds=-(-groups // arms),
+        # A seed has a group in each arm.
+        seeds=math.ceil(groups / arms),
         turns=turns,
         tape=folder or Path("out") / f"room {world.__name__}",
         llm_client=model,
@@ -191,7 +199,10 @@ def _seats_asked(
     """Return the players that a world asks, as a few turns by chance show."""
     trial = world(players={"*": "random"}, **parameters)
     trial.run(_MOST_TURNS_ON_TRIAL, progress=False)
-    names = dict.fromkeys(answer.player for turn in trial.turns for answer in turn.answers)
+    # A dict in place of a set: seats in the order in which they are asked.
+    names: dict[str, None] = {}
+    for turn in trial.turns:
+        names |= dict.fromkeys(answer.player for answer in turn.answers)
     if not names:
         raise ConfigError(
             f"{world.__name__} asked nobody in {_MOST_TURNS_ON_TRIAL} turns; say which seats "
@@ -202,10 +213,10 @@ def _seats_asked(
 
 def _split(texts: Sequence[str]) -> list[tuple[str, str]]:
     pairs = []
-    for text in texts:
-        name, equals, value = text.partition("=")
+    for argument in texts:
+        name, equals, value = argument.partition("=")
         if not equals:
-            raise ConfigError(f"{text!r} names no value; write NAME=VALUE, such as factor=1.8")
+            raise ConfigError(f"{argument!r} names no value; write NAME=VALUE, such as factor=1.8")
         pairs.append((name.strip(), value))
     return pairs
 

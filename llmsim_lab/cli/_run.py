@@ -163,6 +163,7 @@ def _with_values(
     changed = config
     state: dict[str, Any] = {}
     for name, value in values.items():
+        # A number is a place in a list: --set agents.0.name=Ann.
         first, *rest = [int(part) if part.isdecimal() else part for part in name.split(".")]
         if first not in fields:
             state[name] = value
@@ -180,11 +181,12 @@ def _with_values(
             raise ConfigError(f"--set {name}={value!r:.60}: {faults(error)}") from error
     if not state:
         return changed
-    # The names of a state are known once there is one.
+    # The names of a state are known once there is one. No model is asked for it.
     trial = world(changed)
     try:
         trial.intervene(0, state)
     except ConfigError as error:
+        # A misspelt parameter came as far as the state: what is said names both.
         parameters = [field for field in fields if field not in WorldConfig.model_fields]
         values_of_state = trial.turns[0].columns()
         for name, value in state.items():
@@ -197,16 +199,18 @@ def _with_values(
                     f"{listed([*values_of_state])}"
                 ) from error
         raise ConfigError(f"--set {', '.join(state)}: {error}") from error
+    # As an intervention, so that the tape and config.yaml say that it was set.
     start = StateChange(turn=0, set=state)
-    return changed.model_copy(update={"interventions": (start, *changed.interventions)})
+    interventions = (start, *changed.interventions)
+    return changed.model_copy(update={"interventions": interventions})
 
 
 def _played_by(model: str, config: Any) -> Any:
     """Return a configuration with another model, or with what ``--model`` names in its place."""
     if model not in _PLAYERS_WITHOUT_MODEL:
         # A misspelt word would be looked for among models.
-        if ":" not in model and closest(model, _PLAYERS_WITHOUT_MODEL):
-            near = closest(model, _PLAYERS_WITHOUT_MODEL)
+        near = closest(model, _PLAYERS_WITHOUT_MODEL)
+        if near and ":" not in model:
             raise ConfigError(f"--model {model} is neither a model nor a player{near}")
         return _playing.with_model(config, model)
     # The word stands for the model; players that are rules or people already stay what they are.
@@ -239,8 +243,8 @@ def replay(
         info = valid_run(tape, run)
         simulation = operations.replay(tape, info.id)
         report(simulation, open_folder(out))
-        which = f"All {counted(simulation.turn_number, 'turn')} are from run {info.id} of {file}"
-        say(f"{which}, replayed. No model was asked.")
+        turns = counted(simulation.turn_number, "turn")
+        say(f"All {turns} are from run {info.id} of {file}, replayed. No model was asked.")
 
 
 def _continuing(verb: str, about: str) -> Any:
@@ -259,6 +263,7 @@ def _continuing(verb: str, about: str) -> Any:
         settings, values = _settings_in(named_values(set_ or ()))
         with existing_tape(file) as tape:
             info = valid_run(tape, run)
+            # The first one is said: each of them is wrong, and has a way out of its own.
             for name, value in values.items():
                 if name.partition(".")[0] in type(config_of(info)).model_fields:
                     raise ConfigError(
@@ -273,7 +278,9 @@ def _continuing(verb: str, about: str) -> Any:
                     f"--set {name}=... sets a value of the state"
                 )
             # A rerun plays all turns anew.
-            taped = info.turns if verb == "resume" else 0
+            taped = 0
+            if verb == "resume":
+                taped = info.turns
             wanted, client = _prepared(
                 info,
                 taped,
@@ -289,7 +296,7 @@ def _continuing(verb: str, about: str) -> Any:
             )
             _playing.play(begun, wanted, open_folder(out))
 
-    # Typer makes the command's name and help of these.
+    # One function for both, which differ in a word: typer makes name and help of these.
     command.__name__ = verb
     command.__doc__ = about
     return command
@@ -332,7 +339,9 @@ def fork(
                 f"--turn {info.turns} continues from its last one"
             )
         settings, values = _settings_in(named_values(set_ or ()))
-        changes = [{"turn": at, "set": values}] if values else []
+        changes = []
+        if values:
+            changes.append({"turn": at, "set": values})
         prompts = _edits(prompt or (), info)
         wanted, client = _prepared(
             info,
@@ -363,7 +372,8 @@ def _edits(
     for file in files:
         new = Prompt.load(file)
         old = recorded.get(new.name, new)
-        # So that a tape says which prompt it is an edit of.
+        # So that a tape says which prompt it is an edit of. A file like the recorded one edits
+        # nothing.
         parent = None if old == new else old.digest
         edits.append(
             Prompt(
@@ -383,10 +393,10 @@ def named_values(texts: Iterable[str]) -> dict[str, Any]:
         ConfigError: one is not of that form.
     """
     values = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
+    for argument in texts:
+        name, sign, value = argument.partition("=")
         if not sign or not name.strip():
-            raise ConfigError(f"{text!r} is not a name and a value, like --set inflation=9")
+            raise ConfigError(f"{argument!r} is not a name and a value, like --set inflation=9")
         try:
             values[name.strip()] = yaml_value(value)
         except ValueError:  # a text such as "[draft" need not be quoted as in YAML
@@ -397,9 +407,14 @@ def named_values(texts: Iterable[str]) -> dict[str, Any]:
 def _settings_in(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return settings of the model's client by their own names, ``llm.`` left out; and the rest."""
     prefix = "llm."
-    settings = {name: value for name, value in values.items() if name.startswith(prefix)}
-    rest = {name: value for name, value in values.items() if name not in settings}
-    return {name.removeprefix(prefix): value for name, value in settings.items()}, rest
+    settings: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in values.items():
+        if name.startswith(prefix):
+            settings[name.removeprefix(prefix)] = value
+        else:
+            rest[name] = value
+    return settings, rest
 
 
 def _prepared(
@@ -417,7 +432,9 @@ def _prepared(
     """
     config = config_of(info)
     # What can be wrong with the arguments is found before a model is loaded.
-    wanted = config.turns - after if turns is None else turns
+    wanted = turns
+    if wanted is None:
+        wanted = config.turns - after
     if wanted < 1:
         raise ConfigError(
             f"turn {after} is the last that run {info.id}'s configuration has (turns: "
@@ -448,11 +465,13 @@ def _prepared(
                 f"run {info.id} was recorded with the model {name!r} of the backend {backend!r}, "
                 "which the command line cannot reach; name another: --model auto"
             )
+    values = {**llm.model_dump(), **settings}
+    values["model"] = model or config.llm.model
+    # All of them anew, since model_copy checks nothing.
     try:
-        llm = LLMConfig.model_validate(
-            {**llm.model_dump(), **settings, "model": model or config.llm.model}
-        )
+        llm = LLMConfig.model_validate(values)
     except ConfigError as error:
         named = ", ".join(f"llm.{name}" for name in settings)
         raise ConfigError(f"--set {named}: {error}") from error
-    return wanted, _playing.client_for(config.model_copy(update={"llm": llm}), host=host)
+    config = config.model_copy(update={"llm": llm})
+    return wanted, _playing.client_for(config, host=host)

@@ -82,6 +82,7 @@ def study(
             f"{file} run, or --tape where it is"
         )
     code = _code_of(file, described)
+    # Looking at a study must not run code that a file of unknown origin names.
     imported = {path.resolve() for path in import_ or ()}
     if code is not None and action != "run" and code.resolve() not in imported:
         raise ConfigError(
@@ -96,12 +97,15 @@ def study(
             played = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
         raise _located(error, described, source) from error
-    plan = file.parent / described.registration if described.registration else None
+    plan: Path | None = None
+    if described.registration:
+        plan = file.parent / described.registration
     # A report of a study that was never registered says so, and registers nothing.
     if plan is not None and (action == "run" or plan.exists()):
         say(played.register(plan))
     if action == "report":
-        named = folder if folder.name else folder.resolve()  # the name of . is empty
+        # The folder "." has an empty name.
+        named = folder if folder.name else folder.resolve()
         target = out or named.with_name(f"{named.name or 'study'}.html")
         open_folder(target.parent)
         played.report(target)
@@ -116,6 +120,7 @@ def study(
             say("Stopped. What is done is kept; run it again.", style="red", to=errors)
             raise
     say(played)
+    # Scripts read the status: a study with holes is not a success.
     if played.counts["failed"]:
         say("Runs failed; 'run' tries them again.", style="red", to=errors)
         raise typer.Exit(1)
@@ -144,12 +149,15 @@ def _arguments(
     source: YamlFile,
 ) -> dict[str, Any]:
     """Return what ``Study`` takes beside the world."""
+    tape = path.with_suffix("")
+    if described.tape:
+        tape = path.parent / described.tape
     arguments: dict[str, Any] = {
         "vary": described.vary,
         "seeds": described.seeds,
         "turns": described.turns,
         "outcome": described.outcome,
-        "tape": path.parent / described.tape if described.tape else path.with_suffix(""),
+        "tape": tape,
         "name": described.study or path.stem,
         "llm_client": described.model,
     }

@@ -100,6 +100,7 @@ def lab(
         )
     if no_open:
         return
+    # Only now: the copies are of use without JupyterLab too.
     if find_spec("jupyterlab") is None:
         raise ConfigError(
             "JupyterLab is not installed: pip install 'llmsim-lab[lab]', or from a file "

@@ -6,10 +6,13 @@ with one. Others set it through these functions, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llmsim_lab.llm.scope import Purse
 from llmsim_lab.run._run_prompts import Edits
 from llmsim_lab.run.playing import PlayedWorld
 from llmsim_lab.run.session import Session
+from llmsim_lab.types import CallRecord
 
 
 def leave_out_warnings(run: PlayedWorld, *, left_out: bool = True) -> None:
@@ -40,6 +43,13 @@ def ask_anew(run: PlayedWorld) -> None:
 def plays_a_turn(run: PlayedWorld) -> bool:
     """Return True while a turn of a run is played, here or by another task or thread."""
     return run._stepping
+
+
+def calls_of_failed_turn(run: PlayedWorld) -> Sequence[CallRecord]:
+    """Return the calls of the turn that failed last; they were paid for, and no turn has them."""
+    if run._log is None:
+        return ()
+    return run._log.calls
 
 
 def note_end(run: PlayedWorld, outcome: str) -> None:

@@ -35,7 +35,9 @@ def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
     names = weights.installed_models()
     for model in weights.CATALOGUE:
-        place = str(model.path) if model.name in names else "not here"
+        place = "not here"
+        if model.name in names:
+            place = str(model.path)
         size = f"{model.size_bytes / 1e6:,.0f} MB"
         say(f"{model.name}: {size}, {model.licence}, {place}; {model.note}")
     name, reason = weights.default_model()
@@ -104,6 +106,7 @@ def _report(host: str | None) -> bool:
     free = weights.available_memory_bytes() / 1e9
     here = f"llmsim-lab {version('llmsim-lab')}, Python {platform.python_version()}"
     say(f"{here}, {os.cpu_count()} cores, {free:.1f} GB memory free")
+    # Each is asked, also after one has answered: the list says what is there to choose from.
     works = [_answers(model, host) for model in _models_here(host)]
     # What a script without a model's name would get.
     try:
@@ -123,8 +126,10 @@ def _report(host: str | None) -> bool:
 
 def _models_here(host: str | None) -> list[str]:
     """Return the models to ask: Ollama's own choice, and all embedded ones."""
-    models = [f"embedded:{name}" for name in weights.installed_models() if runtime_installed()]
-    if not runtime_installed():
+    models = []
+    if runtime_installed():
+        models = [f"embedded:{name}" for name in weights.installed_models()]
+    else:
         say("embedded: no runtime: pip install 'llmsim-lab[embedded]'", style="yellow")
     try:
         server = look(host)
@@ -182,6 +187,7 @@ def _show_checks(model: str, host: str | None) -> None:
         progress = partial(_say_progress, model)
         abilities = run_sync(findings(client, progress))
         info = run_sync(client.model_info())
+    # Servers of OpenAI's protocol tell no version, and no digest.
     server = " ".join(filter(None, (info.backend, info.version)))
     digest = (info.digest or "not known")[:12]
     say(f"{info.name} ({server}, digest {digest}), a context of {_SETTINGS.num_ctx:,} tokens")

@@ -52,6 +52,7 @@ _MOST_LINES = 1_000
 @app.command("ls")
 def ls(file: TapeFile) -> None:
     """List a tape's runs: which came from which, what each changed, how it ended."""
+    # Read only, here and below: looking at a tape neither changes nor locks it.
     with Tape(file, read_only=True) as tape:
         say(tape.tree())
 
@@ -128,7 +129,8 @@ def verify(
     world of your own is named by --import. With --ask 20 a model is asked twenty of the recorded
     calls again, with their settings and seeds: so an edited reply shows, or another model's.
     """
-    if ask is None and (model, seed, host) != (None, None, None):
+    is_of_asking = model is not None or seed is not None or host is not None
+    if ask is None and is_of_asking:
         raise typer.BadParameter("--model, --seed and --host go with --ask 20, which asks a model")
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
@@ -146,6 +148,7 @@ def verify(
         if replay:
             words += "; each was replayed to the same turns"
         say(words)
+        # To be published: sums can be computed again after an edit, and this cannot be.
         say(f"sha256 {digest(file)}", style="dim")
         if ask is not None and not _is_answered_alike(tape, ask, model, seed, host):
             raise typer.Exit(1)
@@ -159,6 +162,8 @@ def _is_answered_alike(
     host: str | None,
 ) -> bool:
     """Ask recorded calls again and say what that shows; return True if all replies are equal."""
+    # Quiet, since the model's name is part of what is said here. Five minutes a request: to read a
+    # full window takes long, and a server that hangs must not be waited for without an end.
     client = connect(
         model or recorded_model(tape),
         host=host,
@@ -167,7 +172,7 @@ def _is_answered_alike(
     )
     say(client.chosen)
 
-    async def asked() -> Audit:
+    async def ask_calls() -> Audit:
         async with client:
             return await ask_again(
                 tape,
@@ -177,7 +182,7 @@ def _is_answered_alike(
                 progress=partial(say, style="dim", to=errors),
             )
 
-    audit = run_sync(asked())
+    audit = run_sync(ask_calls())
     say(
         f"{len(audit.answers)} of {counted(audit.eligible, 'call')}, drawn with --seed {audit.seed}"
     )
@@ -186,8 +191,10 @@ def _is_answered_alike(
     for note in audit.notes:
         say(note, style="red")
     for answer in audit.answers:
-        if answer.verdict != "equal":
-            say(answer, style="" if answer.verdict == "within reach" else "red")
+        if answer.verdict == "within reach":
+            say(answer)
+        elif answer.verdict != "equal":
+            say(answer, style="red")
     say(audit, style="bold" if audit.ok else "red")
     say(CANNOT_SHOW, style="dim")
     return audit.ok
@@ -209,7 +216,7 @@ def repair(
 ) -> None:
     """Write the intact part of a damaged tape to a new one."""
     for run, (before, kept) in repair_tape(file, target).items():
-        if kept < 0:
+        if kept < 0:  # not even the turn that it starts from
             say(
                 f"Run {run} is left out: its beginning, a text, or a run that it came from is "
                 "damaged."
@@ -249,7 +256,8 @@ def _show_trajectories(
         # How long a turn took always differs.
         first = {**rows_of_a[turn], "seconds": 0}
         second = {**rows_of_b[turn], "seconds": 0}
-        columns = [*dict.fromkeys([*first, *second])]
+        # In the order of the first: a set would list them otherwise each time.
+        columns = dict.fromkeys([*first, *second])
         changed[turn] = [name for name in columns if first.get(name) != second.get(name)]
     names = [*dict.fromkeys(chain(*changed.values()))]
     if not names:
@@ -272,10 +280,12 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     if info.parent is not None:
         heading += f" of run {info.parent}"
     say(heading, style="bold")
+    # A run that is still played, or was killed, has no end.
     ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
     say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
     # Most parts of a manifest are None in most runs.
-    defining = [(name, value) for name, value in flat(_defining(info)).items() if value != "null"]
+    values = flat(_defining(info))
+    defining = [(name, value) for name, value in values.items() if value != "null"]
     for name, value in defining[:_MOST_LINES]:
         say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
     if len(defining) > _MOST_LINES:
@@ -353,6 +363,7 @@ def _show_turn(
     outside = tape.outside(owner, at)
     if turn is None and not calls and not outside:
         raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")
+    # A turn that failed has its calls and nothing else.
     unfinished = "" if turn else " was not finished; its calls:"
     say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
     # Of a world whose class is not known here; its numbers are shown all the same.
@@ -376,6 +387,7 @@ def _show_answer(answer: Answer) -> None:
     if answer.player:
         heading += f" of {answer.player}"
     heading += f": {answer.status}"
+    # An answer that was taken from probabilities has a call for each order of the options.
     numbers = [str(number) for call in answer.calls for number in call.numbers]
     if numbers:
         heading += f", from call {', '.join(numbers)}"
@@ -391,6 +403,7 @@ def _show_call(call: RecordedCall) -> None:
     """Print a call with its settings, and what became of it."""
     request = call.attempt.request
     reply = call.attempt.reply
+    # Of a call outside of a turn no place is known.
     site = request.site
     where = f"{caller(site)}, turn {site.turn}" if site else "outside a turn"
     heading = f"Call {call.id} of run {call.run}: {where}"
@@ -404,8 +417,9 @@ def _show_call(call: RecordedCall) -> None:
         # What is not set is the server's default, and says nothing.
         if value in (None, False, ()):
             continue
-        text = value if isinstance(value, str) else dumps(plain(value))
-        say(f"{name}: {text}")
+        if not isinstance(value, str):
+            value = dumps(plain(value))
+        say(f"{name}: {value}")
     for message in request.messages:
         role, text = spoken(message)
         say(f"[{role}]", style="cyan")
@@ -421,6 +435,7 @@ def _show_reply(reply: ChatReply, attempt: Attempt) -> None:
     cost = f"{attempt.seconds:.2f} s"
     if reply.prompt_tokens is not None:
         cost += f" · prompt {counted(reply.prompt_tokens, 'token')}"
+    # Some servers tell how much of a prompt they had kept.
     anew = PromptsRead().add(attempt)
     if anew is not None and anew.is_counted:
         cost += f", {anew.tokens:,} of them read anew"
@@ -432,4 +447,6 @@ def _show_reply(reply: ChatReply, attempt: Attempt) -> None:
     say(f"--- answered ({cost}; {ended})", style="cyan")
     if reply.thinking:
         say(reply.thinking, style="dim")
-    say("\n".join(filter(None, (reply.text, *tool_lines(reply)))))
+    # A reply of tool calls alone has no text.
+    texts = [text for text in (reply.text, *tool_lines(reply)) if text]
+    say("\n".join(texts))

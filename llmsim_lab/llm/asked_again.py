@@ -100,7 +100,8 @@ class Audit:
     @property
     def ok(self) -> bool:
         """Whether each reply is shown to be the model's."""
-        return self.count("equal") == len(self.answers) and not self.notes
+        all_equal = self.count("equal") == len(self.answers)
+        return all_equal and not self.notes
 
     def __str__(self) -> str:
         """The verdict, as a sentence."""
@@ -126,7 +127,8 @@ class Audit:
         if wrong:
             from scipy.stats import binomtest  # here, since it takes long to import
 
-            interval = binomtest(len(wrong), number).proportion_ci(0.95, method="exact")
+            test = binomtest(len(wrong), number)
+            interval = test.proportion_ci(0.95, method="exact")
             numbers = ", ".join(str(answer.call.id) for answer in wrong)
             cause = "they were edited, or another model wrote them"
             if 2 * len(wrong) >= number:
@@ -180,11 +182,13 @@ async def ask_again(
         largest_window=max(_LARGEST_WINDOW, client.config.num_ctx),
     )
     if not pool.seeds:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in pool.left_out.items())
+        reasons = [f"{count:,} {reason}" for reason, count in pool.left_out.items()]
         raise ConfigError(
-            f"{tape.path} has no reply that can be asked again: {reasons or 'it has no call'}"
+            f"{tape.path} has no reply that can be asked again: "
+            f"{', '.join(reasons) or 'it has no call'}"
         )
     numbers = sorted(pool.seeds)
+    # Sorted both times: the draw does not depend on a dict's order, and a tape is read forwards.
     drawn = sorted(random.Random(seed).sample(numbers, min(number, len(numbers))))
     info = await client.model_info()
     answers = []
@@ -215,7 +219,9 @@ def recorded_model(tape: Tape) -> str:
     counts: Counter[tuple[str, str]] = Counter()
     for info in infos:
         for model in _models_of(info):
-            counts[str(model.get("backend")), str(model.get("name"))] += info.calls
+            backend = str(model.get("backend"))
+            name = str(model.get("name"))
+            counts[backend, name] += info.calls
     if not counts.total():
         calls = sum(info.calls for info in infos)
         reason = f"all of its {counted(calls, 'call')} are to people" if calls else "it has no call"
@@ -243,8 +249,12 @@ def recorded_model(tape: Tape) -> str:
 def _models_of(info: RunInfo) -> list[Mapping[str, object]]:
     """Return the models that a run names: its own, and those in seats of their own."""
     seats = as_mapping(info.manifest.get("players"))
-    models = [as_mapping(model) for model in (info.manifest.get("model"), *seats.values())]
-    return [model for model in models if model and model.get("backend") != HUMAN]
+    models = []
+    for named in (info.manifest.get("model"), *seats.values()):
+        model = as_mapping(named)
+        if model and model.get("backend") != HUMAN:
+            models.append(model)
+    return models
 
 
 def _other_weights(
@@ -311,6 +321,7 @@ class _Pool:
             request = call.attempt.request
             window = request.options.get("num_ctx", 0)
             reason = ""
+            # An invalid reply is one of the model's too; one that was broken off has no end.
             if call.attempt.reply is None or call.attempt.reason not in (None, "invalid_response"):
                 reason = "without a whole reply"
             elif request.model == HUMAN:
@@ -349,14 +360,18 @@ def sampling_seeds(
     for call in calls:
         request = call.attempt.request
         turn = request.site.turn if request.site else None
+        # A configured seed goes before the run's, as when it was recorded.
         own_seed = request.options.get("seed")
         if own_seed is not None:
             seeds[call.id] = own_seed
         elif call.attempt.first is not None:
             # Of the same call: its first reply was of no use, and so is its seed.
             first_seed = seeds.get(call.attempt.first)
-            seeds[call.id] = None if first_seed is None else second_seed(first_seed)
+            seeds[call.id] = None
+            if first_seed is not None:
+                seeds[call.id] = second_seed(first_seed)
         else:
+            # It counts equal questions, whose seeds differ by which of them it is.
             if turn not in logs:
                 logs[turn] = CallLog(
                     info.name,
@@ -434,6 +449,7 @@ def _request_again(
 
 def _words(reply: ChatReply) -> tuple[object, ...]:
     """Return what a model wrote."""
+    # A server numbers tool calls anew each time, so that their ids would always differ.
     calls = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
     return reply.text, reply.thinking, calls
 
@@ -456,20 +472,19 @@ def _judged_choice(
     reply: ChatReply,
 ) -> AskedAgain:
     """Judge the probabilities of an answer's first token."""
+    # Not their logarithms: those of what is hardly ever said differ much, and mean nothing.
     then = {token: math.exp(logarithm) for token, logarithm in recorded.top_logprobs}
     now = {token: math.exp(logarithm) for token, logarithm in reply.top_logprobs}
     if then == now:
         return AskedAgain(call, "equal")
     # What the other list lacks is at most as likely as the last that it has, and mostly less.
-    furthest = max(
-        then,
-        key=lambda token: abs(then[token] - now.get(token, 0.0)),
-    )
+    distances = {token: abs(share - now.get(token, 0.0)) for token, share in then.items()}
+    furthest = max(distances, key=distances.__getitem__)
     detail = (
         f"probability of {furthest!r} recorded as {then[furthest]:.3f}, and now "
         f"{now.get(furthest, 0.0):.3f}"
     )
-    if abs(then[furthest] - now.get(furthest, 0.0)) > CHOICE_REACH:
+    if distances[furthest] > CHOICE_REACH:
         return AskedAgain(call, "not this model's", detail)
     return AskedAgain(call, "within reach", detail)
 
@@ -492,9 +507,11 @@ async def _judged_tokens(
     detail += f" (probability {candidate.probability:.2g}, and {written.probability:.2g})"
     # Less likely ones the sampler leaves out; at temperature 0 it takes the likeliest.
     temperature = _option(request, "temperature", 1.0, most=5.0)
-    least = _option(request, "min_p", _MIN_P, most=1.0) ** temperature * math.exp(-_NOISE)
-    is_possible = candidate.probability >= least * written.probability
-    return AskedAgain(call, "within reach" if is_possible else "not this model's", detail)
+    least_share = _option(request, "min_p", _MIN_P, most=1.0) ** temperature
+    least = written.probability * least_share * math.exp(-_NOISE)
+    if candidate.probability < least:
+        return AskedAgain(call, "not this model's", detail)
+    return AskedAgain(call, "within reach", detail)
 
 
 def _option(
@@ -518,6 +535,7 @@ def _with_exact_ones(answers: Sequence[AskedAgain]) -> list[AskedAgain]:
     most differ; where most are equal, the numbers are the same, and a reply that differs is not the
     model's.
     """
+    # A tape may have both kinds, as where a run was resumed with other settings.
     repeatable = [answer for answer in answers if _is_repeatable(answer)]
     equal = [answer for answer in repeatable if answer.verdict == "equal"]
     if 2 * len(equal) < len(repeatable):
@@ -543,6 +561,7 @@ def _first_difference(
 
     None if the text has no likely token there.
     """
+    # Bytes, since a token may end within a letter.
     starts = [0]
     for token, _ in traced:
         # A token without bytes ends the reply.
@@ -551,16 +570,19 @@ def _first_difference(
         starts.append(starts[-1] + len(token.content))
     differs_at = starts[-1]
     # The token before it too: " in" and " 1" may begin with a token of a blank in one of them.
-    for place in range(len(starts) - 1, max(-1, len(starts) - 3), -1):
+    last = len(starts) - 1
+    for place in (last, last - 1):
+        if place < 0:
+            break
         if place == len(traced):  # the text goes on where the reply has ended
             continue
         written, likely = traced[place]
-        fitting = [
-            token for token in likely if _goes_on(wanted, token.content, starts[place], differs_at)
-        ]
+        start = starts[place]
+        fitting = [token for token in likely if _goes_on(wanted, token.content, start, differs_at)]
         if fitting:
             # A text can be written in several ways, of which a model mostly takes the likeliest.
-            return max(fitting, key=lambda token: token.probability), written
+            likeliest = max(fitting, key=lambda token: token.probability)
+            return likeliest, written
     return None
 
 
@@ -573,4 +595,5 @@ def _goes_on(
     """Return True if a token at a place of a text leads past where a reply differs from it."""
     if start == len(wanted):  # the text ends there, as a token without bytes says
         return not content
-    return wanted.startswith(content, start) and start + len(content) > differs_at
+    end = start + len(content)
+    return end > differs_at and wanted.startswith(content, start)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from llmsim_lab._util.text import clip
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -209,6 +211,22 @@ def _column_style(cells: Iterable[object]) -> str:
         return NUMBERS
     # JupyterLab takes "start" out of a notebook that is not trusted, and aligns on the right.
     return "text-align:left"
+
+
+_WIDE = Markup(
+    '<div class="wide" style="overflow-x:auto" tabindex="0" role="group" aria-label="{}">{}</div>'
+)
+"""A keyboard reaches what scrolls."""
+
+
+def scrolling(view: Markup, name: str) -> Markup:
+    """Return a wide table in a part that scrolls by itself, so that the page does not.
+
+    Args:
+        view: the table.
+        name: of the part, for those who hear the page.
+    """
+    return _WIDE.format(clip(name, 80), view)
 
 
 def pairs(

@@ -25,7 +25,7 @@ from pydantic import AfterValidator, Field
 
 from llmsim_lab._util.checks import known_names, real_number, whole_number
 from llmsim_lab._util.files import as_path, data_path
-from llmsim_lab._util.html import join, styled, table
+from llmsim_lab._util.html import join, scrolling, styled, table
 from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
@@ -697,29 +697,24 @@ class PeopleCard:
             (one.people.study, one.people.condition, one.people.source, one.people.place)
             for one in self.compared
         }
+        read = "where people's figures were read"
+        where = table(("study", "condition", "source", "place"), sorted(sources), caption=read)
         parts = [
             styled(f"{self.player} beside people", tag="h1"),
             styled(self.headline, tag="p"),
             Markup(self.compared._repr_html_()),
-            table(
-                ("study", "condition", "source", "place"),
-                sorted(sources),
-                caption="where people's figures were read",
-            ),
+            scrolling(where, read),
         ]
         if self.recalled:
             rows = [
                 (design, str(answer["named"]), answer.get("study"), answer.get("result"))
                 for design, answer in self.recalled.items()
             ]
-            header = ("design", "an author is named", "study", "result")
-            parts.append(
-                table(
-                    header,
-                    rows,
-                    caption="asked which study it is",
-                )
+            asked = "asked which study it is"
+            answers = table(
+                ("design", "an author is named", "study", "result"), rows, caption=asked
             )
+            parts.append(scrolling(answers, asked))
         view = join(parts, between="\n")
         return write_page(
             path,

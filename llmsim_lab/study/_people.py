@@ -18,7 +18,7 @@ import numpy as np
 
 from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.files import as_path
-from llmsim_lab._util.html import join, styled
+from llmsim_lab._util.html import join, scrolling, styled
 from llmsim_lab._util.html import table as html_table
 from llmsim_lab._util.text import brief, counted, wrapped
 from llmsim_lab.errors import ConfigError
@@ -141,7 +141,7 @@ class Likeness:
 
 def _worded(closeness: Closeness, form: str) -> str:
     if closeness.value is None:
-        return "not known"
+        return ""
     value = format(closeness.value, form)
     if closeness.interval is None:
         return value
@@ -275,7 +275,8 @@ class PeopleComparison(list[Likeness]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        header = ("measure", "players", "people", "difference", "spread", "distance", "verdict")
+        # What is read first stands first: a telephone shows the first columns.
+        header = ("measure", "verdict", "players", "people", "difference", "spread", "distance")
         notes = _Notes()
         parts = [styled(f"compared with people; {self.label}".rstrip("; "), tag="p")]
         for arm, of_arm in self.pairs().items():
@@ -288,7 +289,7 @@ class PeopleComparison(list[Likeness]):
                     if likeness.verdict != "not judged":
                         verdict = f"{verdict}; both: {self.recital(likeness)}"
                     rows.append(_cells(f"its twin{notes.of(twin)}", twin, verdict))
-            parts.append(html_table(header, rows, caption=arm))
+            parts.append(scrolling(html_table(header, rows, caption=arm), arm))
         parts += [styled(line, tag="p") for line in notes.legend()]
         return str(join(parts, between="\n"))
 
@@ -323,15 +324,15 @@ def _cells(
     likeness: Likeness,
     verdict: str,
 ) -> tuple[str, ...]:
-    distance = likeness.parts.distance.value
+    parts = likeness.parts
     return (
         name,
+        verdict,
         f"{likeness.mean:.3f}",
         f"{likeness.people.mean:.3f}",
-        _worded(likeness.parts.difference, "+.3f"),
-        _worded(likeness.parts.spread, ".2f"),
-        "" if distance is None else f"{distance:.3f}",
-        verdict,
+        _worded(parts.difference, "+.3f"),
+        _worded(parts.spread, ".2f"),
+        _worded(parts.distance, ".3f"),
     )
 
 

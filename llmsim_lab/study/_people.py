@@ -289,7 +289,9 @@ class PeopleComparison(list[Likeness]):
                     if likeness.verdict != "not judged":
                         verdict = f"{verdict}; both: {self.recital(likeness)}"
                     rows.append(_cells(f"its twin{notes.of(twin)}", twin, verdict))
-            parts.append(scrolling(html_table(header, rows, caption=arm), arm))
+            # Above what scrolls, whose end a telephone does not show.
+            parts.append(styled(styled(arm, tag="strong"), tag="p"))
+            parts.append(scrolling(html_table(header, rows), arm))
         parts += [styled(line, tag="p") for line in notes.legend()]
         return str(join(parts, between="\n"))
 

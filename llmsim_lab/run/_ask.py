@@ -35,12 +35,14 @@ from llmsim_lab.llm.human import StandIn
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._any_run import AnyRun, Warnings
 from llmsim_lab.run.answers import (
+    NOTHING_ELSE,
     Options,
     answer_by_code,
     as_reply,
     fallback_of,
     options_of,
     rule_of,
+    why_chosen,
 )
 from llmsim_lab.run.chance import random_reply
 from llmsim_lab.run.config import OnError
@@ -1134,10 +1136,10 @@ class Ask:
         for question in work.questions:
             # The only option, where there is but one: then no model is asked.
             value = next(iter(options.texts))
-            reasoning = "there was nothing else to choose"
+            reasoning = NOTHING_ELSE
             if choice is not None:
                 value = choice.decided(options.decide, question.random("draw"))
-                reasoning = _why_chosen(choice, options, value)
+                reasoning = why_chosen(choice, options, value)
             fields = {options.name: value}
             # Not a model's words: it was asked for a letter, and these say what was measured.
             if "reasoning" in reply.model_fields:
@@ -1191,19 +1193,6 @@ def _measured_together(work: Sequence[_Work]) -> list[_Work]:
             measured[key] = item
             together.append(item)
     return together
-
-
-def _why_chosen(
-    choice: Choice[object],
-    options: Options,
-    value: object,
-) -> str:
-    """Return the probabilities that a value was taken from, in words."""
-    share = choice.probabilities[value]
-    chosen = f"{options.decide}: {options.name} {options.texts[value]} has {share:.1%}"
-    if options.decide == "expected":
-        chosen += f", nearest to the mean {choice.expectation:.4g}"
-    return f"{chosen}; {choice.mass:.1%} of all answers are options"
 
 
 def _check_arguments(batch: Batch, whom: str) -> None:

@@ -19,12 +19,14 @@ from llmsim_lab._util.jsontext import (
 from llmsim_lab._util.text import closest, faults, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import fields_of, json_number
-from llmsim_lab.llm.choice import Decide, numeric
+from llmsim_lab.llm.choice import Choice, Decide, numeric
 from llmsim_lab.run._kept import defined_again, reply_as_json
 from llmsim_lab.run.question import AskedQuestion, Question, limits_of
 from llmsim_lab.run.turn import Answer, as_confidence, as_reasoning
 from llmsim_lab.types import CallRecord, Decision, Reply
 
+NOTHING_ELSE = "there was nothing else to choose"
+"""Why the only option is taken."""
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 
@@ -234,6 +236,19 @@ def options_to_choose(question: Question) -> Options:
         ConfigError: the reply's field cannot be decided by probabilities.
     """
     return options_of(question._asked, question.decide or "sample")
+
+
+def why_chosen(
+    choice: Choice[object],
+    options: Options,
+    value: object,
+) -> str:
+    """Return the probabilities that a value was taken from, in words."""
+    share = choice.probabilities[value]
+    chosen = f"{options.decide}: {options.name} {options.texts[value]} has {share:.1%}"
+    if options.decide == "expected":
+        chosen += f", nearest to the mean {choice.expectation:.4g}"
+    return f"{chosen}; {choice.mass:.1%} of all answers are options"
 
 
 def _listed_values(limits: object, type_name: object) -> Sequence[object]:

@@ -25,6 +25,8 @@ from llmsim_lab.llm.form import FORMATS
 from llmsim_lab.run.question import AskedQuestion
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
+BY_CHANCE = "A random answer."
+"""The reasoning of who answers by chance."""
 _MOST_DRAWS = 100
 """Of one reply: the class may have rules of its own, such as two fields that add up to 10."""
 _DEEPEST = 4
@@ -94,7 +96,7 @@ def _drawn_fields(question: AskedQuestion, rng: Random) -> dict[str, object]:
     root = field_schemas(reply)
     drawn: dict[str, object] = {}
     if "reasoning" in reply.model_fields:
-        drawn["reasoning"] = "A random answer."
+        drawn["reasoning"] = BY_CHANCE
     for name, part in fields_of(reply).items():
         is_of_every_reply = name in Reply.model_fields
         # A contract's reply must have a confidence; others may leave it out.

@@ -34,7 +34,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.run import Ask, Question, Run, State
-from llmsim_lab.run.answers import options_to_choose
+from llmsim_lab.run.answers import NOTHING_ELSE, options_to_choose, why_chosen
+from llmsim_lab.run.chance import BY_CHANCE
 from llmsim_lab.run.config import WorldConfig
 from llmsim_lab.run.recorded import imagined, load
 from llmsim_lab.run.registry import find_class
@@ -343,7 +344,17 @@ class _Histories:
                 method="logprobs",
             )
             draw = _Draw(question.player, question.site.component, options.name, key)
-            return {options.name: self._way.draw(draw, choice, options.decide)}
+            value = self._way.draw(draw, choice, options.decide)
+            reasoning = NOTHING_ELSE
+            if client is None:
+                reasoning = BY_CHANCE
+            elif key:
+                reasoning = why_chosen(choice, options, value)
+            fields = {options.name: value}
+            # As in a run: a state or a prompt may quote it.
+            if "reasoning" in question.reply.model_fields:
+                fields["reasoning"] = reasoning
+            return fields
         except asyncio.CancelledError:
             # Also where another question failed, which is then what is said.
             self._refusal = self._refusal or ConfigError(

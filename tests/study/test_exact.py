@@ -309,6 +309,23 @@ class ByTheClock(Dilemma):
         return f"Past: {time.perf_counter_ns()}"
 
 
+class Quoting(Dilemma):
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        said = await ask.each(["Ann", "Bob"], Move, self.seen, decide="sample")
+        return Played(past=f"{said['Ann'].reasoning} {said['Bob'].reasoning}")
+
+
+@pytest.mark.parametrize("players", [{}, {"Ann": "random"}])
+def test_a_reasoning_that_a_state_quotes_is_that_of_a_run(
+    players: dict[str, str], client: LLMClient, model: Model
+) -> None:
+    model.__class__ = Even
+    run = Quoting(llm_client=client, players=players)
+    run.run(1, progress=False)
+    law = exact(Quoting(llm_client=client, players=players), turns=1, outcome="past")
+    assert run.state.past in law.distribution().index
+
+
 class Impatient(Dilemma):
     async def turn(self, state: Played, ask: Ask) -> Played:
         asking = asyncio.create_task(super().turn(state, ask))

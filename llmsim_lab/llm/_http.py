@@ -190,6 +190,7 @@ class Written:
         """Take tokens with their alternatives, of which those of the first one are kept."""
         if tokens and not self.fields.get("top_logprobs"):
             likely = member(tokens[0], "top_logprobs", list)
+            # The logarithms are checked with the whole reply, as those of any backend.
             pairs = [(member(token, "token", str), token.get("logprob")) for token in likely]
             self.fields["top_logprobs"] = tuple(pairs)
 
@@ -237,7 +238,8 @@ class Written:
         if self._on_text is not None and self._held:
             self._on_text(self._held)
         # In the order of their places, which need not be the order in which they came.
-        calls = [call.whole(self._mask) for _, call in sorted(self._calls.items())]
+        in_order = sorted(self._calls.items())
+        calls = [call.whole(self._mask) for _, call in in_order]
         return ChatReply(
             text=self._mask.text("".join(self._texts)),
             thinking=self._mask.text("".join(self._thoughts)),
@@ -270,7 +272,9 @@ class _WrittenCall:
         arguments = mask.value(self.arguments)
         if arguments is None:
             try:
-                arguments = read_object(mask.text("".join(self.pieces)) or "{}")
+                # A tool without parameters comes without arguments.
+                text = mask.text("".join(self.pieces)) or "{}"
+                arguments = read_object(text)
             except (ValueError, TypeError) as error:  # the model wrote them
                 # Without a cause, of which a tape keeps nothing: the model is shown these words.
                 raise BackendError(
@@ -278,7 +282,9 @@ class _WrittenCall:
                     reason="invalid_response",
                     retry=True,
                 ) from None
-        call_id = mask.text(self.id) if self.id else self.id
+        call_id = self.id
+        if call_id:
+            call_id = mask.text(call_id)
         return ToolCall(mask.text(self.name), arguments, call_id)
 
 
@@ -311,7 +317,10 @@ class StatusError(Exception):
     """
 
     def __init__(
-        self, status: int | None, error: JSON, headers: Mapping[str, str] | None = None
+        self,
+        status: int | None,
+        error: JSON,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         values: JSONObject = {}
         inner = [error]
@@ -322,10 +331,12 @@ class StatusError(Exception):
                 with suppress(ValueError, TypeError):
                     error = read_object(error)
             parts = error if isinstance(error, dict) else {}
+            # What an inner one says takes the place of the outer one's.
             values |= {name: value for name, value in parts.items() if value is not None}
             inner = [parts[name] for name in ("error", "message", "detail") if parts.get(name)]
         self._text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
         self._named = [str(values.get(name) or "") for name in ("param", "code", "type")]
+        # By the type itself: true is an int too.
         self.sizes = {name: value for name, value in values.items() if type(value) is int}
         code = self.sizes.get("code", 0)
         self.status = status
@@ -333,7 +344,8 @@ class StatusError(Exception):
             self.status = code
         headers = headers or {}
         self.retry_after_s = retry_after_s(headers.get("retry-after"))
-        self.scheme = headers.get("www-authenticate", "").partition(" ")[0].lower()
+        wanted = headers.get("www-authenticate", "")
+        self.scheme = wanted.partition(" ")[0].lower()
         super().__init__()  # without the text, which may have a secret
 
     def hide(self, mask: Mask) -> None:
@@ -548,6 +560,7 @@ class Server:
 
     def _reported(self, error: StatusError, sent: _Sent) -> BackendError:
         """Return the failure that a server reports by its status and in its words."""
+        # Servers have no common code for it, so their words decide.
         if sent.chat is not None and _OVERFLOW.search(error.words):
             return self._overflow(error, sent.body, sent.chat)
         status = error.status
@@ -573,6 +586,7 @@ class Server:
         elif status is None or status >= 500:
             reason = "server_error"
             text = f"{self.name} failed{for_model}: {error.text}"
+            # Those that a proxy says in a server's name.
             proxy = env_proxy(self.url) if status in (502, 503, 504) else None
             if proxy is not None:
                 text += f"; it was asked through the proxy {proxy.shown}, which may have said this"
@@ -587,7 +601,10 @@ class Server:
         )
 
     def _overflow(
-        self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest
+        self,
+        error: StatusError,
+        body: Mapping[str, Any],
+        chat: ChatRequest,
     ) -> BackendError:
         """Return the failure that a prompt is longer than the context window, in its numbers."""
         prompt_tokens = error.sizes.get("n_prompt_tokens")
@@ -595,7 +612,8 @@ class Server:
         if prompt_tokens is not None:
             size = f"{prompt_tokens} tokens"
         # The server's own, and the one asked for of a server that takes one.
-        windows = [error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")]
+        asked_for = body.get("options", {}).get("num_ctx")
+        windows = [error.sizes.get("n_ctx"), asked_for]
         window = min(filter(None, windows), default=None)
         of_window = f" of {window} tokens" if window else ""
         return BackendError(

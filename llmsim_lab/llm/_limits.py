@@ -193,7 +193,9 @@ class Limits:
     ) -> None:
         """Count anew, with so many at once, until there are enough answers to judge by."""
         # What few answers decided is looked at again, with twice as many.
-        enough = number * (2 if number in self.tokens_per_s else 1)
+        enough = number
+        if number in self.tokens_per_s:
+            enough = 2 * number
         self.at_once = number
         self._wanted = max(_FEWEST, wanted or enough)
         # Those that were sent under another number go on beside the new ones.
@@ -225,10 +227,12 @@ class Limits:
         number = self.at_once
         best = self._best
         rates = self.tokens_per_s
-        if self._peak < number:  # fewer are asked at a time: nothing was learnt
+        # Fewer are asked at a time than may be sent: nothing was learnt of the number.
+        if self._peak < number:
             if number > best and self._may_be_fewer:
                 self._keep_or_try_fewer(best)
-            elif number == best and self._may_be_fewer:  # begin with as many as are asked
+            elif number == best and self._may_be_fewer:
+                # The search begins with as many as are asked.
                 self._best = self._peak
                 self._try(self._peak)
             else:
@@ -251,7 +255,8 @@ class Limits:
         elif 2 * number > _MOST:
             self._keep(number)
         else:
-            if number > best:  # half as many were slower
+            # Half as many were slower, so fewer still need not be tried.
+            if number > best:
                 self._may_be_fewer = False
             self._best = number
             self._try(2 * number)

@@ -75,6 +75,7 @@ def returned_fault(fault: BackendError, who: str) -> BackendError:
     if fault.reason in get_args(FailureReason):
         reason = fault.reason
     status_code = fault.status_code
+    # A tape's lines have no others.
     if not (isinstance(status_code, int) and 100 <= status_code <= 999):
         status_code = None
     wait_s = fault.retry_after_s
@@ -141,7 +142,9 @@ def returned_info(info: object, who: str) -> ModelInfo:
 
 def _text_if_any(name: str, value: object) -> str | None:
     """Return a text that a tape can hold; None for None."""
-    return None if value is None else whole_text(_text(name, value))
+    if value is None:
+        return None
+    return whole_text(_text(name, value))
 
 
 def _is_plain(reply: ChatReply) -> bool:
@@ -281,6 +284,7 @@ def _alternatives(
     if isinstance(pairs, Sequence):
         alternatives = [_alternative(pair) for pair in pairs]
     sound = [alternative for alternative in alternatives if alternative is not None]
+    # What is no logarithm mostly shows by its sum: percents, or probabilities themselves.
     total = math.fsum(math.exp(logarithm) for _, logarithm in sound)
     if len(sound) < len(alternatives) or total > _MOST_PROBABILITY:
         raise BackendError(
@@ -292,7 +296,9 @@ def _alternatives(
         )
     # A server lists what a grammar forbids with minus infinity, which JSON cannot hold.
     possible = [(token, min(value, 0.0)) for token, value in sound if value > -math.inf]
-    return tuple(sorted(possible, key=lambda alternative: -alternative[1]))
+    # The likeliest first: servers have them in some order, and replays compare replies.
+    likeliest_first = sorted(possible, key=lambda alternative: -alternative[1])
+    return tuple(likeliest_first)
 
 
 def _alternative(pair: object) -> tuple[str, float] | None:

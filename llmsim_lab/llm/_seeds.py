@@ -7,4 +7,6 @@ import hashlib
 
 def seed_from(words: str) -> int:
     """Return the seed that follows from words: 31 bits, which every server takes."""
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
+    digest = hashlib.sha256(words.encode()).digest()
+    # 31 bits: some servers take a seed for a signed number.
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -49,7 +49,8 @@ Check = Callable[..., object]
 
 @lru_cache(maxsize=1024)
 def reply_validator(
-    model: type[BaseModel], may_lack: frozenset[str] = frozenset()
+    model: type[BaseModel],
+    may_lack: frozenset[str] = frozenset(),
 ) -> SchemaValidator:
     """Return what reads a reply as an instance of a class.
 
@@ -64,7 +65,9 @@ def reply_validator(
     schema = _strict(lenient, complete=issubclass(model, Reply))
     fields = _fields_in(schema) if may_lack else {}
     for name in may_lack & fields.keys():
-        fields[name] = _with_default(_strict(_fields_in(lenient)[name], complete=False))
+        # From the class's own, which may have a default that was taken away just now.
+        as_in_class = _strict(_fields_in(lenient)[name], complete=False)
+        fields[name] = _with_default(as_in_class)
     # Else pydantic takes the lenient validators that the classes inside have already.
     return SchemaValidator(schema, _use_prebuilt=False)
 
@@ -74,7 +77,8 @@ def _fields_in(schema: Any) -> dict[str, Node]:
     node: Node = schema
     definitions: dict[str, Node] = {}
     while node["type"] != "model-fields":
-        definitions |= {definition["ref"]: definition for definition in node.get("definitions", ())}
+        for definition in node.get("definitions", ()):
+            definitions[definition["ref"]] = definition
         if node["type"] == "definition-ref":  # a class that holds replies of its own kind
             node = definitions[node["schema_ref"]]
         else:
@@ -89,7 +93,8 @@ def _with_default(field: Node) -> Node:
     if inner["type"] == "default":
         return field
     nothing = "" if inner["type"] == "str" else None
-    return {**field, "schema": {"type": "default", "schema": inner, "default": nothing}}
+    with_default = {"type": "default", "schema": inner, "default": nothing}
+    return {**field, "schema": with_default}
 
 
 def _strict(part: Any, *, complete: bool) -> Any:
@@ -214,6 +219,7 @@ def _around(
 
 
 def _read_number(value: object) -> object:
+    # Python reads 1_000 as a number, and no other language does.
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise PydanticCustomError("number_type", "Input should be a number")
     if isinstance(value, str) and _is_too_large(value):

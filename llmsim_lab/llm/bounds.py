@@ -73,8 +73,10 @@ class Allowed(NamedTuple):
                 return f"{name} must be {self.words[name]}, and it is {text_of(value)}"
         for name, values in self.values.items():
             value = plain_value(getattr(decision, name))
+            # A rule need not say how sure it is.
             may_be_missing = value is None and name == "confidence"
-            if not (may_be_missing or value in values or _is_close(value, values)):
+            is_allowed = may_be_missing or value in values or _is_close(value, values)
+            if not is_allowed:
                 return f"{name} must be {self.words[name]}, and it is {value!s:.60}"
         return None
 
@@ -255,8 +257,11 @@ def own_limits(reply: type[Decision]) -> Mapping[str, tuple[Number, Number] | li
             continue
         if "enum" in field.part:
             limits[name] = list(field.part["enum"])
-        elif field.numbers and math.isfinite(field.lowest) and math.isfinite(field.highest):
-            limits[name] = field.lowest, field.highest
+        elif field.numbers:
+            # A range with one end is none that a rule could draw from.
+            is_bounded = math.isfinite(field.lowest) and math.isfinite(field.highest)
+            if is_bounded:
+                limits[name] = (field.lowest, field.highest)
     return limits
 
 
@@ -283,9 +288,9 @@ def own_range(part: Schema) -> tuple[Number, Number]:
     # Of several kinds of numbers pydantic says the bounds in its own words.
     of_all = {name: part[word] for word, name in _PYDANTIC_BOUNDS.items() if word in part}
     lowest, highest = _bounds_of(of_all)
-    lowest = max(lowest, min(low for low, _ in ranges))
-    highest = min(highest, max(high for _, high in ranges))
-    return lowest, highest
+    lowest_of_kinds = min(low for low, _ in ranges)
+    highest_of_kinds = max(high for _, high in ranges)
+    return max(lowest, lowest_of_kinds), min(highest, highest_of_kinds)
 
 
 _PYDANTIC_BOUNDS = {
@@ -322,7 +327,8 @@ class _Limit:
     reply: type[Decision]
     name: str
     field: _Field
-    given: Any
+    allowed: Any
+    """As the question says it: a pair, a list, or a dict of values and words."""
 
     def foreign(self, value: object, reason: str) -> ConfigError:
         """Return the error about a value that the field does not take."""
@@ -350,17 +356,17 @@ def allowed_of(
     """
     fields = _fields(reply)
     allowed = Allowed({}, {}, {}, {})
-    for name, given in limits.items():
+    for name, limited_to in limits.items():
         if name not in fields:
             raise ConfigError(
                 f"limits name {name!r}{closest(str(name), fields)}, which {reply.__name__} lacks; "
                 f"{player} is asked for {', '.join(fields)}"
             )
-        limit = _Limit(player, reply, name, fields[name], given)
+        limit = _Limit(player, reply, name, fields[name], limited_to)
         if not _is_range(limit):
             allowed.choices[name], allowed.values[name] = _listed_values(limit)
-            if isinstance(given, Mapping):
-                allowed.wording[name] = given
+            if isinstance(limited_to, Mapping):
+                allowed.wording[name] = limited_to
         elif limit.field.values:
             allowed.choices[name] = _values_within(limit)
             allowed.values[name] = allowed.choices[name]
@@ -375,9 +381,10 @@ def _is_range(limit: _Limit) -> bool:
     Raises:
         ConfigError: it is a pair, but not of numbers, or the field holds something else.
     """
-    ends = limit.given
+    ends = limit.allowed
     if not isinstance(ends, tuple) or len(ends) != 2:
         return False
+    # Python's whole numbers have no largest one, and bounds are compared as floats.
     too_large = [end for end in ends if is_number(end) and _is_too_large(end)]
     if too_large:
         raise ConfigError(
@@ -418,7 +425,7 @@ def _example(limit: _Limit) -> str:
     """Return a range as it is written: with the ends that are numbers, or else the field's own."""
     lowest = limit.field.lowest
     highest = limit.field.highest
-    first, last = limit.given
+    first, last = limit.allowed
     if is_number(first) and math.isfinite(first):
         lowest = first
     elif math.isinf(lowest):
@@ -432,7 +439,7 @@ def _example(limit: _Limit) -> str:
 
 def _values_within(limit: _Limit) -> tuple[JSON, ...]:
     """Return those of a field's values that are in a range; None stays."""
-    first, last = limit.given
+    first, last = limit.allowed
     values = limit.field.values
     allowed = [value for value in values if value is None or first <= value <= last]
     if not any(is_number(value) for value in allowed):
@@ -446,7 +453,7 @@ def _values_within(limit: _Limit) -> tuple[JSON, ...]:
 
 def _range_within(limit: _Limit) -> tuple[Number, Number]:
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
-    first, last = limit.given
+    first, last = limit.allowed
     field = limit.field
     lowest: Number = max(plain_value(first), field.lowest)
     highest: Number = min(plain_value(last), field.highest)
@@ -467,7 +474,10 @@ def _range_within(limit: _Limit) -> tuple[Number, Number]:
     else:
         lowest = json_number(lowest)
         highest = json_number(highest)
-    if lowest > highest or (field.step and not _has_multiple(field.step, lowest, highest)):
+    is_empty = lowest > highest
+    if field.step and not is_empty:
+        is_empty = not _has_multiple(field.step, lowest, highest)
+    if is_empty:
         whole_numbers = " in whole numbers" if is_whole else ""
         steps = f" in steps of {field.step:g}" if field.step else ""
         raise ConfigError(
@@ -484,7 +494,9 @@ def _step_of(kinds: Sequence[Schema]) -> Number | None:
         step: Number = first["multipleOf"]
         return step
     places = first.get("core", {}).get("decimal_places")
-    return None if places is None else Decimal(1).scaleb(-places)
+    if places is None:
+        return None
+    return Decimal(1).scaleb(-places)
 
 
 def _has_multiple(
@@ -505,13 +517,13 @@ def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
     Raises:
         ConfigError: they are not a list of values, or the field does not take one of them.
     """
-    is_list = isinstance(limit.given, (tuple, list, Mapping)) and bool(limit.given)
+    is_list = isinstance(limit.allowed, (tuple, list, Mapping)) and bool(limit.allowed)
     if not is_list or limit.field.part.get("type") in ("array", "object"):
         raise ConfigError(
-            f"limits of {limit.name} for {limit.player} are {limit.given!r:.60}; give (lowest, "
+            f"limits of {limit.name} for {limit.player} are {limit.allowed!r:.60}; give (lowest, "
             "highest) of a number, or a list of values for a field that holds one"
         )
-    values = list(limit.given)
+    values = list(limit.allowed)
     if not SCALARS.issuperset(map(type, values)):
         values = [plain_value(value) for value in values]
     return tuple(values), _read_values(limit, values)
@@ -531,7 +543,8 @@ def _read_values(
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         # The first part of its place is the number of the value in the list.
-        raise limit.foreign(values[int(fault["loc"][0])], fault["msg"]) from None
+        wrong = values[int(fault["loc"][0])]
+        raise limit.foreign(wrong, fault["msg"]) from None
     if _all_plain_numbers(values) and _all_plain_numbers(read):
         return tuple(read)  # as most are, where a world asks each turn within another grid
     read = [plain_value(value) for value in read]
@@ -562,6 +575,7 @@ def _reader(
     name: str,
 ) -> Callable[[Sequence[object]], list[object]]:
     """Return what reads a list of values of a field."""
+    # With all that the field says of itself: as in a reply, so that limits mean the same.
     field = reply.model_fields[name]
     return TypeAdapter(list[Annotated[field.annotation, field]]).validate_python  # type: ignore[name-defined]
 
@@ -593,13 +607,18 @@ def plain_value(value: Any) -> Any:
     if type(value) in SCALARS:
         return value
     value = plain_number(value)
-    if type(value) in SCALARS or not isinstance(value, Real):  # this last, as it takes long
+    # Asked last, since it takes long: a Fraction is a Real too.
+    if type(value) in SCALARS or not isinstance(value, Real):
         return value
-    return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value)
 
 
 def json_number(value: Any) -> Any:
     """Return a Decimal as a number that JSON has; anything else as it is."""
     if not isinstance(value, Decimal):
         return value
-    return int(value) if value == value.to_integral_value() else float(value)
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value)

@@ -152,7 +152,9 @@ class Choice(Generic[OptionT]):
 def measures(request: ChatRequest) -> bool:
     """Return True if a request is one of those that a choice is made of."""
     # Both kinds: for probabilities, and for a sample where there are none.
-    return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
+    if request.top_logprobs is not None:
+        return True
+    return DRAWN.items() <= dict(request.options).items()
 
 
 ReplyAndCall = tuple[ChatReply, CallRecord]
@@ -199,13 +201,7 @@ def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[Optio
         raise ConfigError(
             f"{len(values)} options, and letters for {len(LABELS)}: offer fewer, or ask in groups"
         )
-    return dict(
-        zip(
-            values,
-            shown,
-            strict=True,
-        )
-    )
+    return dict(zip(values, shown, strict=True))
 
 
 def _can_be_told_apart(
@@ -240,13 +236,7 @@ def orders_of(options: Mapping[OptionT, str]) -> list[Order[OptionT]]:
     for start in range(len(values)):
         # In the rotations each option stands once at each letter, so that its pull cancels.
         rotated = values[start:] + values[:start]
-        meaning = dict(
-            zip(
-                labels,
-                rotated,
-                strict=True,
-            )
-        )
+        meaning = dict(zip(labels, rotated, strict=True))
         lines = [f"{label}: {options[value]}" for label, value in meaning.items()]
         shown = "\n".join(lines)
         orders.append(Order(f"{shown}\n\n{instruction}", meaning))
@@ -368,7 +358,9 @@ def by_letters(
         explained = {}
         for label, option in order.meaning.items():
             explained[label] = probabilities[option] * label_pull[label]
-        distances.append(_distance(_shares(shares_of_order), _shares(explained)))
+        # As shares of the letters alone: how much of all answers are letters is ``mass``.
+        found = _shares(shares_of_order)
+        distances.append(_distance(found, _shares(explained)))
     return Choice(
         probabilities=probabilities,
         mass=min(fmean(masses), 1.0),  # probabilities are rounded, and may add up to more
@@ -436,10 +428,10 @@ def _by_samples(
     )
 
 
-def _no_option(why: str, calls: Sequence[CallRecord]) -> LLMFailureException:
+def _no_option(reason: str, calls: Sequence[CallRecord]) -> LLMFailureException:
     """Return the failure of answers of which none is an option."""
     fault = BackendError(
-        f"{why}; say in the prompt what is to be chosen, or use another model",
+        f"{reason}; say in the prompt what is to be chosen, or use another model",
         reason="invalid_response",
     )
     return failure_of(

@@ -240,7 +240,7 @@ def _ollama(
     reason = ""
     if not name:
         name = probe.chosen()
-        reason = f": {probe.why}"
+        reason = f": {probe.reason}"
     # As Ollama completes it: ``llama3.2`` is ``llama3.2:latest``.
     elif full_name(name) not in map(full_name, probe.models):
         if not download:
@@ -294,7 +294,7 @@ def _embedded(
         if name not in installed and installed and not download:
             note = f"{name} would suit this machine but is not here"
             name = installed[0]
-        reason = "; ".join(text for text in (reason, note) if text)
+        reason = "; ".join(filter(None, (reason, note)))
     chosen = f"Using the embedded model {name}"
     if reason:
         chosen += f": {reason}"

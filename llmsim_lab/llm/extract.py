@@ -86,14 +86,19 @@ def parse_reply(
     except ValidationError as error:
         words = allowed_words(choices or {}, limits or {})
         decision = _last_that_fits(validator, text, error, words, thinking)
-    values = decision.__dict__  # asked of every reply, and of the model itself it takes long
+    # The dict's items, since every reply is asked and those of the model itself take long.
+    values = decision.__dict__
     if decision.__pydantic_extra__:
         values = {**values, **decision.__pydantic_extra__}
-    for name, value in values.items():  # a class's own validator, or a field allowed besides
+    # Reading is strict; but a class's own validator may return what it likes, and a field that is
+    # allowed besides is of no type.
+    for name, value in values.items():
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
             infinite = f"Input should be finite (it is {value!r:.60})"
             raise InvalidReply(f"{name}: {infinite}", by_field={name: infinite})
-    complaint = None if check is None else check(decision)
+    complaint = None
+    if check is not None:
+        complaint = check(decision)
     if complaint:
         # With the decision: a caller may show what was refused.
         raise InvalidReply(complaint, rejected=decision)
@@ -114,7 +119,9 @@ def _last_that_fits(
     """
     answer = without_thinking(text)
     # What pydantic says of prose, an invalid first character, would puzzle a model.
-    reason = error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
+    reason = "there is no JSON object in it"
+    if "{" in answer:
+        reason = error.errors()[0]["msg"]
     complaint = f"the reply is not valid JSON: {reason}"
     if not answer.strip():
         complaint = "the reply is empty"
@@ -161,11 +168,14 @@ def without_thinking(text: str) -> str:
     one is thought. The closing one may be, where the token limit cut it off: then all after the
     opening one is.
     """
-    return _THOUGHT_ENDS.split(_THINKING.sub(" ", text))[-1]
+    spoken = _THINKING.sub(" ", text)
+    # A closing tag that is left had its opening one in the chat template.
+    return _THOUGHT_ENDS.split(spoken)[-1]
 
 
 def allowed_words(
-    choices: Mapping[str, Sequence[object]], limits: Mapping[str, tuple[Number, Number]]
+    choices: Mapping[str, Sequence[object]],
+    limits: Mapping[str, tuple[Number, Number]],
 ) -> dict[str, str]:
     """Return by field what it must be, in words: ``from 0 to 5``, ``one of Ann, Bob``."""
     words: dict[str, str] = {}

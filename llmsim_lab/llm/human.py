@@ -119,8 +119,8 @@ class OpenQuestion:
 
         It follows from what is asked, so that it is the same after a restart.
         """
-        asked = dumps([self.request.prompt, self.request.schema])
-        return f"{self.draft} {crc32(asked.encode()):08x}"
+        question = dumps([self.request.prompt, self.request.schema])
+        return f"{self.draft} {crc32(question.encode()):08x}"
 
     @property
     def complaint(self) -> str:
@@ -177,8 +177,7 @@ class OpenQuestion:
             faults[name] = "there is no such field"
         if faults:
             return faults
-        given = {name: value for name, value in values.items() if value is not None}
-        return self.faults_of_reply(self.reply({**values, **given}))
+        return self.faults_of_reply(self.reply(dict(values)))
 
     def faults_of_reply(self, reply: ChatReply) -> dict[str, str]:
         """Return what is wrong with a reply, as the one who asks for it judges it."""
@@ -249,8 +248,9 @@ class Person(ChatBackend):
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
         """What waits for an answer, oldest first."""
-        asked = tuple(self._asked.items())
-        return tuple([question for question, waiting in asked if not waiting.done()])
+        # Copied in one step: another thread may answer meanwhile.
+        entries = tuple(self._asked.items())
+        return tuple([question for question, waiting in entries if not waiting.done()])
 
     @property
     def has_listeners(self) -> bool:
@@ -279,6 +279,7 @@ class Person(ChatBackend):
             AnswerError: the answer is wrong; the question waits on.
             ConfigError: this answer is no longer waited for, or it is of a wrong type.
         """
+        # Judged before it is sent: a person who is told at once can repair it.
         reply = question.reply(answer)
         faults = question.faults_of_reply(reply)
         if faults:
@@ -326,6 +327,7 @@ class Person(ChatBackend):
                     daemon=True,
                 ).start()
             elif not (self._listeners or self._hinted):
+                # Once a person: a run that waits without a word looks as if it hung.
                 self._hinted = True
                 words = (
                     f"{caller(request.site)}, asked in turn {question.turn}, is a person, who can "
@@ -352,6 +354,7 @@ class Person(ChatBackend):
             words = f"{question.name} did not answer within {self.timeout_s:g} s"
             raise BackendError(words, reason="timeout") from None
         finally:
+            # In any case, so that no window shows a question that nothing waits for.
             waiting.cancel()
             _close_unawaited(waiting)
             del self._asked[question]

@@ -130,7 +130,9 @@ class OllamaBackend(ChatBackend):
             num_ctx = request.options.get("num_ctx")
             used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
             if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
-                window = min(num_ctx, await self._trained_length(model) or num_ctx)
+                # The server cuts a window to what its model was trained for.
+                trained = await self._trained_length(model)
+                window = min(num_ctx, trained or num_ctx)
                 if used > window:
                     raise self._overflow(reply, window)
             return reply
@@ -225,7 +227,7 @@ class OllamaBackend(ChatBackend):
                     version=version,
                     models=tuple(names),
                     model=name,
-                    why=reason,
+                    reason=reason,
                 )
         return OllamaProbe(self.host, version, tuple(names))
 
@@ -243,7 +245,9 @@ class OllamaBackend(ChatBackend):
         """Return the model to ask; a choice, once made, stays."""
         if name not in _UNNAMED:
             return name
-        self._model = self._model or (await self.look()).chosen()
+        if self._model is None:
+            probe = await self.look()
+            self._model = probe.chosen()
         return self._model
 
     async def _trained_length(self, model: str) -> int | None:
@@ -266,7 +270,9 @@ class OllamaBackend(ChatBackend):
 
 def _pulled_at(model: ollama.ListResponse.Model) -> float:
     """Return when a model was pulled, in seconds; a server may not say it."""
-    return model.modified_at.timestamp() if model.modified_at else 0.0
+    if model.modified_at is None:
+        return 0.0
+    return model.modified_at.timestamp()
 
 
 def parse_host(host: str | None = None) -> str:
@@ -398,7 +404,7 @@ class OllamaProbe:
     version: str
     models: tuple[str, ...]
     model: str | None = None
-    why: str = ""
+    reason: str = ""
 
     def chosen(self) -> str:
         """Return that model.

@@ -278,13 +278,8 @@ class OpenAIBackend(ChatBackend):
                 tokens = bytearray()
                 async for line in answer.lines():
                     tokens += line
-        return len(
-            member(
-                read_json(bytes(tokens)),
-                "tokens",
-                list,
-            )
-        )
+        answer_tokens = member(read_json(bytes(tokens)), "tokens", list)
+        return len(answer_tokens)
 
     @without_locals
     async def phase(self, request: ChatRequest) -> str:
@@ -327,7 +322,8 @@ class OpenAIBackend(ChatBackend):
         """Return the model to ask; a choice, once made, stays."""
         if name not in _UNNAMED:
             return name.removeprefix("openai:")
-        self._model = self._model or only_one(await self.names(), self.base_url)
+        if self._model is None:
+            self._model = only_one(await self.names(), self.base_url)
         return self._model
 
     def body_of(
@@ -340,7 +336,8 @@ class OpenAIBackend(ChatBackend):
         fields = {name: value for name, value in request.options.items() if value is not None}
         fields.pop("num_ctx", None)
         most_tokens = fields.pop("num_predict", -1)
-        # Ollama's negative numbers say that there is no limit.
+        # Ollama's negative numbers say that there is no limit. OpenAI's reasoning models know the
+        # limit by another name alone.
         if most_tokens >= 0 and "max_tokens" in without:
             fields["max_completion_tokens"] = most_tokens
         elif most_tokens >= 0:
@@ -383,10 +380,13 @@ def _response_format(schema: Schema, without: Set[str]) -> Body:
     if "patterns" in without:
         for part in schemas_in(taken):
             part.pop("pattern", None)
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "reply", "strict": is_strict(taken), "schema": taken},
+    # ``strict`` is an error where a schema has what OpenAI's strict form leaves out.
+    reply = {
+        "name": "reply",
+        "strict": is_strict(taken),
+        "schema": taken,
     }
+    return {"type": "json_schema", "json_schema": reply}
 
 
 def _turned_down(
@@ -406,6 +406,7 @@ def _turned_down(
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
     words = error.words
+    # What the server names was turned down, whatever its sentence says of it.
     lacking = {name for name in _SWITCHES if name in body and name in words}
     lacking |= {name for name, off in _OFF.items() if body.get(name) == off and name in words}
     if "max_tokens" in body and "max_completion_tokens" in words:
@@ -473,13 +474,8 @@ def _add(written: Written, line: bytes) -> None:
     done_reason = member(choice, "finish_reason", str)
     if done_reason:
         written.fields["done_reason"] = _DONE_REASONS.get(done_reason, "stop")
-    written.add_logprobs(
-        member(
-            member(choice, "logprobs", dict),
-            "content",
-            list,
-        )
-    )
+    logprobs = member(choice, "logprobs", dict)
+    written.add_logprobs(member(logprobs, "content", list))
     for part in member(delta, "tool_calls", list):
         function = member(part, "function", dict)
         arguments = member(function, "arguments", str)

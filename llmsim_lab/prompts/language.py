@@ -140,6 +140,7 @@ def written(value: object, *, listed: bool = False) -> str:
     if isinstance(value, float):
         # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
+        # Most numbers are short, and need not be rounded.
         return text if len(text) <= DIGITS + 1 else repr(rounded(value))
     if not isinstance(value, _SEVERAL):
         # A model of the user's may hold the same list a million times.
@@ -170,6 +171,7 @@ def _ordered(values: Any) -> Any:
 
 def _joined(texts: Iterable[str], between: str) -> str:
     parts = []
+    # There is one fewer between them than there are texts.
     length = -len(between)
     for text in texts:
         parts.append(text)

@@ -346,8 +346,10 @@ class Prompt:
                 names = names | values.keys()
             # Exactly these: a value too many is a misspelt slot more often than not, unless the
             # prompt was edited, by which slots may go.
-            if names != self._slots and not (self.parent and names > self._slots):
-                raise self._mismatch(names)
+            if names != self._slots:
+                is_edited_out = bool(self.parent) and names > self._slots
+                if not is_edited_out:
+                    raise self._mismatch(names)
             return RenderedPrompt.of(fill_system(mine), fill_user(mine), self)
 
         return render
@@ -448,18 +450,30 @@ class RenderedPrompt(str):
         """Return the prompt of two messages, with the tokens of their values where known."""
         system_text, _, _ = system
         user_text, _, _ = user
-        whole = f"{system_text}\n\n{user_text}" if system_text else user_text
+        whole = user_text
+        if system_text:
+            whole = f"{system_text}\n\n{user_text}"
         # A str, so that whatever takes a prompt's text takes this one too.
         new = str.__new__(cls, whole)
         new.system = system_text
         new.user = user_text
         new.template = template
-        new._system = system
-        new._user = user
-        new._tokens = tokens
-        new._sources = {}
-        new._facts = {}
+        new._keep(system, user, tokens)
         return new
+
+    def _keep(
+        self,
+        system: Filled,
+        user: Filled,
+        tokens: Sequence[int | None],
+    ) -> None:
+        """Keep where the values stand in both messages, and their tokens where known."""
+        self._system = system
+        self._user = user
+        self._tokens = tokens
+        # Only the economic world says more of its values than their slots: see ``sourced``.
+        self._sources = {}
+        self._facts = {}
 
     def sourced(
         self,
@@ -522,6 +536,7 @@ class RenderedPrompt(str):
         _, user_layout, user_lengths = self._user
         if len(system_layout) + len(user_layout) > MAX_SPANS:
             return None
+        # Kept relative to them, so that a thousand players' prompts have one form.
         agent = site.agent if site else None
         turn = site.turn if site else None
         facts = []
@@ -551,7 +566,9 @@ class RenderedPrompt(str):
 
 def _beginning(system: str) -> str:
     """Return what stands before the user message in a prompt's text."""
-    return f"## System\n\n{system}\n\n## User\n\n" if system else "## User\n\n"
+    if not system:
+        return "## User\n\n"
+    return f"## System\n\n{system}\n\n## User\n\n"
 
 
 def _is_as_parsed(message: str) -> bool:

@@ -17,6 +17,10 @@ let worker = null;
 let view = null; // what takes messages of the window
 let leaveView = () => {};
 let wrongLine = 0;
+/** The worlds that this Python was given, and whether a link brought each. What it says of others is
+ * not theirs: a world's code can say anything in Python's name. */
+const opened = new Map();
+let isPageWanted = false;
 
 // --- Python, in its worker ------------------------------------------------------------------
 
@@ -31,6 +35,7 @@ function startPython() {
   worker.onerror = ({ message }) => HANDLERS.broken(message ?? "a file of this page is missing");
   isReady = false;
   asked = 0;
+  opened.clear();
   startUp("Python is starting: up to 17 MB the first time, then some seconds of work …");
 }
 
@@ -50,7 +55,10 @@ const HANDLERS = {
   world: showWorld,
   wrong: showWrong,
   tape: (path, { bytes }) => keepTape(path, bytes),
-  page: (path, { bytes }) => download(bytes, `${open.name}.html`, "text/html"),
+  page: (path, { bytes }) => {
+    if (isPageWanted) download(bytes, `${open.name}.html`, "text/html");
+    isPageWanted = false;
+  },
   says: say,
   printed: print,
 };
@@ -122,8 +130,19 @@ async function play(anew) {
   const players = anew ? chosenPlayers() : open.players;
   const write = tape && !live ? { [`${place}/${place}.tape`]: tape } : {};
   open.started = code;
+  giveTo(place);
   send({ do: "open", write, place, name, codes: { [name]: code }, players, anew });
   save();
+}
+
+/** Note that Python gets a world; code that a link brought has a Python without other worlds. */
+function giveTo(place) {
+  const isAlone = open.linked || [...opened.values()].some((linked) => linked);
+  if (isAlone && opened.size && !opened.has(place)) {
+    worker.terminate();
+    startPython();
+  }
+  opened.set(place, Boolean(open.linked));
 }
 
 /** Who answers, as worlds take it; null where it is not known yet who is asked. */
@@ -156,7 +175,7 @@ async function claim() {
 }
 
 function showWorld(world) {
-  if (world.place !== open.place) return;
+  if (world.place !== open.place || !opened.has(open.place)) return;
   open.live = true;
   open.players = world.players;
   if (world.name !== open.name) showCode(world.name);
@@ -253,6 +272,7 @@ const unkept = new Map(); // worlds that are to be kept, by their places
 
 function keepTape(path, bytes) {
   const place = path.split("/").at(-2);
+  if (!opened.has(place)) return;
   if (place === open.place) {
     open.tape = bytes;
     save();
@@ -265,8 +285,8 @@ function keepTape(path, bytes) {
 /** Keep the world soon: its code, its tape, who plays. One as it is shipped, unplayed, is not. */
 function save() {
   if (isShipped() && !open.tape && !kept.has(open.place)) return;
-  const { place, name, code, tape, players } = open;
-  unkept.set(place, { place, name, code, tape, players, at: Date.now() });
+  const { place, name, code, tape, players, linked } = open;
+  unkept.set(place, { place, name, code, tape, players, linked, at: Date.now() });
   document.documentElement.dataset.kept = "not yet";
   saving ||= setTimeout(keep, SAVE_MS); // and not later each time: a reload may come
 }
@@ -374,7 +394,7 @@ $("start").onclick = () => play(!open.tape || open.live);
 $("stop").onclick = stopPython;
 $("save-code").onclick = () => download(open.code, `${open.name}.py`, "text/x-python");
 $("save-tape").onclick = () => download(open.tape, `${open.place}.tape`, "application/x-ndjson");
-$("page").onclick = () => send({ do: "page" });
+$("page").onclick = () => { isPageWanted = true; send({ do: "page" }); };
 $("replay").onclick = () => send({ do: "replay" });
 $("forget").onclick = async () => {
   if (!confirm(`Delete ${open.place}, its code and its tape, from this browser?`)) return;
@@ -422,6 +442,7 @@ $("open").onchange = async () => {
 /** Open a tape that came alone, with the world that it names if that is here. */
 function openTape() {
   const { place, tape, codes } = open;
+  giveTo(place);
   send({ do: "open", place, codes, write: { [`${place}/${place}.tape`]: tape } });
 }
 
@@ -453,6 +474,7 @@ async function start() {
   choose(world);
   listWorlds();
   const isNew = isLink && !kept.has(world.place);
+  open.linked ||= isNew;
   if (isNew) hint("A link brought this code. Nothing of it has run: read it first.");
   else if (isShipped()) play(false); // the worker keeps it until Python is there
 }

@@ -5,6 +5,12 @@ import { loadPyodide } from "./pyodide/pyodide.mjs";
 const FOLDER = "/worlds";
 const here = (name) => new URL(name, import.meta.url).href;
 
+// What this browser keeps of other worlds is not for a link's code to read or to write; nor is
+// another worker, which would have all of this again.
+for (const name of ["indexedDB", "caches", "cookieStore", "BroadcastChannel", "Worker"]) {
+  for (let owner = globalThis; owner; owner = Object.getPrototypeOf(owner)) delete owner[name];
+}
+
 let playground = null;
 let files = null;
 const waiting = []; // what the page sent before Python was there

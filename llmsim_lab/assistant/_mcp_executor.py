@@ -105,7 +105,7 @@ class MCPToolExecutor:
     @classmethod
     def tasks(cls) -> Self:
         """Return the tools of the shipped task server, started as another program."""
-        return cls([sys.executable, "-m", "llmsim_lab.assistant.tasks"])
+        return cls([sys.executable, "-P", "-m", "llmsim_lab.assistant.tasks"])
 
     def get_available_tools(self) -> list[str]:
         """Return the names of the server's tools; the first time this waits for its start.

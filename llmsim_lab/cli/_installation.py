@@ -267,7 +267,9 @@ def _kernel() -> Check:
     from jupyter_client.manager import start_new_kernel
 
     about = "a notebook's kernel"
-    manager, client = start_new_kernel(startup_timeout=_MOST_S)
+    # As -P for the other programs: files beside must not hide Python's and our own.
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}
+    manager, client = start_new_kernel(startup_timeout=_MOST_S, env=safe)
     try:
         reply = client.execute(
             "import llmsim_lab, sys",
@@ -296,7 +298,7 @@ def _runtime_of_embedded_models() -> Check:
 def _program(about: str, arguments: list[str]) -> Check:
     try:
         program = subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, "-P", *arguments],
             capture_output=True,
             encoding="utf-8",
             errors="replace",

@@ -60,6 +60,8 @@ def play_tournament(
     file = file_of(kind)
     assert file is not None
     open_folder(out)
+    # In the processes below, files of this folder must not hide Python's own modules.
+    os.environ["PYTHONSAFEPATH"] = "1"
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
     with ProcessPoolExecutor(
         parallel or os.cpu_count(),

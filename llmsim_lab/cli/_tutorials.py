@@ -125,7 +125,7 @@ def _open_in_jupyterlab(notebook: Path) -> int:
     places = [str(_SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     path = os.pathsep.join(filter(None, places))
     program = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", str(notebook)],
+        [sys.executable, "-P", "-m", "jupyterlab", str(notebook)],
         env={**os.environ, "JUPYTER_CONFIG_PATH": path},
     )
     # The terminal sends a Ctrl-C to both programs. JupyterLab asks whether it is meant; this one

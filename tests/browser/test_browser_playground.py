@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +34,23 @@ import js
 from pyodide.ffi import create_proxy
 js.addEventListener("securitypolicyviolation", create_proxy(lambda event: print("refused")))
 js.fetch("http://127.0.0.1:1/").catch(create_proxy(lambda error: None))
+"""
+SPOILS = """
+import js
+from pyodide.ffi import to_js
+print("storage:", [name for name in ("indexedDB", "caches", "Worker") if hasattr(js, name)])
+for place in ("pot", "my-pot"):
+    for kind in ("tape", "page"):
+        lie = {kind: f"{place}/{place}.tape", "bytes": b"spoiled"}
+        js.postMessage(to_js(lie, dict_converter=js.Object.fromEntries))
+"""
+KEPT = """
+() => new Promise((resolve) => {
+    indexedDB.open("llmsim-lab playground").onsuccess = ({target}) => {
+        const kept = target.result.transaction("worlds").objectStore("worlds").getAll();
+        kept.onsuccess = () => resolve(kept.result.map(({place, tape}) => [place, tape?.length]));
+    };
+})
 """
 
 
@@ -187,6 +206,41 @@ def test_a_reload_loses_nothing_and_code_from_a_link_waits_for_a_click(page: Pag
     assert other.get_by_label("Code of the world").input_value() == code
     assert other.locator("#window > *").count() == 0
     other.context.close()
+
+
+def link_to(name: str, code: str) -> str:
+    """Return the end of a link, as somebody makes it who means harm."""
+    packer = zlib.compressobj(wbits=-15)
+    packed = base64.urlsafe_b64encode(packer.compress(code.encode()) + packer.flush())
+    return f"#name={name}&code={packed.decode().rstrip('=')}"
+
+
+def test_code_of_a_link_reaches_nothing_of_what_other_worlds_have_kept(
+    page: Page, address: str
+) -> None:
+    before = dict(page.evaluate(KEPT))
+    assert any(before.values())
+    code = (ROOT / "playground" / "worlds" / "pot.py").read_text(encoding="utf-8")
+    other = page.context.new_page()
+    downloads: list[object] = []
+    other.on("download", downloads.append)
+    other.goto(f"{address}{link_to('evil', code + SPOILS)}")
+    button = other.get_by_role("button", name="Start a run")
+    expect(button).to_be_enabled(timeout=START_MS)
+    button.click()
+    expect(other.locator("#printed")).to_contain_text("storage: []", timeout=START_MS)
+    press(other, "Step")
+    expect(other.locator(".when")).to_have_text("Turn 1")
+    expect(other.locator("html")).to_have_attribute("data-kept", "yes")
+    after = dict(other.evaluate(KEPT))
+    assert after.pop("my-evil") > 1_000
+    assert after == before
+    assert downloads == []
+    # A world of the user's own is not played by a Python in which such code has run.
+    other.get_by_label("World", exact=True).select_option("beauty")
+    expect(other.locator(".when")).to_have_text("Start", timeout=START_MS)
+    assert "storage" not in other.locator("#printed").inner_text().partition("storage: []")[2]
+    other.close()
 
 
 def test_a_tape_from_elsewhere_is_opened_and_played_on_with_its_world(page: Page) -> None:

@@ -444,7 +444,7 @@ class Nursery:
             stdout=subprocess.PIPE,
             text=True,
             env=env,
-            start_new_session=True,
+            process_group=0,  # to be ended with all that it leaves
         )
 
     def tally(self, of: str, cases: Callable[[Plan], Iterator[Case]], plan: Plan) -> Tally:

@@ -19,7 +19,7 @@ import pytest
 from faults_kit import TESTS, Attack, Case, Plan
 from verbs_kit import command
 
-from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.errors import ModelFileError
 from llmsim_lab.llm.embedded import weights
 from llmsim_lab.prompts import Prompt
 
@@ -116,7 +116,22 @@ def write_yaml(content: str | bytes, folder: Path) -> None:
 def put_evil_beside(folder: Path) -> None:
     """Put files that write ``RAN`` when somebody imports or unpickles them."""
     code = "from pathlib import Path\nPath(__file__).with_name('RAN').touch()\n"
-    for name in ("evil", "numpy", "yaml", "crisis", "sitecustomize", "conftest", "pot", "social"):
+    for name in (
+        "evil",
+        "numpy",
+        "yaml",
+        "crisis",
+        "sitecustomize",
+        "conftest",
+        "pot",
+        "social",
+        "json",
+        "random",
+        "pip",
+        "jupyterlab",
+        "ipykernel_launcher",
+        "multiprocessing",
+    ):
         (folder / f"{name}.py").write_text(code)
     for name in ("x", "study", "spec", "class", "world"):
         (folder / f"{name}.pkl").write_bytes(pickle.dumps(Evil(str(folder / "RAN"))))
@@ -238,6 +253,7 @@ def test_a_strangers_study_runs_no_code_that_is_not_named(attack: Attack) -> Non
     attack("files: studies", studies)
 
 
+DILEMMA = TESTS.parent / "data/templates/prisoners_dilemma.py"
 COMMANDS: dict[str, tuple[str, ...]] = {
     "tape ls": ("tape", "ls", "x.tape"),
     "tape show": ("tape", "show", "x.tape"),
@@ -245,21 +261,21 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "replay": ("replay", "x.tape", "--out", "out"),
     "view": ("view", "x.tape", "-o", "x.html"),
     "lint": ("lint", "x.yaml"),
-    "doctor": ("doctor", "--help"),
+    "doctor": ("doctor", "--install"),
+    "tournament": ("tournament", "players", "--world", str(DILEMMA), "--rounds", "2"),
 }
 
 
 def in_a_program(arguments: tuple[str, ...], folder: Path) -> None:
     """Run a command as users do, in a folder of a stranger's."""
     program = Path(sys.executable).with_name("llmsim-lab")
-    subprocess.run([program, *arguments], capture_output=True, check=False, timeout=60)
+    subprocess.run([program, *arguments], capture_output=True, check=False, timeout=200)
     assert not (folder / "RAN").exists(), "code of a stranger's ran"
 
 
 def named_code_runs(folder: Path) -> None:
     """Show that the files beside would be noticed."""
-    with pytest.raises(ConfigError, match=r"pot.py has no world"):
-        command("lint", "pot.py")
+    assert "pot.py has no world" in command("lint", "pot.py")
     assert (folder / "RAN").exists()
 
 
@@ -267,9 +283,12 @@ def programs(plan: Plan) -> Iterator[Case]:
     def write(folder: Path) -> None:
         write_yaml("kind: evil.py:X\n", folder)
         shutil.copy(TESTS.parent / "data/tapes/first_run.tape", folder / "x.tape")
+        (folder / "players").mkdir()
+        for name in ("ann", "bob"):
+            (folder / "players" / f"{name}.py").write_text("def play(question):\n    return 'C'\n")
 
     for name, arguments in plan.chosen(COMMANDS, 1):
-        yield Case(name, {"in a program": partial(in_a_program, arguments)}, write)
+        yield Case(name, {"in a program": partial(in_a_program, arguments)}, write, wall_s=240)
     yield Case("what is named", {"lint": named_code_runs}, write)
 
 

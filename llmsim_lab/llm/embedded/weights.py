@@ -296,7 +296,7 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     """Fetch one package; return its archive."""
     listed = folder / "requirements.txt"
     listed.write_text(f"{requirement}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     # Not into pip's cache, which would keep a gigabyte more.
     command += ["--no-cache-dir", "--progress-bar=off", "--disable-pip-version-check"]
     command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]

@@ -169,9 +169,9 @@ def test_a_fault_is_shown_at_its_line_and_an_endless_loop_is_stopped(page: Page)
     press(page, "Start a run")
     fault = page.locator("#wrong")
     expect(fault).to_have_text(
-        "Line 27: NameError: name 'lenn' is not defined. Did you mean: 'len'?"
+        "Line 31: NameError: name 'lenn' is not defined. Did you mean: 'len'?"
     )
-    expect(page.locator("#numbers .bad")).to_have_text("27")
+    expect(page.locator("#numbers .bad")).to_have_text("31")
     code.fill(good.replace("class Gift(", "class Gift"))
     press(page, "Start a run")
     expect(fault).to_contain_text("Line 12: Python cannot read this line:")
@@ -223,7 +223,7 @@ def test_code_of_a_link_reaches_nothing_of_what_other_worlds_have_kept(
     code = (ROOT / "playground" / "worlds" / "pot.py").read_text(encoding="utf-8")
     other = page.context.new_page()
     downloads: list[object] = []
-    other.on("download", downloads.append)
+    other.on("download", lambda download: downloads.append(download))
     other.goto(f"{address}{link_to('evil', code + SPOILS)}")
     button = other.get_by_role("button", name="Start a run")
     expect(button).to_be_enabled(timeout=START_MS)
@@ -237,7 +237,7 @@ def test_code_of_a_link_reaches_nothing_of_what_other_worlds_have_kept(
     assert after == before
     assert downloads == []
     # A world of the user's own is not played by a Python in which such code has run.
-    other.get_by_label("World", exact=True).select_option("beauty")
+    other.locator("#choice").select_option("beauty_contest")
     expect(other.locator(".when")).to_have_text("Start", timeout=START_MS)
     assert "storage" not in other.locator("#printed").inner_text().partition("storage: []")[2]
     other.close()

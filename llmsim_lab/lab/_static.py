@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, styled, table
-from llmsim_lab._util.text import clip, few, number, printable
+from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.lab._charted_runs import is_number
 from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
@@ -206,10 +206,14 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
     for decided in _decisions(turn):
         words = decided.words or printable(decided.reasoning, keep=" ")
         lines.append(f"  {printable(decided.player)}: {clip(words, 100)}")
-    left_out = len(turn.answers) - _MOST_DECISIONS
-    if left_out > 0:
-        lines.append(f"  and {left_out} more decisions")
+    lines += [f"  {words}" for words in _left_out(turn)]
     return "\n".join(lines)
+
+
+def _left_out(turn: Turn) -> list[str]:
+    """Return how many decisions are not shown, if any."""
+    left_out = len(turn.answers) - _MOST_DECISIONS
+    return [f"and {counted(left_out, 'more decision')}"] if left_out > 0 else []
 
 
 def turn_html(run: ShownRun, turn: Turn) -> Markup:
@@ -227,6 +231,7 @@ def turn_html(run: ShownRun, turn: Turn) -> Markup:
     decisions = list(_decisions(turn))
     if decisions:
         parts.append(_decision_table(decisions))
+    parts += [styled(words, tag="p") for words in _left_out(turn)]
     return join(parts)
 
 

@@ -1,0 +1,155 @@
+"""The limits of settings: the last value is taken, the next one is an error that names the setting.
+
+Defaults are here too: a run that leaves a setting out is another run when its default changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmsim_lab.assistant import AgentEngineConfig, Chat
+from llmsim_lab.context import CrisisSimulation
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.statechart import SocialSimulation
+
+Values = dict[str, Any]
+STORY: Values = {"author": "Press", "text": "Tea.", "topics": ["tea"]}
+
+
+def user(**more: Any) -> Values:
+    return {"population": [{"name": "Ann", "interests": ["tea"], **more}]}
+
+
+def story(**more: Any) -> Values:
+    return {"seed_posts": [{**STORY, **more}]}
+
+
+def feed(name: str, *values: object) -> list[Values]:
+    return [{"feed": {name: value}} for value in values]
+
+
+def chair(tolerance_bp: float) -> Values:
+    people = {"chair": "United States", "tolerance_bp": tolerance_bp}
+    return {"committee": {"rule": "chair", **people}}
+
+
+WEIGHTS = ("interest", "recency", "popularity", "noise")
+LIMITS: list[tuple[Any, list[Values], list[Values]]] = [
+    (
+        SocialSimulation,
+        [user(activity=0), user(activity=1), user(engagement_threshold=1)],
+        [user(activity=-0.01), user(activity=1.01), user(engagement_threshold=1.01)],
+    ),
+    (
+        SocialSimulation,
+        [user(timeout_threshold=2), user(timeout_threshold=1000), user(name="A" * 100)],
+        [user(timeout_threshold=1), user(timeout_threshold=1001), user(name="A" * 101)],
+    ),
+    (
+        SocialSimulation,
+        [user(interests=["t" * 60]), story(text="t" * 5000), {"seed_posts": 25}],
+        [user(interests=["t" * 61]), story(text="t" * 5001), {"seed_posts": 26}, story(topics=[])],
+    ),
+    (
+        SocialSimulation,
+        [feed(name, 0, 100)[at] for name in WEIGHTS for at in (0, 1)],
+        [feed(name, -0.1, 100.1)[at] for name in WEIGHTS for at in (0, 1)],
+    ),
+    (
+        SocialSimulation,
+        [*feed("half_life", 1e-9, 1000), *feed("max_age", 1, 1000), *feed("max_posts", 1, 10_000)],
+        [*feed("half_life", 0, 1001), *feed("max_age", 0, 1001), *feed("max_posts", 0, 10_001)],
+    ),
+    (
+        Simulation,
+        [{"gap_noise": 0}, {"gap_noise": 10}, {"economy": {"shock_scale": 10}}],
+        [{"gap_noise": -0.1}, {"gap_noise": 10.1}, {"economy": {"shock_scale": 10.1}}],
+    ),
+    (
+        Simulation,
+        [{"nations": [{"name": "A", "inflation_target": target}]} for target in (-5, 50)],
+        [{"nations": [{"name": "A", "inflation_target": target}]} for target in (-5.1, 50.1)],
+    ),
+    (
+        Simulation,
+        [{"engine": {"max_move": 100, "rate_step": 0.1}}, chair(0)],
+        [{"engine": {"max_move": 100.1, "rate_step": 0.1}}, chair(-1)],
+    ),
+    (
+        Simulation,
+        [{"moves_bp": [*range(-50, 51)]}, {"moves_bp": [0, 25]}, {"nations": [{"name": "A"}]}],
+        [{"moves_bp": [*range(-50, 52)]}, {"moves_bp": [25]}, {"nations": []}, {"moves_bp": [0]}],
+    ),
+    (
+        CrisisSimulation,
+        [{"scenario": "strait", "max_events": number} for number in (0, 20)],
+        [{"scenario": "strait", "max_events": number} for number in (-1, 21)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("world", "taken", "refused"), LIMITS)
+def test_a_setting_takes_its_limit_and_nothing_beyond(
+    world: Any, taken: list[Values], refused: list[Values]
+) -> None:
+    for values in taken:
+        world.config_type(**values)
+    for values in refused:
+        [name] = (name for name in values if name != "scenario")
+        with pytest.raises(ConfigError, match=name):
+            world.config_type(**values)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        *((name, 1) for name in ("max_iterations", "max_tokens", "max_calls", "max_result_chars")),
+        ("include_history_messages", 0),
+        ("temperature", 0),
+        ("timeout_seconds", 0.01),
+    ],
+)
+def test_an_assistants_setting_takes_its_least_value_and_no_lower(name: str, least: float) -> None:
+    settings: Values = {name: least}
+    assert getattr(AgentEngineConfig(**settings), name) == least
+    lower: Values = {name: least - (1 if isinstance(least, int) else 0.001)}
+    with pytest.raises(ConfigError, match=f"{name}=.* must be"):
+        AgentEngineConfig(**lower)
+
+
+def defaults_of(world: Any, names: str, **given: Any) -> Values:
+    values: Values = world.config_type(**given).model_dump()
+    return {name: values[name] for name in names.split()}
+
+
+def test_the_defaults_of_each_world_are_those_that_its_recorded_runs_had() -> None:
+    sizes = (25, 50, 75, 100, 150, 200, 300, 450)
+    names = "turns moves_bp masked permissive engine economy gap_noise committee"
+    assert defaults_of(Simulation, names) == {
+        "turns": 8,
+        "moves_bp": (*(-size for size in reversed(sizes)), 0, *sizes),
+        "masked": True,
+        "permissive": True,
+        "engine": {"rate_bounds": (0.0, 25.0), "max_move": 2.0, "rate_step": 0.25},
+        "economy": {"shock_scale": 1.0, "fiscal_backstop": False, "mirrored": False},
+        "gap_noise": 0.0,
+        "committee": {"rule": "median", "chair": None, "tolerance_bp": 25.0},
+    }
+    social = defaults_of(SocialSimulation, "turns feed shuffle population seed_posts")
+    assert (len(social.pop("population")), len(social.pop("seed_posts"))) == (12, 8)
+    weights = {"interest": 2.0, "recency": 1.0, "popularity": 1.0, "noise": 0.3}
+    limits = {"half_life": 3.0, "max_age": 10, "max_posts": 200}
+    assert social == {"turns": 8, "shuffle": True, "feed": {**weights, **limits}}
+    [ann] = SocialSimulation.config_type(**user()).population
+    assert (ann.activity, ann.engagement_threshold, ann.timeout_threshold) == (0.5, 0.5, 5)
+    crisis = defaults_of(CrisisSimulation, "turns max_events stable_first llm", scenario="strait")
+    assert [crisis["llm"][name] for name in ("max_tokens", "max_text_chars", "timeout_s")] == [
+        600,
+        300,
+        180.0,
+    ]
+    assert (crisis["turns"], crisis["max_events"], crisis["stable_first"]) == (6, 3, True)
+    assert defaults_of(Chat, "turns", user_id="ann") == {"turns": 1000}

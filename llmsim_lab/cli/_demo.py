@@ -42,6 +42,7 @@ def demo(
     if no_live:
         say(_NEXT)
         return
+    # Of the first seed, and neither its mirror image nor the oil shock: as a first run would be.
     seed, worlds = next(iter(demonstration.runs.items()))
     recorded = worlds["plain"]
     taped = recorded.turn_number
@@ -82,6 +83,7 @@ def _show(demonstration: Demonstration, out: Path) -> None:
     say(demonstration.judged)
     say(demonstration.headline)
     say(demonstration.verdict, style="bold")
-    picture = write_file(out / "demo.png", figure_bytes(demo_figure(demonstration), "png", dpi=120))
+    figure = figure_bytes(demo_figure(demonstration), "png", dpi=120)
+    picture = write_file(out / "demo.png", figure)
     quarters = write_file(out / "demo.csv", csv_text(demonstration.paths).encode())
     say(f"Written: {picture}, {quarters}")

@@ -56,6 +56,7 @@ class Check:
 def report_installation() -> bool:
     """Print a line for each check as it is done; return True if nothing is at fault."""
     checks: list[Check] = []
+    # As each is done: a new kernel and JupyterLab take long, and nothing would show meanwhile.
     for check in _checks():
         checks.append(check)
         say(f"{check.result:<6}{check.about}: {check.text}", style=_STYLES[check.result])
@@ -113,6 +114,7 @@ def _files_of_the_package() -> Check:
         return Check(name, "ok", f"a checkout, {Path(__file__).parents[2]}")
     changed: list[str] = []
     for file in files:
+        # The list itself, and what Python compiles, have none.
         if file.hash is None:
             continue
         path = Path(str(file.locate()))
@@ -205,11 +207,13 @@ def _folders() -> Check:
 
 def _run_and_replay() -> Check:
     """Play a rule for eight quarters, replay its tape, and compare."""
+    # Here, so that a broken installation is a line of the page and no traceback before it.
     from llmsim_lab.run import replay
     from llmsim_lab.simulation import Simulation
     from llmsim_lab.tape import verify
 
     with tempfile.TemporaryDirectory() as folder:
+        # With a space, as in many users' folders.
         tape = Path(folder) / "a run.tape"
         run = Simulation(players={"*": "rule"}, tape=tape)
         run.run(8)
@@ -241,6 +245,7 @@ def _chart() -> Check:
 
 def _console() -> Check:
     """See whether the terminal shows the signs that tables and messages have."""
+    # Windows' own code pages lack a minus sign, which main() then prints as a question mark.
     encoding = sys.stdout.encoding or "ascii"
     signs = "\N{MINUS SIGN}\N{MULTIPLICATION SIGN}\N{LESS-THAN OR EQUAL TO}\N{HORIZONTAL ELLIPSIS}"
     missing = [sign for sign in signs if not _is_encodable(sign, encoding)]

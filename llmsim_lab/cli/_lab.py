@@ -59,12 +59,14 @@ def new(
     From lesson it is a lesson's source for a teacher, with its solutions and its world.
     """
     templates = data_path("templates")
+    # From the folder and not from a list: a template is a file that one adds.
     codes = {path.stem: path.read_text(encoding="utf-8") for path in templates.glob("*.py")}
     if template not in [*codes, _LESSON]:
         options = "".join(f"\n  --from {name}" for name in sorted([*codes, _LESSON]))
         if template is None:
             raise ConfigError(f"choose a template; there are:{options}")
         raise ConfigError(f"there is no template {template!r}; there are:{options}")
+    # Not into a folder that is there: it may have a user's own pot.py.
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -84,8 +86,12 @@ def new(
     )
     # The files keep the template's name, since a tape names a world by its file and its class.
     is_recorded = (templates / f"{template}.tape").exists()
-    for ending in ("py", "tape") if is_recorded else ("py",):
-        shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
+    endings = ["py"]
+    if is_recorded:
+        endings.append("tape")
+    for ending in endings:
+        name = f"{template}.{ending}"
+        shutil.copyfile(templates / name, folder / name)
     empty: dict[str, Any] = {"cell_type": "code", "execution_count": None}
     empty |= {"metadata": {}, "outputs": []}
     first_cell = _FIRST_CELL_OF_RECORDED if is_recorded else _FIRST_CELL

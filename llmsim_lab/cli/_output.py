@@ -137,6 +137,7 @@ def _summary(
         unfinished: the calls of one after them that failed.
         failed_s: how long that one took, seconds.
     """
+    # A second attempt is one call's: what is counted are questions, not requests.
     seconds = sum(turn.seconds for turn in turns) + failed_s
     calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
@@ -174,6 +175,7 @@ def report(
         failed_s: how long the turn took in which the run ended early, seconds.
     """
     frame = simulation.to_frame()
+    # With the turn that the new ones follow on, to compare them with.
     say_turns(frame[frame["turn"] >= since], series_of(simulation))
     say("")
     turns = [turn for turn in simulation.turns if turn.number > since]

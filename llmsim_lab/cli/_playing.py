@@ -112,7 +112,8 @@ def import_file(path: Path) -> ModuleType:
             f"{path} ends the program while it is imported; put that below "
             'if __name__ == "__main__":'
         ) from error
-    # Python gives what it has under this name: pot.py in another folder, or json for json.py.
+    # Python gives what it has under this name: pot.py in another folder, or json for json.py. A
+    # tape would then name a world by a file that is not the user's.
     if getattr(module, "__file__", None) != str(path):
         raise ConfigError(
             f"{path.name} has the name of another module, {path.stem!r}; call the file something "

@@ -105,6 +105,7 @@ def open_room(
             "name a world, llmsim-lab room pot.py:PublicGoods --seats 24, or a study: "
             "llmsim-lab room --study study.yaml"
         )
+    # The folder names the room: the same again finds its seats and tapes.
     if study is not None:
         played = study_from(study, tape=folder)
     else:
@@ -197,6 +198,7 @@ def _seats_asked(
     parameters: Mapping[str, Any],
 ) -> list[str]:
     """Return the players that a world asks, as a few turns by chance show."""
+    # By chance and not by the first turn alone: some worlds ask others later.
     trial = world(players={"*": "random"}, **parameters)
     trial.run(_MOST_TURNS_ON_TRIAL, progress=False)
     # A dict in place of a set: seats in the order in which they are asked.

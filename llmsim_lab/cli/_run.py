@@ -97,6 +97,7 @@ def lint(described: _Described, parameters: _Parameters = None) -> None:
     findings: list[object] = []
     if isinstance(config, SimulationConfig):
         findings += Simulation(config).lint()
+    # A world of rules and people alone has no prompts that a server reads.
     orders = prompt_orders(world, config)
     if not orders:
         say("In its first turns no model answers for a player.")
@@ -140,6 +141,7 @@ def _described(
             f"{named} is a tape, which is recorded; llmsim-lab run and lint take a run's YAML, or "
             f"FILE.py:CLASS. llmsim-lab tape show {named} says what is on it"
         )
+    # Both are YAML: a study that is read as a run would be turned down for its first key.
     keys = YamlFile.read(Path(named)).values.keys()
     if {"world", "vary"} <= keys:
         raise ConfigError(
@@ -331,7 +333,9 @@ def fork(
     """Continue live from a turn of a recorded run, with something changed."""
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
-        at = info.turns if turn is None else turn
+        at = info.turns
+        if turn is not None:
+            at = turn
         # Here and not in fork(), so that the way out is an option of the command line.
         if at > info.turns:
             raise ConfigError(
@@ -442,6 +446,7 @@ def _prepared(
         )
     if model is not None and not config.needs_model:
         raise ConfigError(f"run {info.id} asks no model, so leave out --model {model}")
+    # Loud, since settings of a model that no one asks would change nothing.
     if settings and not config.needs_model:
         named = " ".join(f"--set llm.{name}=..." for name in settings)
         raise ConfigError(f"run {info.id} asks no model, so leave out {named}")

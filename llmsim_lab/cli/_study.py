@@ -90,6 +90,7 @@ def study(
             f"llmsim-lab study {file} {action} --import {code}"
         )
     world = _world(file, described, source)
+    # Errors of Study name a keyword; here they are said with the line of the file.
     try:
         played = Study(world, **arguments)
         # Only where a model is asked: connecting to one may fetch its weights.

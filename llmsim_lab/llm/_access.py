@@ -138,9 +138,11 @@ def _address(
         ValueError: it is not a server's address.
         InvalidURL: likewise.
     """
+    # Quotes that a shell left in: a .env file's.
     text = text.strip().strip("\"'")
     scheme, has_scheme, rest = text.rpartition("://")
     login, has_login, place = rest.rpartition("@")
+    # "://box" has the sign and no scheme before it.
     if not text.isprintable() or bool(has_scheme) != bool(scheme):
         raise ValueError("it is not an address")
     url = _url(scheme.lower(), place, usual_port)
@@ -148,6 +150,7 @@ def _address(
         url += usual_path
     if not has_login:
         return Address(url)
+    # A browser would read http://me/x@box as the host "me": where would the password go?
     if re.search(r"[\s/?#]", login):
         raise ValueError("it has characters that end the host")
     name, _, password = login.partition(":")
@@ -178,6 +181,7 @@ def _url(
         host = f"[{ipaddress.IPv6Address(host)}]"
     split = urlsplit(f"{scheme or 'http'}://{host}{slash}{path}")
     port = split.port
+    # To listen on 0 means any port; to connect to it means nothing.
     if port == 0:
         raise ValueError("no server can be reached there")
     if port is None and not scheme:
@@ -195,6 +199,7 @@ def _url(
         name = f"[{name.replace('%25', '%').replace('%', '%25')}]"
     written_port = f":{port}" if port else ""
     url = f"{split.scheme}://{name}{written_port}{split.path.rstrip('/')}"
+    # For what it raises: a request would fail with the same error, hours later.
     httpx.URL(url)
     return url
 
@@ -230,6 +235,7 @@ def env_proxy(url: str) -> Proxy | None:
     proxy = proxies.get(at.scheme) or proxies.get("all")
     if not proxy:
         return None
+    # curl takes HTTP_PROXY=box:3128 too.
     if "://" not in proxy:
         proxy = f"http://{proxy}"
     scheme, _, rest = proxy.partition("://")
@@ -368,13 +374,10 @@ class Mask:
             logins.append(credential.secret)
         for login in logins:
             forms |= _forms_of_login(login.get_secret_value())
+        # A secret of a letter or two would put *** all over a text.
+        long_forms = [form for form in forms if len(form) >= _SHORTEST_MASKED]
         # The longest first, since one may begin with another.
-        ordered = sorted(
-            forms,
-            key=len,
-            reverse=True,
-        )
-        ordered = [form for form in ordered if len(form) >= _SHORTEST_MASKED]
+        ordered = sorted(long_forms, key=len, reverse=True)
         self._forms = [form.lower() for form in ordered]
         self._firsts = {form[0] for form in self._forms}
         self._pattern = re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE)
@@ -422,6 +425,7 @@ class Mask:
 
     def line(self, line: bytes) -> bytes:
         """Return bytes without secrets."""
+        # Latin-1 reads any bytes, and most lines have no secret.
         if not self or not self._is_in(line.decode("latin-1")):
             return line
         return self.text(line.decode(errors="replace")).encode()
@@ -462,6 +466,7 @@ def mask_of(credential: Credential | None, proxy: SecretStr | None) -> Mask:
 def _forms(secret: str) -> set[str]:
     """Return how a secret may be written by a server or a library that repeats it."""
     raw = secret.encode()
+    # In base64, as a header of a user name and password has it.
     encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
     forms = {
         secret,
@@ -505,11 +510,13 @@ def _mask_http_logs() -> None:
 
 
 def _mask_record(record: logging.LogRecord) -> bool:
+    # Of the whole line: a secret may stand in its arguments, or in both.
     text = record.getMessage()
     for mask in list(_masks):
         text = mask.text(text)
     record.msg = text
     record.args = ()
+    # A filter that returns False would swallow the line.
     return True
 
 

@@ -74,6 +74,7 @@ def connect(
         settings = config.model_dump() | settings
     # Not ``model_validate``, whose error would show a key that is given under a misspelt name.
     config = LLMConfig(**settings)
+    # At the first colon: a model of Ollama's has one of its own, llama3.1:8b.
     kind, _, name = model.partition(":")
     kind = kind.strip().lower()
     name = name.strip()
@@ -263,6 +264,7 @@ def _openai(
     key: Key | None,
 ) -> ChosenModel:
     """Return a model of a server that speaks OpenAI's protocol; without a name its only one."""
+    # Asked for its models in any case: a misspelt address shows now and not at the first turn.
     backend = OpenAIBackend(
         name or None,
         base_url=base_url,

@@ -75,6 +75,7 @@ def typed_value(typed: str, field: Schema) -> JSON:
 
     A number that may be two stays the text, which ``field_fault`` asks back.
     """
+    # First, since a choice may be called "yes" or "1".
     for choice in field.get("enum", ()):
         if text_of(choice) == typed:
             named: JSON = choice
@@ -85,6 +86,7 @@ def typed_value(typed: str, field: Schema) -> JSON:
         readings.append(json.loads(typed) if is_json else _number(typed))
     readings.append(_YES_AND_NO.get(typed.lower(), typed))
     readings.append(typed or None)
+    # Where none is right, the first one is what the message is about.
     value = readings[0]
     for reading in readings:
         if not field_fault(reading, field):
@@ -102,6 +104,7 @@ def _number(typed: str) -> float:
         raise ValueError(f"{typed!r} is not one number")
     with suppress(ValueError):
         return int(typed)  # which a float may be too short for, as for a seed
+    # Half of Europe writes 2,5; and a rate is typed with its sign as it is shown.
     value = float(typed.replace(",", ".").removesuffix("%"))
     return int(value) if value.is_integer() else value
 
@@ -149,9 +152,11 @@ def ambiguities(
             inner = fields.get(name, any_other)
             yield from ambiguities(item, inner, root, f"{before}{name}")
     elif isinstance(value, list):
+        # The first ones have schemas of their own; all others one.
         parts = [*field.get("prefixItems", ())]
         parts += [field.get("items", {})] * len(value)
-        for number, (item, inner) in enumerate(zip(value, parts, strict=False)):
+        pairs = zip(value, parts, strict=False)
+        for number, (item, inner) in enumerate(pairs):
             yield from ambiguities(item, inner, root, f"{before}{number}")
 
 
@@ -188,6 +193,7 @@ def _allows(field: Schema, value: JSON) -> bool:
     if field.get("anyOf"):
         return any(_allows(alternative, value) for alternative in field["anyOf"])
     if "enum" in field:
+        # With its type, since True equals 1.
         return any(type(choice) is type(value) and choice == value for choice in field["enum"])
     if not _is_of_type(value, field.get("type")):
         return False
@@ -227,7 +233,8 @@ def field_fault(value: JSON, field: Schema) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None and field.get("optional"):
         return ""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    is_blank = isinstance(value, str) and not value.strip()
+    if value is None or is_blank:
         return "is missing"
     if _close(value, field):
         return ""

@@ -120,6 +120,7 @@ class _Form:
         if "properties" in resolved(self._schema, self._schema):
             heading = "Reply with one JSON object and nothing else. Its fields, in this order:"
         lines = [heading, *below]
+        # Small models copy a form more surely than they follow a description.
         with suppress(_NoExample):
             example = _json(self._example(self._schema, ()))
             lines += ["An example of this form, with made-up values:", example]
@@ -191,7 +192,10 @@ class _Form:
         return lines
 
     def _described_alternatives(
-        self, forms: Sequence[Schema], place: str, indent: str
+        self,
+        forms: Sequence[Schema],
+        place: str,
+        indent: str,
     ) -> list[str]:
         described = [self._described(form, place, f"{indent}  ") for form in forms]
         if all(len(lines) == 1 for lines in described):
@@ -210,6 +214,7 @@ class _Form:
         keys, values = _entries(part)
         if values is False:
             return ["an empty object, {}"]
+        # A name is a text, of which one line says all.
         [names] = self._described(keys, "", "")
         first, *below = self._described(values, f"the values of {place}", indent)
         count = _count_words(part, "Properties", "members")
@@ -390,6 +395,7 @@ class _Form:
         candidates.append(f"{default}.")  # a sentence
         if "pattern" in part:
             with suppress(ValueError):
+                # Seeded, so that equal schemas are told alike: a tape's requests are compared.
                 for draw in range(_DRAWS):
                     text = text_like(
                         part["pattern"],
@@ -446,7 +452,9 @@ def _count_words(
         return f" of {fewest} {noun}"
     if most is not None:
         return f" of {fewest} to {most} {noun}"
-    return f" of {fewest} or more {noun}" if fewest else ""
+    if not fewest:
+        return ""
+    return f" of {fewest} or more {noun}"
 
 
 def _matches(pattern: str | None, text: str) -> bool:

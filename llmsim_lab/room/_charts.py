@@ -128,6 +128,7 @@ def _mean(
     values: dict[int, list[float]] = {}
     for rows in groups:
         for row in rows:
+            # A state may have a number from some turn on, and a text before.
             value = row.get(column)
             if isinstance(value, int | float):
                 values.setdefault(row["turn"], []).append(value)
@@ -154,6 +155,7 @@ def _theory(
             continue
         value = run.prediction().get(column)
         if value is not None:
+            # One number for all turns: a level line.
             last_turn = run.config.turns
             points: list[JSON] = [[1, float(value)], [last_turn, float(value)]]
             lines.append(_Line(arm, "theory", points))

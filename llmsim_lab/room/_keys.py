@@ -34,6 +34,7 @@ class RoomKeys:
     @classmethod
     def new(cls) -> RoomKeys:
         """Return the keys of a new room."""
+        # Six of 31 letters are some 900 million; wrong ones are answered ever more slowly.
         code = "".join(secrets.choice(LETTERS) for _ in range(_CODE_LETTERS))
         return cls(
             room=secrets.token_hex(3),

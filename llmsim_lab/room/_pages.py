@@ -100,6 +100,7 @@ def room_page(
         title: of the browser's tab, where the words have none.
         words: the interface's sentences.
     """
+    # The sentences are part of the script, so that a page needs no further request for them.
     parts = [f"const WORDS = {json.dumps(dict(words), ensure_ascii=False)};"]
     styles = [_front_path("room.css").read_text("utf-8")]
     for module in _modules(name):
@@ -114,6 +115,7 @@ def room_page(
     script = _kept_file(f"{name}.js", "text/javascript", code)
     style = _kept_file(f"{name}.css", "text/css", "\n".join(styles))
     digest = hashlib.sha256(code.encode()).digest()
+    # With the digest of the script: a proxy in between cannot put another in its place.
     html = _SHELL.format(
         lang=safe(words["lang"]),
         title=safe(words["title"] or title),
@@ -172,6 +174,7 @@ def _modules(entry: str) -> list[Path]:
 
 
 def _front_path(name: str) -> Path:
+    # A page shares modules, such as its form, with the notebook's window.
     for folder in _FRONTS:
         if (folder / name).is_file():
             return folder / name

@@ -78,6 +78,7 @@ class RunSource:
     def journal(self, folder: Path | None) -> RoomJournal:
         """Return the files beside the run's tape; none are written for one on no tape."""
         tape = self._run.tape
+        # Several runs may be recorded side by side: the journal has the tape's name.
         if tape is None or folder is not None:
             return RoomJournal(folder)
         path = Path(tape.path)

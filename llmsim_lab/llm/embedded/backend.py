@@ -115,6 +115,7 @@ class EmbeddedBackend(ChatBackend):
                     "fetches it"
                 )
             raise ModelFileError(f"there is no model file {self._path}{fetch_hint}")
+        # One process for all clients of a model: two would take twice the memory.
         self._server = shared_server(self._path)
         self.client_limits = self._server.limits
 
@@ -195,7 +196,10 @@ class EmbeddedBackend(ChatBackend):
             ModelFileError: the file was removed.
         """
         digest = await asyncio.to_thread(weights.file_sha256, self._path)
-        version = importlib.metadata.version(_RUNTIME) if runtime_installed() else None
+        # A tape may be looked at where the runtime is not installed.
+        version = None
+        if runtime_installed():
+            version = importlib.metadata.version(_RUNTIME)
         return ModelInfo(
             name=self.name,
             backend="embedded",
@@ -353,6 +357,7 @@ class ChildProcess:
     @without_locals
     def __init__(self, model: Path, num_ctx: int) -> None:
         self.num_ctx = num_ctx
+        # A file and no pipe: nobody reads it while the child runs, and a full pipe would stop it.
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         self._process = subprocess.Popen(
             # -P: modules of this folder must not hide those of the runtime.
@@ -367,8 +372,9 @@ class ChildProcess:
         )
         self.stop = weakref.finalize(self, _end, self._process)
         weakref.finalize(self, self._printed.close)  # later: how it ended may still be asked
+        # The runtime's server listens on loopback, where any program of the machine can ask it.
         key = secrets.token_urlsafe(24)
-        settings = str(model), num_ctx, weights.usable_cores(), _STARTUP_S, key
+        settings = (str(model), num_ctx, weights.usable_cores(), _STARTUP_S, key)
         stdin = self._process.stdin
         stdout = self._process.stdout
         assert stdin is not None
@@ -414,8 +420,11 @@ class ChildProcess:
             ending = f"exit status {code}"
         self._printed.seek(0)
         text = self._printed.read().decode(errors="replace")
-        last_words = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]
-        return f"{ending}; it printed last: {last_words}" if last_words else ending
+        words = " ".join(printable(text, keep="\n").split())
+        last_words = words[-_SHOWN_CHARS:]
+        if not last_words:
+            return ending
+        return f"{ending}; it printed last: {last_words}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

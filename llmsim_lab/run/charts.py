@@ -7,9 +7,10 @@ whose column may hold a star: ``belief.*`` draws a line for each key of the dict
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Annotated, Any, Protocol, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Protocol, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -34,6 +35,8 @@ _UNITS = {
     "s": "s",
 }
 """Units by how a name ends; ``front/text.js`` has the same."""
+_NOT = re.compile(r"^(is |has )?")
+"""Where a "not" goes into a field's name."""
 _MOST_CHARACTERS = 20_000
 """Of a field that is shown as a table or a network."""
 
@@ -224,11 +227,47 @@ def _label(column: str) -> str:
     return name.removesuffix(_unit_suffix(name)).replace("_", " ")
 
 
-def name_in_words(name: str) -> str:
-    """Return a name in words with the unit that it ends in: ``amount (€)`` of ``amount_eur``."""
+class NameAndUnit(NamedTuple):
+    """What a name says: ``applied`` and ``bp`` of ``applied_bp``; without a unit an empty text."""
+
+    words: str
+    unit: str
+
+
+def name_and_unit(name: str) -> NameAndUnit:
+    """Return a name in words, and the unit that it ends in (``labelled`` in ``front/text.js``)."""
     suffix = _unit_suffix(name)
     words = name.removesuffix(suffix).replace("_", " ")
-    return f"{words} ({_UNITS[suffix[1:]]})" if suffix else words
+    return NameAndUnit(words, _UNITS.get(suffix.removeprefix("_"), ""))
+
+
+def name_in_words(name: str) -> str:
+    """Return a name in words with the unit that it ends in: ``amount (€)`` of ``amount_eur``."""
+    words, unit = name_and_unit(name)
+    return f"{words} ({unit})" if unit else words
+
+
+def field_in_words(
+    name: str,
+    value: object,
+    shown: str,
+) -> str:
+    """Return a field with its value, as the window has it: ``applied 125 bp``, ``is not valid``.
+
+    Args:
+        name: the field's.
+        value: what it holds.
+        shown: the value as a text.
+    """
+    if value is True:
+        return name.replace("_", " ")
+    if value is False:
+        return _NOT.sub(r"\1not ", name.replace("_", " "), count=1)
+    words, unit = name_and_unit(name)
+    # A unit stands beside a number only: of "price_eur: none known" the name is all there is.
+    if unit and isinstance(value, int | float):
+        return f"{words} {shown} {unit}"
+    return f"{name.replace('_', ' ')} {shown}"
 
 
 def _unit_suffix(name: str) -> str:

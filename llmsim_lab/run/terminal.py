@@ -17,6 +17,7 @@ from llmsim_lab.llm.fields import field_fault, field_words
 from llmsim_lab.llm.human import DAY_S, AnswerError, OpenQuestion
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._any_run import AnyRun
+from llmsim_lab.run.charts import name_in_words
 from llmsim_lab.run.records import clients_of
 from llmsim_lab.run.seating import SeatQuestion, put
 
@@ -68,7 +69,7 @@ def _field(asked: SeatQuestion, name: str) -> Any:
     offer = f" ({words})" if words else ""
     empty = "; empty for none" if schema.get("optional") else ""
     while True:
-        _say(f"{name.replace('_', ' ')}{about}{offer}{empty}:")
+        _say(f"{name_in_words(name)}{about}{offer}{empty}:")
         try:
             answer = input("> ").strip()
         except EOFError:

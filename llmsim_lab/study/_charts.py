@@ -11,6 +11,7 @@ from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, t
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import MINUS, contrast_name, number
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.run.charts import name_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +111,7 @@ def arms_figure(
             arms=arms,
             short_names=short_names,
         )
-    label = drawable(outcome.replace("_", " "))
+    label = drawable(name_in_words(outcome))
     panels = lower.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
     means = _draw_units(
         panels[0],
@@ -158,7 +159,7 @@ def scale_of(effect: Estimate, unit: str = "") -> str:
         effect: one that is drawn.
         unit: of its outcome.
     """
-    outcome = effect.outcome.replace("_", " ")
+    outcome = name_in_words(effect.outcome)
     if effect.kind == "text distance":
         return f"distance between texts of {outcome}: 0 if alike"
     if effect.kind == "length difference":
@@ -450,7 +451,7 @@ def difference_figure(
         linewidth=2,
     )
     _turns(axes)
-    axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
+    axes.set_ylabel(f"{drawable(name_in_words(outcome))}, difference")
     title = f"{drawable(contrast, 80)} · mean of {units}, simultaneous 95 % band"
     axes.set_title(
         title,

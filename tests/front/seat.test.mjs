@@ -28,7 +28,7 @@ const seated = (more, options) => makeWindow([...ECONOMY, part("seat", "now", {
 test("a quarter is a slider that says what its button does, and one click", () => {
   const { find, button, sent, text, texts, store } = seated();
   assert.match(text(), /Turn 1 of 4\./);
-  assert.deepEqual(texts("quarter"), ["Policy rate5.50 +0.50"]);
+  assert.deepEqual(texts("quarter"), ["Policy rate5.50 % +0.50"]);
   const slider = find((it) => it.attributes?.["aria-label"] === "Rate");
   assert.equal(slider.attributes["aria-valuetext"], "Set 5.5");
   slider.value = "5";
@@ -109,7 +109,7 @@ test("a quarter is shown with the form for it, not beside the answered one", () 
   assert.ok(button("Set 5.5"));
   Object.assign(now, { asks: [ask("Ann", { id: "3 Ann", turn: 3 })], stepping: false });
   assert.match(texts("when")[0], /^Turn 2/);
-  assert.deepEqual(texts("quarter"), ["Policy rate6 +0.50"]);
+  assert.deepEqual(texts("quarter"), ["Policy rate6 % +0.50"]);
 });
 
 test("a form is not kept while a cell plays the turns after it", () => {

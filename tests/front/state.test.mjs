@@ -26,7 +26,7 @@ test("a dict is one chart with named lines, yes and no are rows, ties a network 
   const window = makeWindow(rumour(3));
   assert.deepEqual(captions(window),
     ["Believers", "beliefmean", "ties", "voteyes"]);
-  assert.match(window.text(), /darker: more belief/);
+  assert.match(window.text(), /stronger colour: more belief/);
   const names = window.nodes((it) => it.attributes.class?.startsWith("name"));
   assert.deepEqual(names.map((it) => it.textContent), ["Bob", "Ann", "Ann", "Bob"]); // by height
   assert.equal(window.texts("yes").length, 2); // Ann's, in turns 1 and 2

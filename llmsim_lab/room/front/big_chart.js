@@ -2,7 +2,7 @@
 
 import { pathOf, ticks } from "../../run/front/chart.js";
 import { h } from "../../run/front/dom.js";
-import { clip, figure } from "../../run/front/text.js";
+import { clip, figure, nameInWords } from "../../run/front/text.js";
 import { say } from "./words.js";
 
 const NARROW = 520; // a chart below this many pixels has its names above it
@@ -81,7 +81,7 @@ export function BigChart({ name, lines: given, wide, high, planned }) {
     !narrow && h("text", { class: "name", x: x(values.at(-1)[0]) + 0.5 * text,
       y: ends[at] + 0.35 * text }, names[at]));
   return h("figure", { class: "big" },
-    h("figcaption", null, name.replaceAll("_", " "),
+    h("figcaption", null, nameInWords(name),
       narrow && names.map((it, at) => h("span", { key: it, class: `name ${kinds[at]}` }, it))),
     h("svg", { width: wide, height: high, "font-size": text.toFixed(1), role: "img",
       "aria-label": chartInWords(name, lines, names) },

@@ -2,7 +2,7 @@
 
 import { h } from "../../run/front/dom.js";
 import { Form } from "../../run/front/form.js";
-import { facts, figure } from "../../run/front/text.js";
+import { facts, figure, labelled } from "../../run/front/text.js";
 import { ask, post } from "./connection.js";
 import { keepUp, Line, makeStore } from "./common.js";
 import { Prose } from "./prose.js";
@@ -199,8 +199,11 @@ function Result({ view: { told = [], told_turn: turn } }) {
   const title = say("result", { turn });
   return told.length > 0 && h("section", { class: "result", "aria-label": title },
     h("h2", null, title),
-    h("dl", null, told.map(([name, value]) => h("div", { key: name },
-      h("dt", null, name.replaceAll("_", " ")), h("dd", null, figure(value))))));
+    h("dl", null, told.map(([name, value]) => {
+      const { label, unit } = labelled(name);
+      return h("div", { key: name }, h("dt", null, label),
+        h("dd", null, `${figure(value)} ${unit}`.trim()));
+    })));
 }
 
 // --- the other steps -----------------------------------------------------------------------------

@@ -5,7 +5,8 @@ import { h } from "./dom.js";
 import { Fold } from "./fold.js";
 import { groupBy } from "./reading.js";
 import {
-  beginning, clip, facts, fieldsIn, figure, flatten, inWords, marksIn, plural, slots,
+  beginning, clip, facts, fieldsIn, figure, flatten, inWords, labelled, marksIn, plural, sayValue,
+  slots,
 } from "./text.js";
 
 const ROW = 54, MARGIN = 12; // height of a row in pixels; rows that are drawn beyond those in sight
@@ -257,7 +258,15 @@ function CallRow({ store, call, place, all, chosen, hits }) {
     h(Status, { word: call.status, quiet: !call.status })),
   h("div", null,
     h("span", { class: "call-said fine" }, fault && `${fault}: `, answer),
-    hits > 0 && h("small", null, plural(hits, "hit"))));
+    h("small", { class: "call-time" }, hits > 0 ? plural(hits, "hit") : timeOf(call))));
+}
+
+const inSeconds = (seconds) => `${Number(seconds.toPrecision(3))} s`;
+
+/** How long a call took with all its tries; nothing of one that took none, as a script's. */
+function timeOf({ tries }) {
+  const seconds = tries.reduce((sum, tried) => sum + (tried.seconds ?? 0), 0);
+  return seconds > 0 && inSeconds(seconds);
 }
 
 /** What a call answered, in a line: its reply's fields but for the reasons, or the reply. */
@@ -371,7 +380,7 @@ function CallHead({ store, call, tried, settings }) {
         tried.written != null && `${figure(tried.written)} written`,
         tried.cut && "cut at its length limit",
         tried.cut_fields && `${tried.cut_fields.join(", ")} cut at the limit of texts`,
-        `${Number((tried.seconds ?? 0).toPrecision(3))} s`)));
+        inSeconds(tried.seconds ?? 0))));
 }
 
 /** How many of a prompt's tokens a server read that did not have them from earlier prompts. */
@@ -461,18 +470,21 @@ function Reply({ store, tried, wanted, id }) {
 /** A reply by its fields: the reasoning as prose, then the others, nested ones as a table. */
 function ReplyFields({ fields, passage }) {
   const { reasoning, ...others } = fields;
-  const content = (leaf, id) => (
-    typeof leaf === "number" ? h("b", null, `${leaf}`.replace("-", "−")) : passage(leaf, id));
-  const field = (name, leaves) => {
+  const content = (leaf, id, unit) => (typeof leaf === "number"
+    ? [h("b", null, `${leaf}`.replace("-", "−")), unit && ` ${unit}`] : passage(leaf, id));
+  const field = (name, unit, value) => {
+    const leaves = flatten(value);
     const rows = [...leaves].map(([path, leaf]) => (
-      [path, path, content(leaf, `.${name}.${path}`)]));
+      [path, path, content(leaf, `.${name}.${path}`, unit)]));
     return h("dd", null, leaves.has("") ? rows[0][2] : h(Table, { rows }));
   };
   return [
     reasoning !== undefined && h("div", { class: "call-why" },
       passage([...flatten(reasoning).values()].join("\n"), "why")),
-    h("dl", null, Object.entries(others).map(([name, value]) => [
-      h("dt", { class: "fine" }, name), field(name, flatten(value)),
-    ])),
+    h("dl", null, Object.entries(others).map(([name, value]) => {
+      const { label, unit } = labelled(name);
+      const said = typeof value === "boolean" ? sayValue(value) : value;
+      return [h("dt", { class: "fine" }, label), field(name, unit, said)];
+    })),
   ];
 }

@@ -10,10 +10,11 @@ import {
 
 const HEIGHT = 132, TALLER = 220; // of a chart, of one that stands alone
 const TOP = 8, BOTTOM = 22, LEFT = 38, RIGHT = 10;
-const NARROWEST = 280, GAP = 28; // of a chart, between charts
+const NARROWEST = 280, GAP = 28, MOST_ACROSS = 3; // of a chart, between charts, beside each other
 const LEAST_CHARTS = 3, FEW_CHARTS = 6; // at first: those of what changes
 const FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 const FEW_BESIDE = 4; // runs whose values stand beside each other
+const NARROW = 420; // a chart in which three of them have a line of their own below the unit
 const NAME_HEIGHT = 12, NAME_LETTERS = 13, NAME_LETTER = 6; // of a line's name at its end, pixels
 // The same three as in run/charts.py.
 const WHOLE_SHARE_FROM = 0.2; // values from 0 to 1 that reach this are on the whole axis of a share
@@ -171,10 +172,10 @@ export function Plot({
 }
 
 /** Charts beside each other, as many as fit; `draw` is given the width of one. */
-export function Panels({ store, label, count }, [draw, end]) {
+export function Panels({ store, label, count, most = MOST_ACROSS }, [draw, end]) {
   const { width = 0 } = store.ui;
   const fit = Math.floor((width + GAP) / (NARROWEST + GAP));
-  const across = Math.max(1, Math.min(3, count, fit));
+  const across = Math.max(1, Math.min(most, count, fit));
   const wide = Math.floor((width - GAP * (across - 1)) / across);
   const sizes = store.keep("sizes", [], () => new ResizeObserver(([{ target }]) => (
     target.clientWidth && store.show({ width: target.clientWidth }))));
@@ -218,7 +219,11 @@ export function Charts({ store, runs, run = runs.at(-1), turn, items, beside = [
     drawn.splice(place, 0, ...beside.map((draw) => draw(wide)));
     return drawn;
   };
-  return h(Panels, { store, label: "Charts", count: shown.length + beside.length }, panels,
+  const drawnCount = shown.length + beside.length;
+  // Four stand two by two, where a high one does not fill the places beside the fourth.
+  const isSquare = drawnCount === 4 && (beside.length === 0 || run.limited);
+  const most = isSquare ? 2 : MOST_ACROSS;
+  return h(Panels, { store, label: "Charts", count: drawnCount, most }, panels,
     h("div", { class: "row end" },
       ui.zoom && plain("Show all turns", () => store.show({ zoom: null })), more));
 }
@@ -251,7 +256,7 @@ function Panel(view) {
   const otherValues = others.map((line) => h("i", { key: line.id, class: look(line) },
     sayValue(reading.valueAt(line, item.column, n))));
   return h("figure", { class: "panel" },
-    h(Caption, { item, note: hasDots && "○ people" },
+    h(Caption, { item, note: hasDots && "○ people", isHigh: hasHighCaption(wide, others) },
       otherValues, h("strong", { class: look(run) }, sayValue(value))),
     h(Drawing, { view, drawn, n },
       isNumber(place) && inside(n) && h("circle", {
@@ -270,7 +275,7 @@ function LinesPanel(view) {
   const runs = whole ? lines : [...others, run];
   const lit = over?.column === item.column && drawn.nearest(over.n, over.value);
   return h("figure", { class: "panel" },
-    h(Caption, { item }, h("small", null, sumWords(item, runs.length)),
+    h(Caption, { item, isHigh: hasHighCaption(wide, others) }, h("small", null, sumWords(item, runs.length)),
       runs.map((line) => h(line === run ? "strong" : "i",
         { key: line.id, class: runs.length > 1 ? look(line) : null },
         sumUp(reading, line, item, n)))),
@@ -300,7 +305,9 @@ const besideOf = (lines, run) => (
 
 const turnsOf = (lines) => lines.map((line) => line.id).join();
 
-const Caption = ({ item, note }, now) => h("figcaption", null,
+const hasHighCaption = (wide, others) => others.length > 1 && wide < NARROW;
+
+const Caption = ({ item, note, isHigh }, now) => h("figcaption", { class: isHigh && "high" },
   h("b", { title: item.label }, item.label),
   h("span", { class: "unit soft" }, facts(item.unit, note)),
   h("span", { class: "now" }, now));

@@ -176,11 +176,12 @@ function Tie({ from, to, size, hasArrows, isNew }) {
   const length = Math.hypot(x - from[0], y - from[1]) || 1;
   const across = (x - from[0]) / length;
   const down = (y - from[1]) / length;
+  const start = [from[0] + across * size, from[1] + down * size]; // a pale circle hides no line
   const end = [x - across * size, y - down * size];
   const corner = (side) => [
     end[0] - 7 * across - 3.5 * side * down, end[1] - 7 * down + 3.5 * side * across];
   return h("g", { class: isNew ? "tie new" : "tie" },
-    h("line", { x1: from[0], y1: from[1], x2: x, y2: y }),
+    h("line", { x1: start[0], y1: start[1], x2: end[0], y2: end[1] }),
     hasArrows && h("path", { d: `M${end}L${corner(1)}L${corner(-1)}Z` }));
 }
 
@@ -204,7 +205,7 @@ function shadeOf(reading, run, names, turn) {
     const span = Math.max(...all) - low || 1;
     const of = (name) => reading.valueAt(run, columns.get(name), turn);
     const share = (name) => 0.08 + 0.92 * ((Number(of(name) ?? low) - low) / span);
-    const legend = item.yesNo ? `filled: ${item.label}` : `darker: more ${item.label}`;
+    const legend = item.yesNo ? `filled: ${item.label}` : `stronger colour: more ${item.label}`;
     return { label: item.label, legend, of, share };
   }
   return null;

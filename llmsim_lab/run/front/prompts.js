@@ -3,7 +3,7 @@ import { Choice, Passage, Prompt, soft } from "./calls.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
 import { Controls, Effects, outcomeOf, Results } from "./study.js";
-import { diff } from "./text.js";
+import { diff, nameInWords } from "./text.js";
 import { addView, Button } from "./view.js";
 
 const PAUSE_MS = 250; // after a key, until what is typed is checked
@@ -42,7 +42,7 @@ function Prompts({ store }) {
         onchange: ({ target }) => (ui.samples = Math.max(1, Math.round(target.value) || 1)) })),
       h(Controls, { store, off: live.running || fault, run })),
     reading.parts.has("study") && h("section", { "aria-label": "Results" },
-      soft(outcomeOf(store).replaceAll("_", " ")), h(Effects, { store }),
+      soft(nameInWords(outcomeOf(store))), h(Effects, { store }),
       h(Fold, { store, id: "details", title: "Outcomes and charts" }, () => (
         h("div", { class: "study" }, h(Results, { store, told: true }))))));
 }

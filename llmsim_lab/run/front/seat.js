@@ -3,7 +3,7 @@ import { Segments, soft, Table } from "./calls.js";
 import { Charts, plain, Swatch, turnName } from "./chart.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
-import { change, facts, figure, sayValue } from "./text.js";
+import { change, facts, figure, labelled, sayValue } from "./text.js";
 import { addView, Ask, liveWords } from "./view.js";
 
 const SCORE_PARTS = ["loss", "inflation", "output gap", "rate changes", "term alone"];
@@ -54,14 +54,18 @@ function Seat({ store, run, last }) {
 function Told({ told, last }) {
   const lines = Object.entries(told);
   return lines.length > 0 && h("dl", { class: "quarter", "aria-label": `Turn ${last}` },
-    lines.map(([name, value]) => h("div", { key: name }, h("dt", null, name),
-      h("dd", null, h("b", null, sayValue(value))))));
+    lines.map(([name, value]) => {
+      const { label, unit } = labelled(name);
+      return h("div", { key: name }, h("dt", null, label),
+        h("dd", null, h("b", null, sayValue(value)), unit && h("small", null, ` ${unit}`)));
+    }));
 }
 
 function Indicator({ reading, run, item: { column, label, unit }, n }) {
   const [was, now] = [n - 1, n].map((at) => reading.valueAt(run, column, at));
+  const sign = unit.startsWith("%") ? "%" : unit; // "% over four quarters" stands at the chart
   return h("div", null, h("dt", { title: unit }, label),
-    h("dd", null, h("b", null, figure(now)), h("small", null, " ", change(was, now))));
+    h("dd", null, h("b", null, `${figure(now)} ${sign}`), h("small", null, " ", change(was, now))));
 }
 
 /** The others' paths and, drawn last and in its own colour, the people's. */

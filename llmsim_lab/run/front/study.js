@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { Fold } from "./fold.js";
 import { Forest } from "./forest.js";
 import { groupBy } from "./reading.js";
-import { clip, facts, figure, isNumber, plural } from "./text.js";
+import { clip, facts, figure, isNumber, nameInWords, plural } from "./text.js";
 import { addView, Button, liveWords } from "./view.js";
 
 const MOST_UNITS = 60;
@@ -119,7 +119,7 @@ function Outcome({ store, outcome, made }) {
   const alike = bands.filter((each) => !differing.includes(each)).map(([arm]) => arm);
   const [count, more] = limited(
     store, "bands", differing.length, MOST_BANDS, "more difference");
-  const label = clip(outcome.replaceAll("_", " "), MOST_NAME);
+  const label = clip(nameInWords(outcome), MOST_NAME);
   const looks = arms.map((_, at) => at);
   const legend = arms.map((arm, at) => h(ArmName, { key: arm, design, at }));
   const byTurn = (wide) => turns.length > 0 && h(ByTurn, {

@@ -82,6 +82,12 @@ export function labelled(name) {
   return { label, unit: unit ?? "" };
 }
 
+/** A name in words with the unit that it ends in: "price (€)" of `price_eur`. */
+export function nameInWords(name) {
+  const { label, unit } = labelled(name);
+  return unit ? `${label} (${unit})` : label;
+}
+
 const LONG_NUMBER = /(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?(?!\.?\w)/g;
 
 /** A turn in words, its long numbers as figures. */

@@ -216,7 +216,8 @@ function Tabs({ store, views, run, ...turns }) {
     onclick: () => store.go({ view }),
   }, titled(view), view === "calls" && calls > 0 && h("small", null, figure(calls)));
   const hasSlider = !commands && ofRun && panels.includes("transport");
-  return h("section", { class: "row mid tabs", "aria-label": "Controls" },
+  const kind = views.length > 1 || hasSlider ? "row mid tabs" : "row mid tabs alone";
+  return h("section", { class: kind, "aria-label": "Controls" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map(tab)),
     hasSlider && h(Slider, { store, run, ...turns }),
     commands && !says && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },

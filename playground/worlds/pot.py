@@ -10,11 +10,7 @@ class Pot(State):
 
 
 class Gift(Reply):
-    amount: int = Field(
-        ge=0,
-        le=20,
-        description="coins for the pot",
-    )
+    amount: int = Field(ge=0, le=20, description="coins for the pot")
 
 
 class PublicGoods(Run[Pot]):

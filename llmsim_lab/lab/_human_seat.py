@@ -484,8 +484,14 @@ class HumanSeat(Lab):
             for answer in turn.answers:
                 if answer.call is None or answer.call.request.model != "human":
                     continue
-                decided = clip(answer.fields.get("action", str(answer)), 100)
-                line = f"turn {turn.number}: {answer.player} ({answer.status}): {decided}"
+                fields = answer.fields
+                if "action" in fields:  # which says in words what the others are
+                    fields = {"action": fields["action"]}
+                decided = _static.decision_words(fields, 100)
+                who = answer.player
+                if answer.status != "ok":
+                    who += f" ({answer.status})"
+                line = f"turn {turn.number}: {who}: {decided}"
                 if self.economic is not None:
                     line += f"; rate {turn.state.interest_rate:.2f}%"
                 lines.append(line)

@@ -150,6 +150,8 @@ def _facts(run: ShownRun, turn: Turn) -> Iterator[_Fact]:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return number(value)
     if value is None:
@@ -172,14 +174,18 @@ def _decisions(turn: Turn) -> Iterator[_Decided]:
         if not name or name in players:
             name = answer.component
         players.add(answer.player)
-        fields = answer.fields or became
-        words = ", ".join(_field_words(field, value) for field, value in fields.items())
         yield _Decided(
             player=name,
             status=answer.status if answer.calls else "no model",
-            words=clip(printable(words), 120),
+            words=decision_words(answer.fields or became, 120),
             reasoning=answer.reasoning,
         )
+
+
+def decision_words(fields: Mapping[str, object], most: int) -> str:
+    """Return the fields of an answer in words, at most so many characters."""
+    words = ", ".join(_field_words(name, value) for name, value in fields.items())
+    return clip(printable(words), most)
 
 
 def _field_words(name: str, value: object) -> str:

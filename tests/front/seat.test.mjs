@@ -101,7 +101,8 @@ test("a form that was answered stays while its turn is played", () => {
 });
 
 test("a quarter is shown with the form for it, not beside the answered one", () => {
-  const { store, button, texts, reading } = seated(), now = store.reading.partsOf("seat").get("now");
+  const { store, button, texts, reading } = seated();
+  const now = store.reading.partsOf("seat").get("now");
   assert.match(texts("when")[0], /^Turn 1/);
   reading.take(reading.size, [turn(1, 2, [6])]);
   Object.assign(now, { asks: [], stepping: true });

@@ -228,7 +228,7 @@ async def test_a_person_may_judge_what_others_propose() -> None:
         assert visitor.now["asks"] == []  # it is not known before the turn
         await visitor.seat.take_turn(is_valid=False, reasoning="It is too much.", confidence=0.5)
         assert visitor.seat.simulation.turns[1].became["Aland", "agent"]["accepted"] is False
-        assert "Aland (ok): is_valid False; rate 9.67%" in visitor.seat.static_text()
+        assert "Aland: is not valid; rate 9.67%" in visitor.seat.static_text()
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ async def test_a_recorded_run_is_looked_at_without_being_asked(path: Path) -> No
     async with seated(load(path)) as visitor:
         assert visitor.seat.static_text().splitlines() == [
             "Seat of Aland: Turn 1",
-            "turn 1: Aland (ok): Raise the policy rate; rate 5.00%",
+            "turn 1: Aland: Raise the policy rate; rate 5.00%",
         ]
     async with seated(replay(path, turns=0)) as visitor:
         visitor.browser.send("play", run=1, turns=1)
@@ -398,7 +398,7 @@ async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
             assert visitor.now["people"] == ["Bob", "Cy", "Di"]
             await visitor.answer(name, amount="1")
         assert visitor.seat.simulation.state.given["Di"] == 1
-        assert "turn 1: Di (ok): amount 1" in visitor.seat.static_text()
+        assert "turn 1: Di: amount 1" in visitor.seat.static_text()
 
 
 # --- who may sit, untrusted text, the saved notebook ----------------------------------------------

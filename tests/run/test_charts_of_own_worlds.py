@@ -15,6 +15,7 @@ from llmsim_lab.run.charts import (
     Network,
     axis_of,
     charts_of,
+    field_in_words,
     lines_of_chart,
     networks_of,
     series_of,
@@ -192,3 +193,18 @@ def test_an_axis_shows_shares_whole_and_noise_small(
     values: list[float], chart: Series, axis: tuple[float, float]
 ) -> None:
     assert axis_of(values, chart) == pytest.approx(axis)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("rate_change_bp", 75, "rate change 75 bp"),
+        ("price_eur", "unknown", "price eur unknown"),
+        ("is_valid", False, "is not valid"),
+        ("accepted", True, "accepted"),
+    ],
+)
+def test_a_field_is_told_in_words_with_its_unit_behind_a_number(
+    name: str, value: object, words: str
+) -> None:
+    assert field_in_words(name, value, str(value)) == words

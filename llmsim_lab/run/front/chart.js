@@ -275,7 +275,8 @@ function LinesPanel(view) {
   const runs = whole ? lines : [...others, run];
   const lit = over?.column === item.column && drawn.nearest(over.n, over.value);
   return h("figure", { class: "panel" },
-    h(Caption, { item, isHigh: hasHighCaption(wide, others) }, h("small", null, sumWords(item, runs.length)),
+    h(Caption, { item, isHigh: hasHighCaption(wide, others) },
+      h("small", null, sumWords(item, runs.length)),
       runs.map((line) => h(line === run ? "strong" : "i",
         { key: line.id, class: runs.length > 1 ? look(line) : null },
         sumUp(reading, line, item, n)))),

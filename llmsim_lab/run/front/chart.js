@@ -14,7 +14,7 @@ const NARROWEST = 280, GAP = 28, MOST_ACROSS = 3; // of a chart, between charts,
 const LEAST_CHARTS = 3, FEW_CHARTS = 6; // at first: those of what changes
 const FEW_FAINT = 12, MOST_LINES = 40, MANY_LINES = 6, TIP_LINES = 5, DRAG_PX = 6;
 const FEW_BESIDE = 4; // runs whose values stand beside each other
-const NARROW = 420; // a chart in which three of them have a line of their own below the unit
+const NARROW_CHART = 420; // a chart in which three of them have a line of their own below the unit
 const NAME_HEIGHT = 12, NAME_LETTERS = 13, NAME_LETTER = 6; // of a line's name at its end, pixels
 // The same three as in run/charts.py.
 const WHOLE_SHARE_FROM = 0.2; // values from 0 to 1 that reach this are on the whole axis of a share
@@ -306,7 +306,7 @@ const besideOf = (lines, run) => (
 
 const turnsOf = (lines) => lines.map((line) => line.id).join();
 
-const hasHighCaption = (wide, others) => others.length > 1 && wide < NARROW;
+const hasHighCaption = (wide, others) => others.length > 1 && wide < NARROW_CHART;
 
 const Caption = ({ item, note, isHigh }, now) => h("figcaption", { class: isHigh && "high" },
   h("b", { title: item.label }, item.label),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from faults_kit import Attack, Case, Plan
-from room_kit import NAMES, Pot, Pots, Visitor, open_room, playing
+from room_kit import NAMES, PEOPLE, Pot, Pots, Visitor, open_room, playing
 
 from llmsim_lab.study import Study
 
@@ -139,9 +139,85 @@ def nothing_of_others(guest: Visitor) -> None:
             assert f"Secret of {other}" not in shown
 
 
+AMOUNTS = dict(zip(NAMES, (3, 7, 11, 13), strict=True))
+BUTTONS = ("start", "pause", "next_turn", "resume", "fill", "give_back", "another_round", "end")
+
+
+class Insider:
+    """Somebody who takes part, has a seat, and tries to answer for others and to lead the class.
+
+    Attributes:
+        guest: the browser.
+        taken: what the room took that it should not have.
+        bytes_seen: all that came back.
+    """
+
+    def __init__(self, guest: Visitor) -> None:
+        self.guest = guest
+        self.taken: list[str] = []
+        self.bytes_seen = ""
+
+    async def try_to(self, what: str, path: str, message: object, **head: str) -> None:
+        reply = await self.guest.post(path, message, **head)
+        self.bytes_seen += f"{reply.headers} {reply.text}"
+        if reply.status_code < 400:
+            self.taken.append(f"{what}: {reply.status_code} {reply.text[:100]}")
+
+    async def answer_for(self, number: str, amount: object) -> None:
+        message = {"do": "answer", "id": number, "values": {"amount": amount}}
+        await self.try_to(f"answer {number} with {amount!r}", "do", message)
+
+
+async def play_with_an_insider(folder: Path) -> None:
+    """Play a game in which one of four forges, repeats, and answers late."""
+    run = Whispers(players=PEOPLE, turns=TURNS, tape=folder / "pot.tape")
+    async with open_room(run) as here, playing(here) as rounds:
+        guests = await here.guests(4)
+        insider = Insider(guests[0])
+        here.room.start()
+        old: list[str] = []
+        for _ in range(TURNS):
+            asked = [await guest.asked() for guest in guests]
+            seats = [guest.views[-1]["seat"] for guest in guests]
+            for question in asked[1:]:
+                await insider.answer_for(question["id"], 1)
+            for number in (*old, "0", "-1", "x" * 99, asked[0]["id"] + "0"):
+                await insider.answer_for(number, 1)
+            for amount in (-1, 21, "x", None, 1e308, [1], {"a": 1}, "9" * 5_000):
+                await insider.answer_for(asked[0]["id"], amount)
+            for button in BUTTONS:
+                for path in ("do", "teacher/do"):
+                    await insider.try_to(
+                        button, path, {"do": button, "guest": "p002", "seat": "Bob"}
+                    )
+            replies = [
+                await guest.answer(AMOUNTS[seat]) for guest, seat in zip(guests, seats, strict=True)
+            ]
+            assert [reply.status_code for reply in replies] == [200] * 4
+            old = [question["id"] for question in asked]
+        await rounds
+        await insider.answer_for(old[0], 1)
+        for path in ("now", "answers", "teacher/now", "teacher/people", "projector/now"):
+            reply = await guests[0].client.get(guests[0].base + path)
+            insider.bytes_seen += f"{reply.headers} {reply.text}"
+        insider.bytes_seen += json.dumps([guests[0].views, guests[0].events])
+        own = guests[0].views[-1]["seat"]
+    assert not insider.taken, insider.taken
+    assert f"word-of-{own}" in insider.bytes_seen
+    for other in NAMES:
+        if other != own:
+            assert f"word-of-{other}" not in insider.bytes_seen
+            assert f"Secret of {other}" not in insider.bytes_seen
+    gifts = {
+        (answer.player, answer.fields["amount"]) for turn in run.turns for answer in turn.answers
+    }
+    assert gifts == set(AMOUNTS.items())
+
+
 def cases(plan: Plan) -> Iterator[Case]:
     people, requests = {"brief": (8, 240), "full": (40, 2_400)}.get(plan.size, (200, 24_000))
     steps = {"play": partial(play_under_attack, people=people, requests=requests)}
+    yield Case("an insider", {"play": play_with_an_insider}, may_raise=False, wall_s=200)
     # The class's own browsers and the attackers work in this process too.
     yield Case(f"{people} people", steps, cpu_s=5 + people / 8 + requests / 400, wall_s=1_000)
 

@@ -41,6 +41,8 @@ _NOISE = 0.4
 what was seen of the likely tokens of ``smollm2-135m``."""
 _MIN_P = 0.05
 """llama.cpp's sampler draws no token that is less likely than this share of the likeliest."""
+_TOP_K = 40
+"""And none but the likeliest so many, of those that a grammar allows."""
 _LARGEST_WINDOW = 32_768
 """Tokens of a context window that a tape can have a server load; more takes a client's num_ctx."""
 _LIKELY = 100
@@ -505,9 +507,11 @@ async def _judged_tokens(
         return AskedAgain(call, "not this model's", f"{detail}, which is none of its likely words")
     candidate, written = pair
     detail += f" (probability {candidate.probability:.2g}, and {written.probability:.2g})"
-    # Less likely ones the sampler leaves out; at temperature 0 it takes the likeliest.
-    temperature = _option(request, "temperature", 1.0, most=5.0)
-    least_share = _option(request, "min_p", _MIN_P, most=1.0) ** temperature
+    # At temperature 0 the sampler takes the likeliest. Otherwise it leaves out what is less likely,
+    # before the temperature: llama.cpp's order is top_k, typical_p, top_p, min_p, temperature.
+    least_share = 1.0
+    if _option(request, "temperature", 1.0, most=5.0) > 0:
+        least_share = _option(request, "min_p", _MIN_P, most=1.0)
     least = written.probability * least_share * math.exp(-_NOISE)
     if candidate.probability < least:
         return AskedAgain(call, "not this model's", detail)
@@ -559,7 +563,8 @@ def _first_difference(
 ) -> tuple[Token, Token] | None:
     """Return the token that a text has where a reply differs first, and the one that was written.
 
-    None if the text has no likely token there.
+    None if the text has no likely token there. Where a grammar chose among unlikely tokens, the
+    text's may be one that is not listed: then the rarest that is listed stands for it.
     """
     # Bytes, since a token may end within a letter.
     starts = [0]
@@ -583,6 +588,12 @@ def _first_difference(
             # A text can be written in several ways, of which a model mostly takes the likeliest.
             likeliest = max(fitting, key=lambda token: token.probability)
             return likeliest, written
+        before = [token for token in likely if token.probability > written.probability]
+        if len(before) >= _TOP_K:
+            # Beyond what the sampler draws from: the grammar left none of those, as between two
+            # fields, where ':"' may also be written as ':' and '"'.
+            rarest = min(likely, key=lambda token: token.probability)
+            return rarest, written
     return None
 
 

@@ -19,6 +19,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
 from llmsim_lab._util.checks import whole_number
@@ -43,6 +44,13 @@ _MIN_P = 0.05
 """llama.cpp's sampler draws no token that is less likely than this share of the likeliest."""
 _TOP_K = 40
 """And none but the likeliest so many, of those that a grammar allows."""
+_TOP_P = 0.95
+"""And none beyond those that together are so likely."""
+_PLAIN_OPTIONS = {"temperature", "seed", "num_ctx", "num_predict", "cache_prompt"}
+"""With others the sampler draws in another way than by these three."""
+_DRAW_REACH = 0.25
+"""How far apart the tokens may lie on which one random number falls: twice what was seen with a
+prompt cache; see ``_distance``."""
 _LARGEST_WINDOW = 32_768
 """Tokens of a context window that a tape can have a server load; more takes a client's num_ctx."""
 _LIKELY = 100
@@ -502,19 +510,26 @@ async def _judged_tokens(
     traced = await backend.traced(replace(request, top_logprobs=_LIKELY))
     text = b"".join(token.content for token, _ in traced)
     detail = _difference(recorded.text, text.decode(errors="replace"))
-    pair = _first_difference(traced, wanted)
-    if pair is None:
+    difference = _first_difference(traced, wanted)
+    if difference is None:
         return AskedAgain(call, "not this model's", f"{detail}, which is none of its likely words")
-    candidate, written = pair
-    detail += f" (probability {candidate.probability:.2g}, and {written.probability:.2g})"
+    written = difference.written
+    likeliest = difference.fitting[0]
+    detail += f" (probability {likeliest.probability:.2g}, and {written.probability:.2g})"
     # At temperature 0 the sampler takes the likeliest. Otherwise it leaves out what is less likely,
     # before the temperature: llama.cpp's order is top_k, typical_p, top_p, min_p, temperature.
+    temperature = _option(request, "temperature", 1.0, most=5.0)
     least_share = 1.0
-    if _option(request, "temperature", 1.0, most=5.0) > 0:
+    if temperature > 0:
         least_share = _option(request, "min_p", _MIN_P, most=1.0)
     least = written.probability * least_share * math.exp(-_NOISE)
-    if candidate.probability < least:
+    if likeliest.probability < least:
         return AskedAgain(call, "not this model's", detail)
+    if temperature > 0 and not request.options.keys() - _PLAIN_OPTIONS:
+        distance = _distance(difference, temperature)
+        if distance > _DRAW_REACH:
+            detail += f"; {distance:.2f} away from what its seed draws"
+            return AskedAgain(call, "not this model's", detail)
     return AskedAgain(call, "within reach", detail)
 
 
@@ -557,14 +572,25 @@ def _is_repeatable(answer: AskedAgain) -> bool:
     return answer.call.attempt.request.options.get("cache_prompt") is False
 
 
-def _first_difference(
-    traced: Sequence[TracedToken],
-    wanted: bytes,
-) -> tuple[Token, Token] | None:
-    """Return the token that a text has where a reply differs first, and the one that was written.
+class _Difference(NamedTuple):
+    """Where a text begins to differ from a reply.
 
-    None if the text has no likely token there. Where a grammar chose among unlikely tokens, the
-    text's may be one that is not listed: then the rarest that is listed stands for it.
+    Attributes:
+        written: the reply's token.
+        fitting: those that the text may have there, the likeliest first.
+        likely: all that are listed, likewise.
+    """
+
+    written: Token
+    fitting: Sequence[Token]
+    likely: Sequence[Token]
+
+
+def _first_difference(traced: Sequence[TracedToken], wanted: bytes) -> _Difference | None:
+    """Return where a text begins to differ from a reply; None if it has no likely token there.
+
+    Where a grammar chose among unlikely tokens, the text's may be one that is not listed: then the
+    rarest that is listed stands for it.
     """
     # Bytes, since a token may end within a letter.
     starts = [0]
@@ -574,27 +600,58 @@ def _first_difference(
             break
         starts.append(starts[-1] + len(token.content))
     differs_at = starts[-1]
-    # The token before it too: " in" and " 1" may begin with a token of a blank in one of them.
     last = len(starts) - 1
+    # The token before it too: " in" and " 1" may begin with a token of a blank in one of them.
     for place in (last, last - 1):
         if place < 0:
             break
         if place == len(traced):  # the text goes on where the reply has ended
             continue
-        written, likely = traced[place]
+        written, listed = traced[place]
+        likely = sorted(listed, key=lambda token: token.probability, reverse=True)
         start = starts[place]
         fitting = [token for token in likely if _goes_on(wanted, token.content, start, differs_at)]
         if fitting:
-            # A text can be written in several ways, of which a model mostly takes the likeliest.
-            likeliest = max(fitting, key=lambda token: token.probability)
-            return likeliest, written
+            return _Difference(written, fitting, likely)
         before = [token for token in likely if token.probability > written.probability]
         if len(before) >= _TOP_K:
             # Beyond what the sampler draws from: the grammar left none of those, as between two
             # fields, where ':"' may also be written as ':' and '"'.
-            rarest = min(likely, key=lambda token: token.probability)
-            return rarest, written
+            return _Difference(written, likely[-1:], likely)
     return None
+
+
+def _distance(difference: _Difference, temperature: float) -> float:
+    """Return how far apart the tokens of a text and of a reply lie for the sampler, 0 to 1.
+
+    It lays its tokens side by side, the likeliest first, each as wide as it is likely, and takes
+    the one on which its random number falls. That number follows from the seed. So where the
+    widths differ a little, another token is drawn that lies beside the first or near to it, however
+    likely others are. 0 if one of the tokens was left to it by the grammar.
+    """
+    top = difference.likely[:_TOP_K]
+    whole = math.fsum(token.probability for token in top)
+    kept: list[Token] = []
+    mass = 0.0
+    for token in top:
+        if mass >= _TOP_P * whole or token.probability < _MIN_P * top[0].probability:
+            break
+        kept.append(token)
+        mass += token.probability
+    widths = [(token.probability / whole) ** (1 / temperature) for token in kept]
+    ends = list(accumulate(widths))
+    places = {token.content: place for place, token in enumerate(kept)}
+    written = places.get(difference.written.content)
+    if written is None:
+        return 0.0
+    distances = []
+    for token in difference.fitting:
+        place = places.get(token.content)
+        if place is not None:
+            first, second = sorted((place, written))
+            # From where the first one ends to where the second begins.
+            distances.append((ends[second] - widths[second] - ends[first]) / ends[-1])
+    return min(distances, default=0.0)
 
 
 def _goes_on(

@@ -268,7 +268,7 @@ def letters(folder: Path, *, repeatable: bool = False) -> Path:
     return path
 
 
-OTHER_DIGITS = {"A": 0.35, "B": 0.4, "C": 0.25}
+OTHER_DIGITS = {"A": 0.42, "B": 0.33, "C": 0.25}
 
 
 def test_a_reply_that_differs_by_a_likely_word_is_within_reach(tmp_path: Path) -> None:
@@ -279,6 +279,20 @@ def test_a_reply_that_differs_by_a_likely_word_is_within_reach(tmp_path: Path) -
         f"{40 - near} of 40 replies are equal, and {near} differ from a word on that small could "
         "have drawn too: recorded with a prompt cache or elsewhere, its own replies do"
     )
+
+
+def test_a_likely_word_that_the_seed_does_not_draw_is_not_the_models(tmp_path: Path) -> None:
+    path = letters(tmp_path)
+    number = next(
+        answer.call.id
+        for answer in audit(path, small(**OTHER_DIGITS), number=40).answers
+        if answer.verdict == "equal" and answer.call.attempt.reply.text[0] == "A"
+    )
+    edited(path, lambda reply: reply.update(text="C" + reply["text"][1:]), number)
+    shown = audit(path, small(**OTHER_DIGITS), number=40)
+    [wrong] = [answer for answer in shown.answers if answer.verdict == "not this model's"]
+    assert wrong.call.id == number
+    assert "0.32 away from what its seed draws" in wrong.detail
 
 
 def test_a_word_that_the_model_would_never_draw_is_not_its_own(tmp_path: Path) -> None:

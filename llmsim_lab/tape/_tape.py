@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import as_whole_number, whole_number
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab._util.tables import columns_of, frame_of, is_reasonable
 from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
@@ -68,7 +69,7 @@ class Tape(AbstractContextManager["Tape"]):
         *,
         read_only: bool = False,
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path("path", path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.journal = journal_at(self.path, make=not self.read_only)
         # Empty: runs are read when they are asked for, since a study opens a thousand tapes.
@@ -519,9 +520,10 @@ class Tape(AbstractContextManager["Tape"]):
         """
         if up_to is not None:
             up_to = whole_number("up_to", up_to)
-        if Path(path).suffix == ".gz":
+        path = as_path("path", path)
+        if path.suffix == ".gz":
             raise TapeError(f"{path} ends in .gz, and a tape that is written to is not packed")
-        if Path(path).exists():
+        if path.exists():
             raise TapeError(f"{path} is there already: fork its runs, or name a new file")
         family: set[int] = set()
         for number in runs:
@@ -535,7 +537,7 @@ class Tape(AbstractContextManager["Tape"]):
             raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
         self.journal.rewrite(
             family,
-            Path(path),
+            path,
             up_to=up_to,
         )
         return Tape(path)

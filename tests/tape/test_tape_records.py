@@ -15,7 +15,7 @@ from tape_text import rewrite
 from worlds import PublicGoods
 
 from llmsim_lab import Ask, Run, State
-from llmsim_lab.errors import TapeError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
 from llmsim_lab.run.records import record_of
@@ -105,3 +105,9 @@ def test_a_second_attempt_names_its_first_and_a_text_at_its_limit_is_marked(tmp_
     assert "cut" not in first
     [attempt] = [call.attempt for call in Tape(path).calls(1) if call.attempt.first]
     assert (attempt.number, attempt.cut) == (2, ("reasoning",))
+
+
+@pytest.mark.parametrize("path", [3, None, "\ud800", "a\0b"])
+def test_what_is_no_path_is_an_error_that_names_it(path: Any) -> None:
+    with pytest.raises(ConfigError, match=r"path=.* (must be a path|is not a file's name)"):
+        Tape(path)

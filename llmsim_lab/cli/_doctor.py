@@ -54,6 +54,7 @@ def get(
     if name is None:
         name, reason = weights.default_model()
         say(f"{name}: {reason}")
+    # A file of the user's own is compared with the official one as well.
     path = weights.get_model(name, file=file)
     say(f"{name} is at {path}")
 
@@ -119,6 +120,7 @@ def _report(host: str | None) -> bool:
         say(f"connect('auto') says: {client.chosen}")
     except LabError as error:
         say(f"connect('auto') finds nothing: {error}")
+    # What was asked on this machine before, for hours perhaps.
     for gate in kept_economics_cards():
         say(f"{gate.heading}: {gate.verdict}")
     return any(works)
@@ -184,6 +186,7 @@ def _asking(model: str, host: str | None) -> Iterator[LLMClient]:
 
 def _show_checks(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
+        # On the error stream, so that the table alone can be kept.
         progress = partial(_say_progress, model)
         abilities = run_sync(findings(client, progress))
         info = run_sync(client.model_info())

@@ -133,6 +133,7 @@ def verify(
     if ask is None and is_of_asking:
         raise typer.BadParameter("--model, --seed and --host go with --ask 20, which asks a model")
     with Tape(file, read_only=True) as tape:
+        # The sums first: of a line that was damaged nothing can be asked.
         findings = verify_tape(tape)
         # A damaged tape would say the same again, in other words.
         if replay and not findings:
@@ -188,6 +189,7 @@ def _is_answered_alike(
     )
     for reason, count in audit.left_out.items():
         say(f"left out: {counted(count, 'call')} {reason}")
+    # Other weights, which explain what follows.
     for note in audit.notes:
         say(note, style="red")
     for answer in audit.answers:

@@ -202,6 +202,7 @@ async def ask_again(
     drawn = sorted(random.Random(seed).sample(numbers, min(number, len(numbers))))
     info = await client.model_info()
     answers = []
+    # One after the other: requests that are answered together have other last digits.
     for place, call_number in enumerate(drawn, 1):
         progress(f"call {call_number}, {place} of {len(drawn)}")
         call = tape.call(call_number)
@@ -638,6 +639,7 @@ def _distance(difference: _Difference, temperature: float) -> float:
             break
         kept.append(token)
         mass += token.probability
+    # The temperature is what comes last, after some tokens were left out.
     widths = [(token.probability / whole) ** (1 / temperature) for token in kept]
     ends = list(accumulate(widths))
     places = {token.content: place for place, token in enumerate(kept)}

@@ -268,6 +268,7 @@ class _Histories:
         """Play one more turn of each history, in every way."""
         nodes: list[_Node] = []
         lost = self.lost[-1]
+        # Breadth first, since only histories of the same turn can come to the same.
         for node in self.levels[-1]:
             # A history that is over stays as it is, beside those that go on.
             if self.walker.done(node.turns[-1].state):
@@ -434,6 +435,7 @@ async def _ask_model(
     site: CallSite,
 ) -> Shares:
     choice = await client.choose(prompt, options, site=site)
+    # Of a server that tells no probabilities answers were drawn and counted, which is sampling.
     if choice.method == "samples":
         raise ConfigError(
             f"{client.config.model} tells no probabilities of tokens, so that its choices are "
@@ -608,6 +610,7 @@ class Exact:
         Raises:
             ConfigError: more than ``most_questions`` would be asked.
         """
+        # With nothing pruned: a model's law takes this or less.
         histories = self._new_histories(self.run_of.llm_client, _suppose_even, least=0.0)
         run_sync(histories.grow(self.turns))
         calls = sum(len(shares) - 1 for shares in histories.known.values())
@@ -741,10 +744,12 @@ class Exact:
         at = last if turn is None else whole_number("turn", turn, least=first, most=last)
         shares: dict[Hashable, float] = defaultdict(float)
         for node in self._known.levels[at - first]:
+            # A history that was merged with others has one value of each column, as they have.
             shares[self._value_of(node, outcome)] += node.probability
         values = sorted(shares, key=_in_order)
         return pd.Series(
             [shares[value] for value in values],
+            # Tuples are values here, and no levels of an index.
             index=pd.Index(values, name=_name_of(outcome), tupleize_cols=False),
             name="probability",
         )
@@ -790,6 +795,7 @@ class Exact:
                 f"the probability {without_number.iloc[0]:.3g}, and so has no mean; see "
                 "distribution()"
             )
+        # Of what was followed: what was lost has no value.
         return math.fsum(numbers * shares) / math.fsum(shares)
 
     def effect(
@@ -864,6 +870,7 @@ class Exact:
         log_likelihood = 0.0
         for place, (_, after) in enumerate(pairwise(game.turns), 1):
             way = _RecordedWay(after)
+            # After the game's own turns, which the law need not have met: it may have pruned them.
             past = await self._known.play(game.turns[:place], way)
             if past[-1].state != after.state:
                 raise ConfigError(
@@ -909,6 +916,7 @@ def exact(
 
 def _parameters_of(run: Run) -> Mapping[str, object]:
     """Return the world's own parameters, without those of every run."""
+    # A game may have another seed, other players and another length than the law.
     values: dict[str, object] = run.config.model_dump(mode="json")
     return {name: value for name, value in values.items() if name not in WorldConfig.model_fields}
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
@@ -50,7 +49,13 @@ Options: TypeAlias = Mapping[object, str]
 """What can be chosen, each with the text that a model sees."""
 Shares: TypeAlias = list[float]
 """The probabilities of options, in their order, and last how much of all answers are options."""
-AskModel: TypeAlias = Callable[[LLMClient, str, Options, CallSite], Coroutine[Any, Any, Shares]]
+AskModel: TypeAlias = Callable[
+    [LLMClient, str, Options, CallSite],
+    Coroutine[Any, Any, Shares],
+]
+"""Asks a model a prompt with options, from a place in a run."""
+Game: TypeAlias = Run | Tape | str | Path
+"""A run, or a tape, of which the latest run counts."""
 Outcome: TypeAlias = str | Callable[[Any], object]
 """A column of the turn's row, or a function of the run so far."""
 
@@ -403,7 +408,8 @@ def _key_of(client: LLMClient, prompt: str, options: Options) -> str:
         str(prompt),
         [[repr(value), text] for value, text in options.items()],
     ]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]
+    digest = hashlib.sha256(json.dumps(asked).encode())
+    return digest.hexdigest()[:24]
 
 
 def _merged(nodes: Sequence[_Node]) -> list[_Node]:
@@ -414,9 +420,11 @@ def _merged(nodes: Sequence[_Node]) -> list[_Node]:
         state = latest.state.model_dump_json()
         # Its notes are columns, which an outcome may name; of a history that is over the number is
         # another one than of those that go on.
-        key = (latest.number, state, json.dumps(plain(latest.noted)))
+        notes = json.dumps(plain(latest.noted))
+        key = (latest.number, state, notes)
         before = merged.get(key, _Node(0.0, node.turns))
-        merged[key] = _Node(before.probability + node.probability, before.turns)
+        probability = before.probability + node.probability
+        merged[key] = _Node(probability, before.turns)
     return list(merged.values())
 
 
@@ -575,7 +583,8 @@ class Exact:
             )
         if outcome is None and run.series:
             outcome = run.series[0].column
-        if not (outcome is None or isinstance(outcome, str) or callable(outcome)):
+        is_function = callable(outcome)
+        if outcome is not None and not is_function and not isinstance(outcome, str):
             raise ConfigError(
                 f"outcome={outcome!r:.60} is neither a column nor a function of the run"
             )
@@ -613,8 +622,13 @@ class Exact:
         # With nothing pruned: a model's law takes this or less.
         histories = self._new_histories(self.run_of.llm_client, _suppose_even, least=0.0)
         run_sync(histories.grow(self.turns))
-        calls = sum(len(shares) - 1 for shares in histories.known.values())
-        return ExactPlan(len(histories.known), calls, len(histories.levels[-1]))
+        # A question has a call for each option, since each stands first once.
+        options = [len(shares) - 1 for shares in histories.known.values()]
+        return ExactPlan(
+            questions=len(options),
+            calls=sum(options),
+            histories=len(histories.levels[-1]),
+        )
 
     async def arun(self) -> Exact:
         """Ask what has to be asked; returns the law."""
@@ -628,7 +642,8 @@ class Exact:
         histories.known.update(law.state.probabilities)
         law._histories = histories
         try:
-            await law.arun(max(0, self.turns - law.turn_number))
+            missing_turns = self.turns - law.turn_number
+            await law.arun(missing_turns)
         finally:
             law.close()
         # What another process asked is known, and what came of it is not. Nothing else is asked
@@ -659,7 +674,8 @@ class Exact:
             raise ConfigError(f"{law!r:.120} is the recording of a run, and of no law")
         world = find_class(law.world)
         config = world.config_type.model_validate(law.of)
-        recorded = cls(world(config, llm_client=law.llm_client), turns=config.turns)
+        run = world(config, llm_client=law.llm_client)
+        recorded = cls(run, turns=config.turns)
         return run_sync(recorded._grown_by(law))
 
     def _law(self) -> Law:
@@ -714,7 +730,8 @@ class Exact:
     def mass(self) -> float:
         """The least share of the model's answers that are options; 1 where no model is asked."""
         histories = self._known
-        return min((histories.known[key][-1] for key in histories.of_law), default=1.0)
+        masses = [histories.known[key][-1] for key in histories.of_law]
+        return min(masses, default=1.0)
 
     def distribution(
         self,
@@ -741,7 +758,9 @@ class Exact:
             )
         first = self.run_of.turn_number
         last = first + self.turns
-        at = last if turn is None else whole_number("turn", turn, least=first, most=last)
+        at = last
+        if turn is not None:
+            at = whole_number("turn", turn, least=first, most=last)
         shares: dict[Hashable, float] = defaultdict(float)
         for node in self._known.levels[at - first]:
             # A history that was merged with others has one value of each column, as they have.
@@ -836,7 +855,8 @@ class Exact:
         sizes = table["probability"] * 400
         axes.scatter(table["turn"], table[name], s=sizes, alpha=0.5, linewidths=0)
         turns = sorted(set(table["turn"]))
-        axes.plot(turns, [self.mean(turn=int(turn)) for turn in turns], label="mean")
+        means = [self.mean(turn=int(turn)) for turn in turns]
+        axes.plot(turns, means, label="mean")
         axes.set_xlabel("turn")
         axes.set_ylabel(name)
         axes.set_title(f"Each history of {self.run_of.name} with its probability")
@@ -844,7 +864,7 @@ class Exact:
         axes.legend(frameon=False)
         return figure
 
-    async def aloglik(self, game: Run | Tape | str | Path) -> float:
+    async def aloglik(self, game: Game) -> float:
         """Return the log-likelihood of a game: how likely this model plays it.
 
         What was filled in for a person who did not answer does not count.
@@ -858,17 +878,17 @@ class Exact:
         """
         if not isinstance(game, Run):
             game = load(game)
-        first = self.run_of.turns[-1]
-        parameters = _parameters_of(self.run_of)
-        if type(game) is not type(self.run_of) or _parameters_of(game) != parameters:
-            raise ConfigError(f"{game!r:.120} is not a game of {self.run_of!r:.120}")
+        run = self.run_of
+        first = run.turns[-1]
+        if type(game) is not type(run) or _parameters_of(game) != _parameters_of(run):
+            raise ConfigError(f"{game!r:.120} is not a game of {run!r:.120}")
         if game.turns[0].state != first.state:
             raise ConfigError(
                 f"the game starts from {game.turns[0].state!r:.200}, the law from "
                 f"{first.state!r:.200}; give exact() a run with that start: state=..."
             )
         log_likelihood = 0.0
-        for place, (_, after) in enumerate(pairwise(game.turns), 1):
+        for place, after in enumerate(game.turns[1:], 1):
             way = _RecordedWay(after)
             # After the game's own turns, which the law need not have met: it may have pruned them.
             past = await self._known.play(game.turns[:place], way)
@@ -880,7 +900,7 @@ class Exact:
             log_likelihood += way.log_likelihood
         return log_likelihood
 
-    def loglik(self, game: Run | Tape | str | Path) -> float:
+    def loglik(self, game: Game) -> float:
         """Do what ``aloglik`` does, from plain code."""
         return run_sync(self.aloglik(game))
 

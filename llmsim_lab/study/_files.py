@@ -58,9 +58,13 @@ class StudyFiles:
         self.folder = folder
         self.jobs = {job.key: job for job in jobs}
         self.player = player
-        self.paths = {key: _kept(folder / job.file_name) for key, job in self.jobs.items()}
+        self.paths: dict[Key, Path] = {}
+        for key, job in self.jobs.items():
+            self.paths[key] = _kept(folder / job.file_name)
+        self.entries: dict[Key, StudyRun] = {}
         # Arm by arm, as tables list them; jobs stand unit by unit, as they are played.
-        self.entries = {key: StudyRun(*key) for key in keys}
+        for arm, unit in keys:
+            self.entries[arm, unit] = StudyRun(arm, unit)
         self._contents: dict[Key, Contents] = {}
         # What an earlier session of the same study has played counts.
         self.read_progress()
@@ -68,9 +72,11 @@ class StudyFiles:
     def read_progress(self) -> None:
         """Read from their files how far runs are that have not ended here."""
         for key, file in self.paths.items():
+            may_have_more = self.entries[key].status in ("left", "stopped")
             # What failed here says why better than its file; what is done stays so.
-            if self.entries[key].status in ("left", "stopped"):
-                self.entries[key] = self.player.read(self.jobs[key], file)
+            if may_have_more:
+                job = self.jobs[key]
+                self.entries[key] = self.player.read(job, file)
 
     @property
     def others(self) -> int:
@@ -91,19 +97,26 @@ class StudyFiles:
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
-        contents = self._contents.get(entry.key)
-        if contents is None:
-            # Rows alone are kept: a run with its calls is megabytes.
-            with Tape(entry.tape or "", read_only=True) as tape:
-                runs = sorted(self.jobs[entry.key].runs_on(tape).items())
-                contents = {
-                    play: RunContents(info, tape.frame_rows(info.id)) for play, info in runs
-                }
-            if entry.status == "done":
-                self._contents[entry.key] = contents
+        if entry.key in self._contents:
+            return self._contents[entry.key]
+        contents: dict[Play, RunContents] = {}
+        # Rows alone are kept: a run with its calls is megabytes.
+        with Tape(entry.tape or "", read_only=True) as tape:
+            runs = self.jobs[entry.key].runs_on(tape)
+            # In the order of plays: they may have been begun in another one.
+            for play in sorted(runs):
+                info = runs[play]
+                rows = tape.frame_rows(info.id)
+                contents[play] = RunContents(info, rows)
+        if entry.status == "done":
+            self._contents[entry.key] = contents
         return contents
 
-    def load(self, job: Job, play: Play) -> AnyRun:
+    def load(
+        self,
+        job: Job,
+        play: Play,
+    ) -> AnyRun:
         """Return one of a job's runs, with its turns, calls and decisions.
 
         Raises:
@@ -111,26 +124,32 @@ class StudyFiles:
         """
         world = self.player.world
         arm = self.player.arms[job.arm]
-        tape = Tape(self.path_of(job.key), read_only=True)
-        info = job.runs_on(tape).get(play)
-        if info is None:
+        file = self.path_of(job.key)
+        tape = Tape(file, read_only=True)
+        runs = job.runs_on(tape)
+        if play not in runs:
             labels = list(world.wordings(arm))
-            wording = f" of the wording {labels[play.wording]!r}" if len(labels) > 1 else ""
+            wording = ""
+            if len(labels) > 1:
+                wording = f" of the wording {labels[play.wording]!r}"
+            samples = {begun.sample for begun in runs}
             raise ConfigError(
                 f"arm {job.arm!r}, {job.where} has no sample {play.sample}{wording}; there are "
-                f"{sorted({begun.sample for begun in job.runs_on(tape)})}"
+                f"{sorted(samples)}"
             )
-        # Functions are on no tape, and a replay needs them.
-        players = {"players": world.level(arm, "players")}
         return recorded_run(
             tape,
-            info,
+            runs[play],
             world.cls,
-            arguments=players,
+            # Functions are on no tape, and a replay needs them.
+            arguments={"players": world.level(arm, "players")},
         )
 
 
 def _kept(file: Path) -> Path:
     """Return a run's file, or the packed one that is in its place, which is only read."""
     packed = file.with_name(f"{file.name}.gz")
-    return packed if packed.exists() and not file.exists() else file
+    # An unpacked one counts: it may have been continued.
+    if packed.exists() and not file.exists():
+        return packed
+    return file

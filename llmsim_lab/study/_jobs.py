@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.checks import as_whole_number, plain_numbers, whole_number
@@ -65,7 +64,8 @@ def leaders_of(
 
     # Those that set the least from outside first: others continue their runs.
     for arm in sorted(arms, key=changes_from_outside):
-        levels = {name: value for name, value in arm.values.items() if name != "interventions"}
+        levels = dict(arm.values)
+        levels.pop("interventions", None)
         # The first arm with these levels leads; with itself it shares nothing.
         leader = first_arms.setdefault(digest_of(levels), arm)
         shared_turns = world.shared_turns(arm, leader)
@@ -103,11 +103,26 @@ def _digests_of(
     arms: Iterable[Arm],
 ) -> dict[str, str]:
     """Return by arm the digest of what decides its runs, the unit left out."""
-    # Not of the file, which holds more than the world: it may be the study's own script.
-    code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
-    # The None and the 0 stood for something once, and are in the names of files that there are.
-    shared = [world.cls.kind, code, None, world.fixed, world.asks_again or world.turns]
-    return {arm.name: digest_of([*shared, arm.name, arm.values, 0]) for arm in arms}
+    code = ""
+    if not is_shipped(world.cls):
+        # Not of the file, which holds more than the world: it may be the study's own script.
+        code = sources_digest(world.cls, Run)
+    digests = {}
+    for arm in arms:
+        # The None and the 0 stood for something once, and are in the names of files that there
+        # are; so is the order.
+        spec = [
+            world.cls.kind,
+            code,
+            None,
+            world.fixed,
+            world.asks_again or world.turns,
+            arm.name,
+            arm.values,
+            0,
+        ]
+        digests[arm.name] = digest_of(spec)
+    return digests
 
 
 def _job(
@@ -120,8 +135,9 @@ def _job(
     digests: Mapping[str, str],
 ) -> Job:
     """Return what is played of an arm in a unit."""
-    wordings = range(len(world.wordings(arm)))
-    plays = tuple(Play(*play) for play in product(wordings, range(1, samples + 1)))
+    plays = []
+    for wording in range(len(world.wordings(arm))):
+        plays += [Play(wording, sample) for sample in range(1, samples + 1)]
     specs = [digests[arm.name], unit.digest]
     at = unit.turn
     end = world.turns
@@ -135,7 +151,8 @@ def _job(
         at = leader.shared.turn
         changes_done = leader.shared.changes
         # The leader's runs, which copy_runs numbers from 1 in the new file, play by play.
-        forks = tuple(range(1, len(plays) + 1))
+        numbers = range(1, len(plays) + 1)
+        forks = tuple(numbers)
         # What is shared decides this run too: a leader that changes makes another file of it.
         specs.append(digests[leader.arm.name])
     return Job(
@@ -143,7 +160,7 @@ def _job(
         digest=digest_of(specs),
         unit=unit.unit,
         run=unit.run,
-        plays=plays,
+        plays=tuple(plays),
         end=end,
         at=at,
         changes_done=changes_done,
@@ -163,15 +180,21 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
     run = plain_numbers(run)
     if run is None or as_whole_number(run) is not None:
         return [tape.run(run)]
-    if not isinstance(run, Iterable) or (isinstance(run, str) and run != "all"):
+    if run == "all":
+        # A fork shares its first turns with its parent.
+        infos = [info for info in tape.runs() if info.parent is None]
+    elif isinstance(run, str) or not isinstance(run, Iterable):
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
-    # A fork shares its first turns with its parent.
-    every = [info for info in tape.runs() if info.parent is None]
-    infos = every if run == "all" else [tape.run(number) for number in run]
-    # Forks share their first turns; runs with one seed had the same luck.
-    roots = {tape.line(info.id)[0][0] for info in infos}
+    else:
+        infos = [tape.run(number) for number in run]
+    roots = set()
+    for info in infos:
+        # The line of a fork begins with the run that it was forked from.
+        first_number, _ = tape.line(info.id)[0]
+        roots.add(first_number)
     seeds = [info.manifest["seed"] for info in infos]
     worlds = {info.manifest["kind"] for info in infos}
+    # Forks share their first turns; runs with one seed had the same luck.
     are_independent = len(infos) == len(roots) == len(set(seeds))
     if len(worlds) != 1 or not are_independent:
         raise ConfigError(
@@ -183,7 +206,9 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
 
 
 def situations_of(
-    tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
+    tape: Tape,
+    infos: Sequence[RunInfo],
+    turns: Sequence[int] | None,
 ) -> list[PlannedUnit]:
     """Return the turns of runs that were continued, or those of them that are wanted.
 
@@ -193,21 +218,17 @@ def situations_of(
     units: list[PlannedUnit] = []
     turns = plain_numbers(turns)
     if turns is not None:
-        if not isinstance(turns, Iterable) or isinstance(turns, str):
+        if isinstance(turns, str) or not isinstance(turns, Iterable):
             raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
         turns = [whole_number("a turn", turn) for turn in turns]
     for info in infos:
-        # A situation is all that led to it, so that its digest goes on from turn to turn.
-        so_far = hashlib.sha256(dumps(plain(info.manifest)).encode())
-        digests: dict[int, str] = {}
-        # Not the last turn, which was continued by nothing.
-        for record in tape.turn_records(info.id)[:-1]:
-            so_far.update(dumps(record).encode())
-            # Another run went on from those before.
-            if record["turn"] >= (info.fork_turn or 0):
-                digests[int(record["turn"])] = so_far.hexdigest()[:16]
-        wanted = [turn for turn in digests if turns is None or turn in turns]
-        missing = [f"turn {turn}" for turn in turns or () if turn not in digests]
+        digests = _digests_of_situations(tape, info)
+        wanted = list(digests)
+        missing: list[str] = []
+        if turns is not None:
+            # In the run's order, each once, however they were named.
+            wanted = [turn for turn in digests if turn in turns]
+            missing = [f"turn {turn}" for turn in turns if turn not in digests]
         if missing or not wanted:
             first = missing[0] if missing else "no turn"
             raise ConfigError(
@@ -223,3 +244,23 @@ def situations_of(
             for turn in wanted
         ]
     return units
+
+
+def _digests_of_situations(
+    tape: Tape,
+    info: RunInfo,
+) -> dict[int, str]:
+    """Return the digests of a run's situations, by the turn that was continued."""
+    manifest = dumps(plain(info.manifest))
+    # A situation is all that led to it, so that its digest goes on from turn to turn.
+    so_far = hashlib.sha256(manifest.encode())
+    # Of a fork, another run went on from the turns before.
+    first_turn = info.fork_turn or 0
+    digests: dict[int, str] = {}
+    # Not the last turn, which was continued by nothing.
+    for record in tape.turn_records(info.id)[:-1]:
+        so_far.update(dumps(record).encode())
+        turn = int(record["turn"])
+        if turn >= first_turn:
+            digests[turn] = so_far.hexdigest()[:16]
+    return digests

@@ -58,7 +58,9 @@ class Multiverse:
 
     def __str__(self) -> str:
         count = len(self.frame)
-        if (self.frame["estimate"] == 0).all():
+        is_zero = self.frame["estimate"] == 0
+        # It has no sign then, which the other sentences count.
+        if is_zero.all():
             return f"{self.finding}: exactly 0 in all {count} specifications"
         if self.chance is None:
             return (
@@ -101,7 +103,8 @@ def multiverse(
     known_names("factor", factor, study.arms[study.reference])
     known_names("outcome", outcome, study.outcome)
     # In the order of the design: the first is what the second is compared with.
-    levels = list(dict.fromkeys(of_arm[factor] for of_arm in study.arms.values()))
+    every_level = [of_arm[factor] for of_arm in study.arms.values()]
+    levels = list(dict.fromkeys(every_level))
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")
     pairs = _pairs(study.arms, factor, levels)
@@ -111,7 +114,8 @@ def multiverse(
     )
     if not comparisons:
         raise ConfigError("no run has ended yet, so there is nothing to compare; study.run() plays")
-    if any(comparison.parts.kind == "text distance" for comparison in comparisons):
+    kinds = {comparison.parts.kind for comparison in comparisons}
+    if "text distance" in kinds:
         raise ConfigError(
             f"{outcome!r} is a text, whose distance has no sign; make a number of it: "
             "outcome=lambda run: ..."
@@ -120,20 +124,29 @@ def multiverse(
     for arm, comparison in zip(pairs, comparisons, strict=True):
         choices = _choices(study.arms[arm], factor)
         rows.append({**choices, **_numbers_of(comparison)})
-    # As numbers, so that what is not known is NaN.
-    numbers = dict.fromkeys(("estimate", "low", "high", "p"), float)
-    frame = frame_of(rows).astype(numbers).sort_values("estimate", ignore_index=True)
+    numbers = frame_of(rows).astype(
+        {
+            # As numbers, so that what is not known is NaN.
+            "estimate": float,
+            "low": float,
+            "high": float,
+            "p": float,
+        }
+    )
+    frame = numbers.sort_values("estimate", ignore_index=True)
     # The finding's direction is that of its median, as in the joint test.
     is_up = frame["estimate"].median() >= 0
+    has_same_sign = (frame["estimate"] > 0) == is_up
+    # Without an interval it does not hold: NaN is beyond nothing.
     is_beyond_zero = frame["high"] < 0
     if is_up:
         is_beyond_zero = frame["low"] > 0
+    first_level, second_level = levels
     return Multiverse(
-        finding=f"{contrast_name(levels[1], levels[0])}, {outcome}",
+        finding=f"{contrast_name(second_level, first_level)}, {outcome}",
         frame=frame,
         choices=list(_choices(study.arms[study.reference], factor)),
-        same_sign=float(((frame["estimate"] > 0) == is_up).mean()),
-        # Without an interval it does not hold: NaN is beyond nothing.
+        same_sign=float(has_same_sign.mean()),
         holds=float(is_beyond_zero.mean()),
         chance=_by_chance(comparisons),
     )
@@ -146,14 +159,15 @@ def _pairs(
 ) -> dict[str, str]:
     """Return arms with the factor's second level, and the same with its first."""
     first_by_choices = {}
+    second_by_choices = {}
     for arm, of_arm in arms.items():
+        choices = tuple(_choices(of_arm, factor).items())
         if of_arm[factor] == levels[0]:
-            first_by_choices[tuple(_choices(of_arm, factor).items())] = arm
-    pairs = {}
-    for arm, of_arm in arms.items():
-        if of_arm[factor] == levels[1]:
-            pairs[arm] = first_by_choices[tuple(_choices(of_arm, factor).items())]
-    return pairs
+            first_by_choices[choices] = arm
+        else:
+            second_by_choices[choices] = arm
+    # A full factorial has both for all choices.
+    return {arm: first_by_choices[choices] for choices, arm in second_by_choices.items()}
 
 
 def _choices(
@@ -170,6 +184,7 @@ def _choices(
 
 
 def _numbers_of(comparison: Compared) -> dict[str, float | None]:
+    """Return the columns of a specification that say what was found."""
     low = None
     high = None
     if comparison.parts.interval is not None:
@@ -189,9 +204,11 @@ def _by_chance(comparisons: list[Compared]) -> JointTest | None:
 
     from llmsim_lab.study.estimates.joint import joint_test
 
-    every = [comparison.parts.pairs for comparison in comparisons]
-    columns = [pairs for pairs in every if pairs is not None]
-    # Groups, situations and wordings have no pairs to flip; one pair has no second flip.
-    if len(columns) < len(comparisons) or len(columns[0]) < 2:
-        return None
+    columns = []
+    for comparison in comparisons:
+        pairs = comparison.parts.pairs
+        # Groups, situations and wordings have no pairs to flip; one pair has no second flip.
+        if pairs is None or len(pairs) < 2:
+            return None
+        columns.append(pairs)
     return joint_test(column_stack(columns), level=0.95)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import product
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
@@ -15,7 +14,7 @@ from llmsim_lab._util.text import among, error_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.records import config_of
-from llmsim_lab.study._files import RunContents, StudyFiles
+from llmsim_lab.study._files import Contents, RunContents, StudyFiles
 from llmsim_lab.study.design import LAST, AnyRun, labelled
 from llmsim_lab.study.playing import Job, StudyRun
 
@@ -47,13 +46,11 @@ def outcomes_of(
     if asks_again:
         for turn in trial.turns:
             for answer in turn.answers:
-                fields.update(dict.fromkeys(answer.fields))
-                names = [f"{name}.{answer.player}" for name in answer.fields]
-                fields_of_players.update(dict.fromkeys(names))
-    names_known = [
-        *trial.measures(trial.config),
-        *(series.column for series in series_of(trial)),
-    ]
+                for name in answer.fields:
+                    fields[name] = None
+                    fields_of_players[f"{name}.{answer.player}"] = None
+    names_known = list(trial.measures(trial.config))
+    names_known += [series.column for series in series_of(trial)]
     if outcome is None:
         # All fields of recorded replies; of a run what the world names first, such as its loss.
         outcome = list(fields) if asks_again else names_known[:1]
@@ -62,17 +59,19 @@ def outcomes_of(
     if not outcome:
         return {}
     outcomes = labelled("outcome", outcome)
-    columns = [str(column) for column in trial.to_frame().columns]
-    names_known += [*fields, *fields_of_players, *columns]
+    frame = trial.to_frame()
+    names_known += [*fields, *fields_of_players, *map(str, frame.columns)]
     # A mapping in a state may be filled later, so of its columns only the field is known.
-    parts = getattr(type(trial.state), "model_fields", ())
+    state_fields = getattr(type(trial.state), "model_fields", ())
     for item in outcomes.values():
+        if callable(item):
+            continue
         name = str(item).removesuffix(LAST)
-        # "coins.Ann@lst" is a slip of "@last", and no name of a player.
         field = name.partition(".")[0]
         key = name.rpartition(".")[2]
-        may_come = field in parts and "@" not in key
-        if not callable(item) and name not in names_known and not may_come:
+        # "coins.Ann@lst" is a slip of "@last", and no name of a player.
+        may_come = field in state_fields and "@" not in key
+        if name not in names_known and not may_come:
             raise ConfigError(
                 f"outcome {item!r:.60} is not a column of {type(trial).__name__}"
                 f"{among(name, names_known)}"
@@ -93,7 +92,8 @@ class OutcomeReader:
     def rows_that_count(self, rows: Mapping[int, Any]) -> list[Any]:
         """Return a run's turns; of a situation only the one that was asked again."""
         if self.files.player.world.asks_again:
-            return [rows[max(rows)]]
+            last = max(rows)
+            return [rows[last]]
         return list(rows.values())
 
     def rows_of(
@@ -102,38 +102,47 @@ class OutcomeReader:
         outcomes: Mapping[str, Outcome],
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of one job's values, without what they share."""
-        world = self.files.player.world
         job = self.files.jobs[entry.key]
-        labels = list(world.wordings(self.files.player.arms[entry.arm]))
-        plays = self.files.contents(entry) if entry.status == "done" else {}
-        # Functions take a run one after the other.
-        loaded = lru_cache(1)(partial(self.files.load, job))
-        # By play first, for the same reason.
-        for play, (label, outcome) in product(job.plays, outcomes.items()):
-            contents = plays.get(play)
-            values: Mapping[int, Any]
-            if contents is None:
-                # The run failed: a row without a value, so that it is counted as left out.
-                values = {entry.turns: None}
-            elif world.asks_again and contents.info.turns < job.end:
-                # It was over before.
-                values = {job.end: None}
-            elif isinstance(outcome, str):
-                values = self._by_name(outcome, contents, partial(loaded, play))
-            else:
-                values = _by_function(outcome, loaded(play), label, job)
-            head = {
-                "wording": labels[play.wording],
-                "replicate": play.sample,
-                "outcome": label,
-            }
-            for turn, value in values.items():
-                if value is None:
-                    value = math.nan
-                # Truth values count as shares.
-                elif not isinstance(value, str):
-                    value = float(value)
-                yield {**head, "turn": turn, "value": value}
+        arm = self.files.player.arms[entry.arm]
+        labels = list(self.files.player.world.wordings(arm))
+        contents_by_play: Contents = {}
+        if entry.status == "done":
+            contents_by_play = self.files.contents(entry)
+        for play in job.plays:
+            contents = contents_by_play.get(play)
+            # Only where an outcome needs it, and once for all outcomes of a play.
+            load = cache(partial(self.files.load, job, play))
+            for label, outcome in outcomes.items():
+                values: Mapping[int, Any]
+                if contents is None:
+                    # The run failed: a row without a value, so that it is counted as left out.
+                    values = {entry.turns: None}
+                else:
+                    values = self._values(job, label, outcome, contents, load)
+                for turn, value in values.items():
+                    yield {
+                        "wording": labels[play.wording],
+                        "replicate": play.sample,
+                        "outcome": label,
+                        "turn": turn,
+                        "value": _as_value(value),
+                    }
+
+    def _values(
+        self,
+        job: Job,
+        label: str,
+        outcome: Outcome,
+        contents: RunContents,
+        load: Callable[[], AnyRun],
+    ) -> Mapping[int, Any]:
+        """Return an outcome of one play, by turn."""
+        if self.files.player.world.asks_again and contents.info.turns < job.end:
+            # It was over before, and has no turn that was asked again.
+            return {job.end: None}
+        if isinstance(outcome, str):
+            return self._by_name(outcome, contents, load)
+        return _by_function(outcome, load(), label, job)
 
     def _by_name(
         self,
@@ -156,15 +165,28 @@ class OutcomeReader:
         columns: dict[str, None] = {}
         for row in rows.values():
             columns.update(dict.fromkeys(row))
-        if column not in columns and world.asks_again:
-            return {last: _in_replies(load().turns[-1], outcome)}
         if column not in columns:
+            if world.asks_again:
+                asked_again = load().turns[-1]
+                return {last: _in_replies(asked_again, outcome)}
             raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
         if world.asks_again or outcome.endswith(LAST):
             return {last: rows[last].get(column)}
-        # Not the first row, the state to start from, which no arm decided.
+        values = {turn: row.get(column) for turn, row in rows.items()}
+        # The state to start from, which no arm decided.
         first = min(rows)
-        return {turn: row.get(column) for turn, row in rows.items() if turn > first}
+        del values[first]
+        return values
+
+
+def _as_value(value: Any) -> float | str:
+    """Return what an outcome's cell holds."""
+    if value is None:
+        return math.nan
+    if isinstance(value, str):
+        return value
+    # Truth values count as shares.
+    return float(value)
 
 
 def _in_replies(turn: Any, outcome: str) -> Any:
@@ -182,7 +204,8 @@ def _in_replies(turn: Any, outcome: str) -> Any:
     values = [answer.fields[name] for answer in answers]
     if not values:
         return None
-    if all(isinstance(value, int | float) for value in values):
+    are_numbers = all(isinstance(value, int | float) for value in values)
+    if are_numbers:
         return fmean(values)
     # Texts have no mean, and which of them counts is not guessed.
     if len(values) > 1:
@@ -199,6 +222,11 @@ def _by_function(
     label: str,
     job: Job,
 ) -> Mapping[int, Any]:
+    """Return what a user's function makes of a run, at its last turn.
+
+    Raises:
+        ConfigError: it raised something, or returned neither a number nor a text.
+    """
     try:
         # A user's function raises anything, also where its value is no number.
         value = outcome(run)

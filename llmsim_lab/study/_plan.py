@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -107,9 +107,11 @@ class Prices:
         for job in jobs:
             # Turns that a job forks are there already, and those that it shares count in both.
             begin = job.at if job.forks else 0
-            to_play = len(job.plays) * (job.end - begin)
-            played = max(0, self.files.entries[job.key].turns - job.at)
-            turns[job.arm] += to_play - played
+            turns_of_play = job.end - begin
+            to_play = len(job.plays) * turns_of_play
+            # Also what it forks is among the turns of an entry.
+            played = self.files.entries[job.key].turns - job.at
+            turns[job.arm] += to_play - max(0, played)
         return turns
 
     def of_turns(
@@ -123,14 +125,15 @@ class Prices:
             turns: how many, by arm.
             pilot: the prices of the study whose turns tell.
         """
-        spent = pilot._spent()
+        spent = pilot.spent()
         one_call = self._of_a_call(pilot, spent)
         costs: list[Costs] = []
         counts: list[Count] = []
         for arm, number in turns.items():
             if arm in spent:
                 # A turn's own costs count: its calls may be longer than those of other arms.
-                one_turn = Costs.total(spent[arm]).times(1 / len(spent[arm]))
+                of_turns = spent[arm]
+                one_turn = Costs.total(of_turns).times(1 / len(of_turns))
                 costs.append(one_turn.times(number))
             elif number:
                 try:
@@ -139,8 +142,11 @@ class Prices:
                     failed = f"a turn that chance answered failed: {error_text(error)}"
                     return PricedTurns(Costs(), failed)
                 counts.append(count)
-                costs.append(one_call.costs.times(count.each * number))
-        sources = ["the mean of the turns so far"] if spent else []
+                calls = count.each * number
+                costs.append(one_call.costs.times(calls))
+        sources = []
+        if spent:
+            sources.append("the mean of the turns so far")
         most_tried = max((count.turns for count in counts), default=0)
         if most_tried:
             sources.append(f"counted in {counted(most_tried, 'turn')} that chance answered")
@@ -172,52 +178,56 @@ class Prices:
             based_on = "calls like those on the tape"
         if not measured:
             # A first turn may take an hour.
-            measured = pilot._under_way()
+            measured = pilot.under_way()
             based_on = "calls like those answered so far"
         return PricedTurns(cost_of_call(measured), based_on)
 
-    def _spent(self) -> dict[str, list[Costs]]:
+    def spent(self) -> dict[str, list[Costs]]:
         """Return what each turn took, by arm; also those of runs that are not complete."""
-        spent: dict[str, list[Costs]] = {}
+        spent: defaultdict[str, list[Costs]] = defaultdict(list)
         for key, entry in self.files.entries.items():
             job = self.files.jobs[key]
+            file = self.files.paths[key]
             if entry.status != "done":
                 # Its file may have more turns than were taken up here.
-                entry = self.files.player.read(job, self.files.paths[key])
+                entry = self.files.player.read(job, file)
             if not entry.turns:
                 continue
             # What a job forks was paid for elsewhere.
             before = job.at if job.forks else 0
-            with Tape(self.files.paths[key], read_only=True) as tape:
+            with Tape(file, read_only=True) as tape:
                 for info, rows in self.files.contents(entry).values():
                     asked_s = seconds_of_calls(tape, info.id)
-                    turns = [
-                        Costs.of_turn(row, asked_s[turn])
-                        for turn, row in rows.items()
-                        if turn > before
-                    ]
-                    spent.setdefault(job.arm, []).extend(turns)
-        return {arm: turns for arm, turns in spent.items() if turns}
+                    for turn, row in rows.items():
+                        if turn > before:
+                            spent[job.arm].append(Costs.of_turn(row, asked_s[turn]))
+        return dict(spent)
 
     def _recorded(self) -> list[Costs]:
         """Return what the turns took of the runs whose situations are asked again."""
         assert self.source is not None
         costs = []
-        for run in {job.run for job in self.files.jobs.values()}:
+        runs = {job.run for job in self.files.jobs.values()}
+        for run in runs:
             rows = self.source.frame_rows(run)
             asked_s = seconds_of_calls(self.source, run)
-            costs += [Costs.of_turn(row, asked_s[turn]) for turn, row in rows.items() if turn]
+            for turn, row in rows.items():
+                # The state to start from took nothing.
+                if turn:
+                    costs.append(Costs.of_turn(row, asked_s[turn]))
         return costs
 
-    def _under_way(self) -> list[Costs]:
+    def under_way(self) -> list[Costs]:
         """Return what the calls took that are answered, of runs whose first turn is not."""
         costs = []
         for key, file in self.files.paths.items():
             if not file.exists():
                 continue
+            job = self.files.jobs[key]
             with Tape(file, read_only=True) as tape:
-                for info in self.files.jobs[key].runs_on(tape).values():
-                    costs += [Costs.of_attempt(call.attempt) for call in tape.calls(info.id)]
+                for info in job.runs_on(tape).values():
+                    calls = tape.calls(info.id)
+                    costs += [Costs.of_attempt(call.attempt) for call in calls]
         return costs
 
     async def _calls_of(self, arm: Arm) -> Count:
@@ -232,18 +242,27 @@ class Prices:
     async def count_turns(self, run: AnyRun, count: Count) -> None:
         """Play a run by chance to its end, or until enough calls are counted."""
         world = self.files.player.world
-        end = run.turn_number + 1 if world.asks_again else world.turns
-        while run.turn_number < end and not run.done(run.state) and not count.is_enough:
+        end = world.turns
+        if world.asks_again:
+            end = run.turn_number + 1
+        while run.turn_number < end and not run.done(run.state):
+            if count.is_enough:
+                return
             await count.play(run)
 
-    def trials(self, arm: Arm, folder: Path) -> Iterator[AnyRun]:
+    def trials(
+        self,
+        arm: Arm,
+        folder: Path,
+    ) -> Iterator[AnyRun]:
         """Yield runs of an arm on no tape: its first one, or one in each situation."""
         jobs = [job for job in self.files.jobs.values() if job.arm == arm.name]
         world = self.files.player.world
-        client_given = world.level(arm, "model") or self.files.player.models.given
+        client = world.level(arm, "model") or self.files.player.models.given
         # A client that is given has settings that decide how many calls there are; one that would
         # have to be made first, from a name, is not made for a plan.
-        client = client_given if hasattr(client_given, "call_with_retry") else any_client()
+        if not hasattr(client, "call_with_retry"):
+            client = any_client()
         play = jobs[0].plays[0]
         if self.source is None:
             yield world.begin(
@@ -262,4 +281,10 @@ class Prices:
                 file,
             )
             with Tape(file, read_only=True) as tape:
-                yield world.begin(arm, client, job.run, play, tape)
+                yield world.begin(
+                    arm,
+                    client,
+                    job.run,
+                    play,
+                    tape,
+                )

@@ -15,8 +15,8 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -87,6 +87,7 @@ from llmsim_lab.study.playing import (
     Key,
     StudyPlayer,
     StudyRun,
+    Task,
     Unit,
     copy_runs,
     play_all,
@@ -120,10 +121,21 @@ logger = logging.getLogger(__name__)
 
 Model = LLMClient | str | Callable[[], LLMClient]
 
-_COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
+_COLUMNS = (
+    "arm",
+    "unit",
+    "run",
+    "wording",
+    "replicate",
+    "turn",
+    "outcome",
+    "value",
+)
 _STATES = ("done", "running", "failed", "stopped", "left")
 _WATCH_S = 0.5
-_MOST_ARMS_TOLD = 6
+"""Between two pictures of a study that is watched."""
+_MOST_ARMS_IN_LINE = 6
+"""Whose runs the line of progress counts: more would not fit on it."""
 _RUNS_AT_ONCE = 8
 """A local server takes a few requests at once; more runs would only hold more states in memory."""
 _MOST_TURNS_ON_TRIAL = 10
@@ -131,9 +143,9 @@ _MOST_TURNS_ON_TRIAL = 10
 
 
 class KeptResults(NamedTuple):
-    """The one long table, and how far each run was when it was made."""
+    """The one long table, and the status and turns of each run when it was made."""
 
-    ended: Sequence[tuple[str, int]]
+    progress: Sequence[tuple[str, int]]
     table: pd.DataFrame
 
 
@@ -210,9 +222,7 @@ class Study:
     """
 
     registration: Registration | None = None
-    _given: StudyArguments | None = None
-    _source: Tape | None = None
-    _samples = 1
+    _arguments: StudyArguments | None = None
 
     def __init__(
         self,
@@ -227,7 +237,7 @@ class Study:
         name: str = "",
         **fixed: Any,
     ) -> None:
-        self._given = StudyArguments(
+        self._arguments = StudyArguments(
             world=world,
             vary=vary,
             seeds=seeds,
@@ -238,19 +248,19 @@ class Study:
             name=name,
             fixed=fixed,
         )
-        self._world = World(
-            world,
-            fixed,
-            vary,
-            turns=turns,
-        )
         units = [PlannedUnit(unit=seed, run=seed, digest=str(seed)) for seed in seeds_of(seeds)]
         self._arrange(
+            World(
+                world,
+                fixed,
+                vary,
+                turns=turns,
+            ),
             units,
-            outcome,
-            tape,
-            llm_client,
-            name or world.__name__,
+            outcome=outcome,
+            tape=tape,
+            llm_client=llm_client,
+            name=name or world.__name__,
         )
 
     def replace(
@@ -270,7 +280,7 @@ class Study:
         Raises:
             ConfigError: situations are asked again, or players are varied.
         """
-        arguments = self._given
+        arguments = self._arguments
         if arguments is None:
             raise ConfigError("replace() is of a study of runs; situations belong to their tape")
         if players is not None and "players" in (arguments.vary or {}):
@@ -354,66 +364,90 @@ class Study:
                 f"the run is on no tape; make it with one: {world_name}(..., tape='my.tape')"
             )
         infos = independent_runs(source, run)
-        kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
-        # Not by __init__, which takes seeds and makes new runs.
-        study = cls.__new__(cls)
-        study._source = source
-        study._samples = whole_number(
+        first = infos[0]
+        kind = world or class_of_manifest(first.id, first.manifest)
+        samples = whole_number(
             "samples",
             samples,
             least=1,
             most=MOST_SAMPLES,
         )
-        study._world = World(
-            kind,
-            fixed,
-            vary,
-            recorded=config_of(infos[0], kind),
-        )
-        # Without a seed, with which all samples would be one.
-        study._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
-        units = situations_of(source, infos, turns)
+        # Not by __init__, which takes seeds and makes new runs.
+        study = cls.__new__(cls)
         study._arrange(
-            units,
-            outcome,
-            to,
-            llm_client,
-            name or f"{infos[0].name} again",
+            World(
+                kind,
+                fixed,
+                vary,
+                recorded=config_of(first, kind),
+                # Without a seed, with which all samples would be one.
+                recorded_llm=llm_config_of(first.manifest, seed=None),
+            ),
+            situations_of(source, infos, turns),
+            outcome=outcome,
+            tape=to,
+            llm_client=llm_client,
+            name=name or f"{first.name} again",
+            source=source,
+            samples=samples,
         )
         return study
 
     def _arrange(
         self,
+        world: World,
         units: Sequence[PlannedUnit],
+        *,
         outcome: Outcomes | None,
         tape: str | Path | None,
         llm_client: Model | None,
         name: str,
+        source: Tape | None = None,
+        samples: int = 1,
     ) -> None:
-        arms = self._world.arms()
-        trial = self._world.checked(
+        """Make what both kinds of study have: of new runs, and of situations that are asked again.
+
+        Args:
+            world: what is played.
+            units: the seeds or situations of each arm.
+            outcome: what is compared, as a user names it.
+            tape: the folder of the runs; None for one that goes with the study.
+            llm_client: the model of arms that name none.
+            name: what reports call it.
+            source: the tape whose situations are asked again.
+            samples: of each situation in each arm.
+        """
+        arms = world.arms()
+        # Made once, so that a wrong name or level raises here, and not after hours.
+        trial = world.checked(
             arms,
             units[0].run,
-            self._source,
+            source,
         )
+        self._world = world
+        self._source = source
+        self._samples = samples
         self.name = name
         self.reference = arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
         self.units = [unit.unit for unit in units]
-        self.unit_name = "seed" if self._source is None else "situation"
+        self.unit_name = "seed" if source is None else "situation"
         self._arms = {arm.name: arm for arm in arms}
-        # By their columns, which are called otherwise where results have one of that name already.
+        # As columns of ``results``: a factor called "turn" is "factor turn" there.
         self.factors = list(self._levels(self.reference))
         self.outcome = outcomes_of(
             outcome,
             trial,
-            asks_again=self._world.asks_again,
+            asks_again=world.asks_again,
         )
         self._series = series_of(trial)
-        models = Models(llm_client, self._samples)
         self._listeners = Listeners()
-        self._player = StudyPlayer(self._world, models, self._arms)
-        self._player.on_change = self._listeners
+        self._player = StudyPlayer(
+            world,
+            Models(llm_client, samples),
+            self._arms,
+            on_change=self._listeners,
+        )
         self._task: asyncio.Task[Any] | None = None
         self._rows_by_key: dict[Key, list[dict[str, Any]]] = {}
         self._kept_results: KeptResults | None = None
@@ -428,24 +462,23 @@ class Study:
                 self.tape,
                 ignore_errors=True,
             )
-        self._leaders = leaders_of(self._world, arms)
+        self._leaders = leaders_of(world, arms)
         jobs = jobs_of(
-            self._world,
+            world,
             arms,
             units,
-            samples=self._samples,
+            samples=samples,
             leaders=self._leaders,
         )
-        keys = product(self.arms, self.units)
         self._files = StudyFiles(
             self.tape,
             jobs,
             self._player,
-            keys=keys,
+            keys=product(self.arms, self.units),
         )
         self._jobs = self._files.jobs
         self._outcomes = OutcomeReader(self._files)
-        self._prices = Prices(self._files, self._source)
+        self._prices = Prices(self._files, source)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -515,13 +548,10 @@ class Study:
             whole_number("parallel", parallel, least=1)
         if executor is not None:
             self._check_executor(executor, budget)
-        wanted = list(self._jobs) if only is None else list(only)
-        for arm, unit in wanted:
-            if (arm, unit) not in self._jobs:
-                raise ConfigError(
-                    f"only: there is no run of arm {arm!r} with {self.unit_name} {unit!r}; arms "
-                    f"are {listed(list(self.arms))}, {self.unit_name}s {self.units}"
-                )
+        wanted: Collection[Key] = self._jobs
+        if only is not None:
+            wanted = list(only)
+            self._check_wanted(wanted)
         with sole_study(self.tape):
             self._task = asyncio.current_task()
             try:
@@ -536,13 +566,9 @@ class Study:
                     )
                 if executor is None:
                     self._check_models()
-                left = [
-                    key
-                    for key in self._jobs
-                    if key in wanted and self._files.entries[key].status != "done"
-                ]
+                left = self._left(wanted)
                 # Before the first call: a wrong name would be found out after hours.
-                await self._try_edits({arm for arm, _ in left})
+                await self._try_edits({job.arm for job in left})
                 if budget is not None:
                     self._player.purse = Purse(budget)
                 most = parallel
@@ -554,18 +580,17 @@ class Study:
                     number=len(self._jobs) - len(left) + 1,
                     last=len(self._jobs),
                     enabled=progress,
-                    turns=self._prices.turns_left(map(self._jobs.__getitem__, left)).total(),
+                    turns=self._prices.turns_left(left).total(),
                     parts=self._ended_by_arm,
                 )
+                beginning = [job for job in left if job.arm not in self._leaders]
+                # Arms that continue runs of others follow when these are done.
+                following = [job for job in left if job.arm in self._leaders]
                 async with line as advance:
-                    # Arms that continue runs of others follow when these are done.
-                    for following in (False, True):
-                        keys = [
-                            (arm, unit) for arm, unit in left if (arm in self._leaders) == following
-                        ]
+                    for jobs in (beginning, following):
                         playing = play_all(
                             self._player,
-                            self._ready(keys),
+                            self._ready(jobs),
                             most,
                             executor,
                         )
@@ -583,7 +608,30 @@ class Study:
                 self._listeners()
         return self
 
-    def _check_executor(self, executor: object, budget: Budget | None) -> None:
+    def _left(self, wanted: Container[Key]) -> list[Job]:
+        """Return the jobs that are not done, of those that are wanted."""
+        entries = self._files.entries
+        return [
+            job
+            for key, job in self._jobs.items()
+            if key in wanted and entries[key].status != "done"
+        ]
+
+    def _check_wanted(self, wanted: Iterable[Key]) -> None:
+        """Raise ConfigError for an arm or a unit that the study does not have."""
+        for arm, unit in wanted:
+            if (arm, unit) not in self._jobs:
+                raise ConfigError(
+                    f"only: there is no run of arm {arm!r} with {self.unit_name} {unit!r}; arms "
+                    f"are {listed(list(self.arms))}, {self.unit_name}s {self.units}"
+                )
+
+    def _check_executor(
+        self,
+        executor: object,
+        budget: Budget | None,
+    ) -> None:
+        """Raise ConfigError for what cannot play elsewhere, or cannot be taken along."""
         if not isinstance(executor, Executor):
             # Such as Dask's client itself, which has submit() too.
             raise ConfigError(
@@ -610,7 +658,7 @@ class Study:
 
     def _ended_by_arm(self) -> str:
         """Return how many runs of each arm have ended; nothing where there are many arms."""
-        if len(self._arms) > _MOST_ARMS_TOLD:
+        if len(self._arms) > _MOST_ARMS_IN_LINE:
             return ""
         ended = Counter[str]()
         for entry in self._files.entries.values():
@@ -626,8 +674,10 @@ class Study:
                 prompts, and it is not said which is edited.
         """
         # Of situations one turn, of runs all turns.
-        end = next(iter(self._jobs.values())).end
-        for arm in [arm for name, arm in self._arms.items() if name in arms]:
+        end = self._first_job.end
+        for arm in self._arms.values():
+            if arm.name not in arms:
+                continue
             for place, wording in enumerate(self._world.wordings(arm)):
                 run = self._trial(arm, place)
                 begun_at = run.turn_number
@@ -650,20 +700,27 @@ class Study:
                     logger.debug("%s cannot be played by chance: %r", self.name, error)
                     continue
                 if not edits.changed:
-                    reason = "the edited prompts are those that the world has"
                     self._warn(
                         "PROMPT_UNCHANGED",
                         arm=arm.name,
                         wording=wording,
-                        reason=reason,
+                        reason="the edited prompts are those that the world has",
                     )
 
-    def _trial(self, arm: Arm, wording: int = 0) -> AnyRun:
-        first = next(iter(self._jobs.values())).run
+    @property
+    def _first_job(self) -> Job:
+        return next(iter(self._jobs.values()))
+
+    def _trial(
+        self,
+        arm: Arm,
+        wording: int = 0,
+    ) -> AnyRun:
+        """Return a run of an arm on no tape, to look at or to be played by chance."""
         return self._world.begin(
             arm,
             None,
-            first,
+            self._first_job.run,
             Play(wording),
             self._source,
         )
@@ -675,22 +732,18 @@ class Study:
         self._player.playing.pop(entry.key, None)
         self._listeners()
         if entry.status == "failed":
-            where = {
-                "arm": entry.arm,
-                "unit": entry.unit,
-                "turns_played": entry.turns,
-            }
             self._warn(
                 "STUDY_RUN_FAILED",
-                **where,
+                arm=entry.arm,
+                unit=entry.unit,
+                turns_played=entry.turns,
                 error=entry.error,
             )
 
-    def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
+    def _ready(self, jobs: Iterable[Job]) -> Iterator[Task]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
-        for key in keys:
-            job = self._jobs[key]
-            file = self._files.paths[key]
+        for job in jobs:
+            file = self._files.paths[job.key]
             if self._source is not None:
                 copy_runs(
                     self._source,
@@ -703,17 +756,25 @@ class Study:
                 shared_key = (leader, job.unit)
                 shared = self._files.entries[shared_key]
                 if shared.status == "failed":
-                    fault = f"it shares a run with arm {leader!r}, which failed: {shared.error}"
-                    self._files.entries[key] = replace(
-                        self._files.entries[key], status="failed", error=fault
+                    self._files.entries[job.key] = replace(
+                        self._files.entries[job.key],
+                        status="failed",
+                        error=f"it shares a run with arm {leader!r}, which failed: {shared.error}",
                     )
                 if shared.status != "done":
                     # A budget was spent, or it was not among those to be played.
                     continue
-                with Tape(self._files.paths[shared_key], read_only=True) as tape:
-                    infos = self._jobs[shared_key].runs_on(tape).values()
-                    runs = sorted(info.id for info in infos)
-                    copy_runs(tape, runs, job.at, file)
+                shared_file = self._files.paths[shared_key]
+                with Tape(shared_file, read_only=True) as tape:
+                    runs = self._jobs[shared_key].runs_on(tape)
+                    # In the order in which they were begun, which is that of the plays.
+                    numbers = sorted(info.id for info in runs.values())
+                    copy_runs(
+                        tape,
+                        numbers,
+                        job.at,
+                        file,
+                    )
             yield job, file
 
     def stop(self) -> None:
@@ -805,8 +866,10 @@ class Study:
         rows = []
         for entry in self._files.entries.values():
             columns = asdict(entry)
-            # Without its folder, so that the frame is the same on another machine.
-            columns["tape"] = entry.tape.name if entry.tape else ""
+            columns["tape"] = ""
+            if entry.tape is not None:
+                # Without its folder, so that the frame is the same on another machine.
+                columns["tape"] = entry.tape.name
             levels = self._levels(entry.arm, columns)
             rows.append({"arm": entry.arm, **levels, **columns})
         return frame_of(rows)
@@ -814,15 +877,16 @@ class Study:
     def _levels(
         self,
         arm: str,
-        others: Container[str] = _COLUMNS,
+        other_columns: Container[str] = _COLUMNS,
     ) -> dict[str, Any]:
-        """Return an arm's levels, numbers as they are, beside other columns."""
+        """Return an arm's levels by column, beside other columns."""
         levels = {}
         for name, label in self._arms[arm].levels.items():
             level = self._arms[arm].values[name]
-            place = f"factor {name}" if name in others else name
+            column = f"factor {name}" if name in other_columns else name
             # Numbers as they are, so that they can be drawn along an axis.
-            levels[place] = level if isinstance(level, int | float) else label
+            is_number = isinstance(level, int | float)
+            levels[column] = level if is_number else label
         return levels
 
     @property
@@ -833,34 +897,47 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
+        entries = self._files.entries.values()
+        progress = [(entry.status, entry.turns) for entry in entries]
         # A board reads it twenty times for each turn that is played.
-        ended = [(entry.status, entry.turns) for entry in self._files.entries.values()]
-        if self._kept_results is None or self._kept_results.ended != ended:
+        if self._kept_results is None or self._kept_results.progress != progress:
             table = self._table(self.outcome, self._rows_by_key)
-            self._kept_results = KeptResults(ended, table)
+            self._kept_results = KeptResults(progress, table)
         # A caller may change what it is given.
         return self._kept_results.table.copy()
 
     def _table(
-        self, outcomes: Mapping[str, Outcome], known: dict[Key, list[dict[str, Any]]]
+        self,
+        outcomes: Mapping[str, Outcome],
+        rows_by_key: dict[Key, list[dict[str, Any]]],
     ) -> pd.DataFrame:
+        """Return the long table of some outcomes.
+
+        Args:
+            outcomes: by label.
+            rows_by_key: rows of runs that are done, read before; those that are read now are added.
+        """
         rows: list[dict[str, Any]] = []
         for entry in self._files.entries.values():
-            if entry.status in ("done", "failed"):
-                of_entry = known.get(entry.key) or list(self._outcomes.rows_of(entry, outcomes))
-                # What failed may be played again.
-                if entry.status == "done":
-                    known[entry.key] = of_entry
-                unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
-                head = {
-                    "arm": entry.arm,
-                    **self._levels(entry.arm),
-                    **unit,
-                }
-                rows += [{**head, **row} for row in of_entry]
+            if entry.status not in ("done", "failed"):
+                continue
+            of_entry = rows_by_key.get(entry.key)
+            if of_entry is None:
+                of_entry = list(self._outcomes.rows_of(entry, outcomes))
+            # What failed may be played again.
+            if entry.status == "done":
+                rows_by_key[entry.key] = of_entry
+            head = {
+                "arm": entry.arm,
+                **self._levels(entry.arm),
+                "unit": entry.unit,
+                "run": self._jobs[entry.key].run,
+            }
+            rows += [{**head, **row} for row in of_entry]
+        first, *others = _COLUMNS
         return frame_of(
             rows,
-            columns=["arm", *self.factors, *_COLUMNS[1:]],
+            columns=[first, *self.factors, *others],
         )
 
     def contents(self, entry: StudyRun) -> Contents:
@@ -903,11 +980,11 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        unit = _as_unit(unit)
-        if (arm, unit) not in self._files.entries:
+        key = (arm, _as_unit(unit))
+        if key not in self._files.entries:
             known_places = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
-            raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {known_places}")
-        return self._files.path_of((arm, unit))
+            raise ConfigError(f"there is no arm {arm!r} with a unit {key[1]!r}; {known_places}")
+        return self._files.path_of(key)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the turns of all complete runs, one row each.
@@ -918,9 +995,10 @@ class Study:
         """
         rows = []
         for entry in self._files.entries.values():
+            if entry.status != "done":
+                continue
             labels = list(self._world.wordings(self._arms[entry.arm]))
-            plays = self.contents(entry) if entry.status == "done" else {}
-            for play, contents in plays.items():
+            for play, contents in self.contents(entry).items():
                 for row in self._outcomes.rows_that_count(contents.rows):
                     columns = {
                         "arm": entry.arm,
@@ -945,21 +1023,26 @@ class Study:
         table = self.results
         wide = table.set_index(index)["value"].unstack("outcome")
         values: xr.Dataset = wide.to_xarray()
+        # All rows of an arm have its levels.
+        first_rows = table.drop_duplicates("arm").set_index("arm")
         # In xarray's order of the arms, which is not the design's.
-        of_arm = table.drop_duplicates("arm").set_index("arm").loc[values["arm"].values]
-        levels = {name: ("arm", of_arm[name].to_numpy()) for name in self.factors}
-        return values.assign_coords(levels)
+        in_order = first_rows.loc[values["arm"].values]
+        coordinates = {}
+        for name in self.factors:
+            coordinates[name] = ("arm", in_order[name].to_numpy())
+        return values.assign_coords(coordinates)
 
     # --- outcomes ----------------------------------------------------------------------------
 
     def in_unit(self, outcome: str) -> str:
         """Return the unit of a difference in an outcome, if the world names one."""
         column = str(self.outcome.get(outcome)).removesuffix(LAST)
-        units = [series.unit for series in self._series if series.column == column]
-        if not units:
-            return ""
-        # A difference of two percentages is in points: "2 % higher" would be a ratio.
-        return "points" if units[0].startswith("%") else units[0]
+        for series in self._series:
+            if series.column == column:
+                # A difference of two percentages is in points: "2 % higher" would be a ratio.
+                is_percent = series.unit.startswith("%")
+                return "points" if is_percent else series.unit
+        return ""
 
     def effects(
         self,
@@ -999,7 +1082,9 @@ class Study:
         from llmsim_lab.study.estimates.estimate import Effects
 
         if not self.outcome:
-            column = self._series[0].column if self._series else "a column"
+            column = "a column"
+            if self._series:
+                column = self._series[0].column
             raise ConfigError(f"say what is compared: outcome={column!r}, or a function of the run")
         if formula is not None:
             check_formula(formula, self.factors)
@@ -1014,11 +1099,11 @@ class Study:
             if upper == lower:
                 raise ConfigError(f"contrasts: {upper!r} is compared with itself")
         self._check_units(paired=paired, typical=typical)
-        # Without the reference there is nothing to subtract yet, or no group of it had people.
-        draws = self._draws() if noise else Draws(self._compared_results(), self.reference)
+        draws = self._draws(noise=noise)
         has_reference = draws.reference in set(draws.table["arm"])
-        is_named = formula is not None or contrasts
-        if not has_reference and not is_named:
+        subtracts_reference = formula is None and not contrasts
+        if subtracts_reference and not has_reference:
+            # Nothing of it was played yet, or no group of it had people.
             estimates = Effects()
         else:
             estimates = effects(
@@ -1034,19 +1119,20 @@ class Study:
                 noise=noise,
                 remarks=self._remarks(),
             )
-        estimates.label = "; ".join(self._facts(paired))
+        facts = self._facts(paired)
+        estimates.label = "; ".join(facts)
         return estimates
 
     def _check_sesoi(self, sesoi: float | Mapping[str, float] | None) -> None:
-        margins = [sesoi]
-        if isinstance(sesoi, Mapping):
-            for name in sesoi:
-                if name not in self.outcome:
-                    raise ConfigError(
-                        f"sesoi: outcome {name!r} is unknown{among(name, self.outcome)}"
-                    )
-            margins = list(sesoi.values())
-        for margin in margins:
+        if not isinstance(sesoi, Mapping):
+            if sesoi is not None:
+                real_number("sesoi", sesoi, least=0)
+            return
+        for name in sesoi:
+            if name not in self.outcome:
+                raise ConfigError(f"sesoi: outcome {name!r} is unknown{among(name, self.outcome)}")
+        for margin in sesoi.values():
+            # None is what an outcome without one has.
             if margin is not None:
                 real_number("sesoi", margin, least=0)
 
@@ -1073,7 +1159,9 @@ class Study:
 
     def _is_paired(self, paired: bool | None) -> bool:
         """Return whether runs with one seed are pairs, as asked, or by who plays them."""
-        return not self.arms_of_people if paired is None else paired
+        if paired is None:
+            return not self.arms_of_people
+        return paired
 
     def _facts(self, paired: bool | None) -> list[str]:
         """Return what is to be known of all effects: how many runs there are, and who played."""
@@ -1098,13 +1186,17 @@ class Study:
             )
         return facts
 
-    def _draws(self) -> Draws:
-        """Return the results with two draws or more of each run: samples, or levels of replicate.
+    def _draws(self, *, noise: bool) -> Draws:
+        """Return what is compared; for ``noise`` with two draws or more of each run.
+
+        These are samples, or levels of replicate.
 
         Raises:
             ConfigError: each run was drawn once.
         """
         table = self._compared_results()
+        if not noise:
+            return Draws(table, self.reference)
         replicates = self._world.factors.get("replicate", {})
         # Of one level there is one draw; samples of a situation are draws as they are.
         if len(replicates) < 2:
@@ -1116,15 +1208,18 @@ class Study:
                 "noise=True: only replicate is varied here, so effects() shows chance alone already"
             )
         # Arms that differ in it alone become one arm, and its levels that arm's replicates.
-        names = {
-            name: self._world.name_without(arm, "replicate") for name, arm in self._arms.items()
-        }
+        names = {}
+        for name, arm in self._arms.items():
+            names[name] = self._world.name_without(arm, "replicate")
         column = "factor replicate"
         drawn = table.assign(
             arm=table["arm"].map(names),
             replicate=table[column],
         )
-        return Draws(drawn.drop(columns=column), names[self.reference])
+        return Draws(
+            drawn.drop(columns=column),
+            names[self.reference],
+        )
 
     def _price_of_noise(self) -> str:
         """Return what it takes to draw each run a second time."""
@@ -1135,9 +1230,12 @@ class Study:
         # All that there is once more: a second draw of each run.
         turns = Counter[str]()
         for job in self._jobs.values():
-            turns[job.arm] += len(job.plays) * (job.end - job.at)
+            turns_of_play = job.end - job.at
+            turns[job.arm] += len(job.plays) * turns_of_play
         costs, _ = self._prices.of_turns(turns, self._prices)
-        calls = "" if math.isnan(costs.calls) else f", about {roughly(costs.calls):,} calls"
+        calls = ""
+        if not math.isnan(costs.calls):
+            calls = f", about {roughly(costs.calls):,} calls"
         return (
             "noise=True compares two draws of each run, and here each was drawn once; "
             f"{option} draws them again: {counted(len(self._jobs), 'more run')}{calls}"
@@ -1147,15 +1245,16 @@ class Study:
         """Return what the notes say of arms: answers of stand-ins, groups without people."""
         from llmsim_lab.study.estimates.effects import Remark, Tally
 
-        counts = Counter[str]()
+        fallbacks = Counter[str]()
         answers = Counter[str]()
         for entry in self._files.entries.values():
             if entry.status != "done":
                 continue
             for contents in self.contents(entry).values():
-                turns = self._outcomes.rows_that_count(contents.rows)
-                counts[entry.arm] += sum(row.get("fallback") or 0 for row in turns)
-                answers[entry.arm] += sum(row.get("calls") or 0 for row in turns)
+                for row in self._outcomes.rows_that_count(contents.rows):
+                    # None on tapes of turns in which nothing was asked.
+                    fallbacks[entry.arm] += row.get("fallback") or 0
+                    answers[entry.arm] += row.get("calls") or 0
         decisions = Counter[str]()
         filled = Counter[str]()
         groups = Counter[str]()
@@ -1163,17 +1262,25 @@ class Study:
         for group in self.groups():
             groups[group.arm] += 1
             # A stand-in of a person is named as that, and not among those of models.
-            counts[group.arm] -= group.filled
+            fallbacks[group.arm] -= group.filled
             answers[group.arm] -= group.decisions
             if group.is_without_people:
                 left_out[group.arm] += 1
             else:
                 decisions[group.arm] += group.decisions
                 filled[group.arm] += group.filled
+
+        def tallies(
+            numbers: Mapping[str, int],
+            totals: Mapping[str, int],
+        ) -> dict[str, Tally]:
+            # All arms that have a total: a Counter has 0 of an arm without a number.
+            return {arm: Tally(numbers[arm], total) for arm, total in totals.items()}
+
         return [
             Remark(
                 "answers that stand in for invalid ones (fallback)",
-                {arm: Tally(counts[arm], answers[arm]) for arm in answers},
+                tallies(fallbacks, answers),
             ),
             Remark(
                 "decisions of people that were filled in",
@@ -1181,7 +1288,7 @@ class Study:
             ),
             Remark(
                 "groups without people, left out",
-                {arm: Tally(left_out[arm], groups[arm]) for arm in groups},
+                tallies(left_out, groups),
             ),
         ]
 
@@ -1234,17 +1341,21 @@ class Study:
     def _of_people(self, table: pd.DataFrame) -> pd.DataFrame:
         for group in self.groups():
             if group.is_without_people:
-                is_of_group = (table["arm"] == group.arm) & (table["unit"] == group.unit)
-                table = table[~is_of_group]
+                is_arm = table["arm"] == group.arm
+                is_unit = table["unit"] == group.unit
+                table = table[~(is_arm & is_unit)]
         return table
 
     def _compared_results(self) -> pd.DataFrame:
         """Return what effects are made from: factors have labels, by which effects are named."""
         table = self.counted_results
-        for column, factor in zip(self.factors, self.arms[self.reference], strict=True):
+        # Both in the order of the factors; only their names may differ.
+        columns = zip(self.factors, self.arms[self.reference], strict=True)
+        labels_by_column = {}
+        for column, factor in columns:
             labels = {arm: levels[factor] for arm, levels in self.arms.items()}
-            table = table.assign(**{column: table["arm"].map(labels)})
-        return table
+            labels_by_column[column] = table["arm"].map(labels)
+        return table.assign(**labels_by_column)
 
     def compared(
         self,
@@ -1273,13 +1384,22 @@ class Study:
     def generalises_to(self) -> Generality:
         """What a result of this design holds for."""
         # Recorded situations of one run say nothing of other runs.
-        runs = len({job.run for job in self._jobs.values()})
-        wording_counts = [len(self._world.wordings(arm)) for arm in self._arms.values()]
-        if max(wording_counts) > 1:
-            return "new wordings and situations" if runs > 1 else "new wordings"
-        if self._source is None or runs > 1:
+        are_several_runs = self._run_count > 1
+        if self._most_wordings > 1:
+            return "new wordings and situations" if are_several_runs else "new wordings"
+        if self._source is None or are_several_runs:
             return "new runs"
         return "these situations"
+
+    @property
+    def _run_count(self) -> int:
+        """How many seeds, or recorded runs, there are."""
+        return len({job.run for job in self._jobs.values()})
+
+    @property
+    def _most_wordings(self) -> int:
+        """How many wordings the arm has that has most."""
+        return max(len(self._world.wordings(arm)) for arm in self._arms.values())
 
     def by_turn(
         self,
@@ -1344,7 +1464,8 @@ class Study:
             if column in (label, outcome):
                 table = self.counted_results
                 return table[table["outcome"] == label]
-        return self._of_people(self._table({column: column}, {}))
+        of_column = self._table({column: column}, {})
+        return self._of_people(of_column)
 
     def _values_by_turn(self, column: str) -> pd.DataFrame:
         """Return the table of a column; an outcome that is one number a run has no curve.
@@ -1354,15 +1475,20 @@ class Study:
         """
         outcome = self.outcome.get(column, column)
         table = self._values_of(column)
+        has_several_turns = table["turn"].nunique() > 1
         # Situations, and runs of one turn, have single turns in any case.
-        is_single = self._source is None and table["turn"].nunique() < 2
-        if not is_single or self._world.turns == 1:
+        may_be_single = self._source is not None or self._world.turns == 1
+        if has_several_turns or may_be_single:
             return table
         try:
             # An outcome may be called as the column whose last value it takes.
-            return self._of_people(self._table({column: column.removesuffix(LAST)}, {}))
+            column_name = column.removesuffix(LAST)
+            of_column = self._table({column: column_name}, {})
+            return self._of_people(of_column)
         except ConfigError as error:
-            described = f"{column!r}" if outcome == column else f"{column!r}, {outcome!r:.60},"
+            described = f"{column!r}"
+            if outcome != column:
+                described = f"{column!r}, {outcome!r:.60},"
             raise ConfigError(
                 f"outcome {described} is one number a run, and a curve takes a column: "
                 f"study.by_turn({self._series[0].column!r})"
@@ -1495,14 +1621,19 @@ class Study:
         # In the registered order, whose first levels are what others are compared with.
         arms = list(self.registration.design.arms)
         table = self._compared_results()
-        is_claimed = table["outcome"].isin(claims.outcomes) & table["arm"].isin(arms)
-        in_order = table[is_claimed].sort_values(
-            "arm", key=lambda names: names.map(arms.index), kind="stable"
+        is_claimed = table["outcome"].isin(claims.outcomes)
+        is_registered = table["arm"].isin(arms)
+        in_order = table[is_claimed & is_registered].sort_values(
+            "arm",
+            key=lambda names: names.map(arms.index),
+            kind="stable",
         )
+        contrasts = [(upper, lower) for upper, lower in claims.contrasts]
         estimates = effects(
             in_order,
             claims.formula,
-            contrasts=[(upper, lower) for upper, lower in claims.contrasts] or None,
+            # A formula has no pairs of arms.
+            contrasts=contrasts or None,
             generalises_to=self.generalises_to,
             level=claims.level,
             sesoi=claims.sesoi,
@@ -1523,6 +1654,7 @@ class Study:
         paired: bool | None,
         typical: bool,
     ) -> Claims:
+        """Return which effects are claimed, checked as ``effects`` checks them."""
         # What effects refuses cannot be claimed either.
         self.effects(
             formula,
@@ -1539,25 +1671,26 @@ class Study:
             names = [name.strip() for name in re.split("[+*:]", right)]
             # effects() knows a wrong name only once there are runs.
             known_names("factor", names, self.factors)
-            if left.strip():
-                outcomes = list(known_names("outcome", left.strip(), outcomes))
+            outcome = left.strip()
+            if outcome:
+                outcomes = list(known_names("outcome", outcome, outcomes))
         elif contrasts is not None:
-            pairs = [list(pair) for pair in contrasts]
-            known_names(
-                "arm",
-                [arm for pair in pairs for arm in pair],
-                self.arms,
-            )
+            for upper, lower in contrasts:
+                known_names("arm", [upper, lower], self.arms)
+                # Lists, as the file's JSON will have them.
+                pairs.append([upper, lower])
         else:
             pairs = [[arm, self.reference] for arm in self.arms if arm != self.reference]
         if formula is None and not pairs:
             raise ConfigError("one arm: there is nothing to compare, and nothing to register")
+        if isinstance(sesoi, Mapping):
+            sesoi = dict(sesoi)
         return Claims(
             formula=formula,
             contrasts=pairs,
             outcomes=outcomes,
             level=level,
-            sesoi=dict(sesoi) if isinstance(sesoi, Mapping) else sesoi,
+            sesoi=sesoi,
             paired=self._is_paired(paired),
             typical=typical,
         )
@@ -1595,6 +1728,7 @@ class Study:
                 # Of the server, so that the digest of the weights is known.
                 info = run_sync(client.model_info())
                 settings = client.config.model_dump(mode="json")
+                # The model that all others ask has no seat of its own.
                 models[name][seat or MODEL] = model_facts(asdict(info), settings)
             # A world's own prompts are known only once they were asked with.
             played = run_sync(self._played_by_chance(arm))
@@ -1620,8 +1754,9 @@ class Study:
         """Return models and prompts of arms with a run, and code, as the tapes have them."""
         started: list[str] = []
         code: list[Mapping[str, Any]] = []
-        models: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
-        prompts: dict[str, list[Mapping[str, Any]]] = {arm: [] for arm in self._arms}
+        # Of arms without a run nothing is known yet: they are not in it.
+        models: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        prompts: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for entry in self._files.entries.values():
             if entry.tape is None:
                 continue
@@ -1635,10 +1770,9 @@ class Study:
                 if play.wording == 0:
                     entries = as_mapping(manifest.get("prompts"))
                     prompts[entry.arm].append(prompts_of(entries))
-        # Of arms without a run nothing is known yet.
         return RunFacts(
-            {arm: together(several) for arm, several in models.items() if several},
-            {arm: together(several) for arm, several in prompts.items() if several},
+            {arm: together(of_runs) for arm, of_runs in models.items()},
+            {arm: together(of_runs) for arm, of_runs in prompts.items()},
             together(code),
             started,
         )
@@ -1657,7 +1791,7 @@ class Study:
             pilot: a smaller study with the same reference; this one if not given.
         """
         pilot = pilot or self
-        left = [job for job in self._jobs.values() if self._files.entries[job.key].status != "done"]
+        left = self._left(self._jobs)
         turns = self._prices.turns_left(left)
         costs, based_on = self._prices.of_turns(turns, pilot._prices)
         return StudyPlan(
@@ -1680,32 +1814,34 @@ class Study:
 
         table = pilot._compared_results()
         # Another reference would have another spread, and other differences from it.
-        if pilot is not self and self.reference not in pilot.arms:
+        if self.reference not in pilot.arms:
             note = f"not known: the pilot has no arm {self.reference!r}, the reference"
-            return {name: Detectable(note=note) for name in self.outcome}
-        comparisons_found = []
+            return dict.fromkeys(self.outcome, Detectable(note=note))
+        # As many as effects() adjusts for, also those that the pilot did not play.
+        contrast_count = len(self.arms) - 1
+        comparison_count = contrast_count * len(self.outcome)
+        if comparison_count == 0:
+            return dict.fromkeys(self.outcome, Detectable(note=NOT_YET))
+        comparisons: list[Compared] = []
         # The pilot's reference may not have been played yet.
         if self.reference in set(table["arm"]):
-            comparisons_found = compared(
+            comparisons = compared(
                 table,
                 contrasts=pilot._contrasts_of_conditions(table),
                 reference=self.reference,
                 generalises_to=pilot.generalises_to,
                 wanted=Wanted(paired=self._is_paired(None)),
             )
-        # As many as effects() adjusts for, also those that the pilot did not play.
-        comparisons = (len(self.arms) - 1) * len(self.outcome)
-        if comparisons == 0:
-            return {name: Detectable(note=NOT_YET) for name in self.outcome}
-        return {
-            name: detectable(
-                [comparison for comparison in comparisons_found if comparison.outcome == name],
+        found_by_outcome = {}
+        for name in self.outcome:
+            of_outcome = [comparison for comparison in comparisons if comparison.outcome == name]
+            found_by_outcome[name] = detectable(
+                of_outcome,
                 pilot_sizes=pilot._sizes(),
                 planned=self._sizes(),
-                comparisons=comparisons,
+                comparisons=comparison_count,
             )
-            for name in self.outcome
-        }
+        return found_by_outcome
 
     def _contrasts_of_conditions(self, table: pd.DataFrame) -> list[tuple[str, str]]:
         """Return each arm of a table and the reference, without those that only draw it again.
@@ -1725,10 +1861,10 @@ class Study:
         from llmsim_lab.study.estimates.power import Sizes
 
         return Sizes(
-            runs=len({job.run for job in self._jobs.values()}),
+            runs=self._run_count,
             situations=len(self.units),
             samples=self._samples,
-            wordings=max(len(self._world.wordings(arm)) for arm in self._arms.values()),
+            wordings=self._most_wordings,
         )
 
     # --- what is shown of it -----------------------------------------------------------------
@@ -1789,19 +1925,20 @@ class Study:
             unit = str(band["unit"].iloc[0])
             if unit == "run" and self._is_paired(None):
                 unit = "pair"
+            count = int(band["n"].max())
             return difference_figure(
                 band,
                 outcome=outcome,
                 contrast=contrast,
-                units=counted(int(band["n"].max()), unit),
+                units=counted(count, unit),
             )
         # By its label, or by the column that it is.
         labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
-            effects = [
-                estimate for estimate in shown_effects(self) if estimate.outcome == labels[0]
-            ]
+            # Of the whole family, whose p-values count all outcomes.
+            of_family = shown_effects(self)
+            effects = [estimate for estimate in of_family if estimate.outcome == labels[0]]
         table = self._values_of(outcome).assign(outcome=outcome)
         return arms_figure(
             table,
@@ -1833,9 +1970,11 @@ class Study:
             if self.running and time.monotonic() - latest < _WATCH_S:
                 return
             latest = time.monotonic()
-            handles[0].update(self)
+            of_table, of_chart = handles
+            of_table.update(self)
             if self.counts["done"] and self.outcome:
-                handles[1].update(self.chart(next(iter(self.outcome))))
+                first_outcome = next(iter(self.outcome))
+                of_chart.update(self.chart(first_outcome))
 
         show()
         self.listen(show)
@@ -1843,13 +1982,16 @@ class Study:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.about()}"]
         # The same fault of a hundred runs is one line.
-        failures = [entry for entry in self._files.entries.values() if entry.status == "failed"]
-        errors = Counter(entry.error for entry in failures)
+        errors = Counter[str]()
+        for entry in self._files.entries.values():
+            if entry.status == "failed":
+                errors[entry.error] += 1
         lines += [f"  {count} failed: {error:.200}" for error, count in errors.most_common(3)]
-        # Not while runs are left: effects so far are shown to those who ask for them.
         done_count = self.counts["done"]
-        all_ended = done_count + self.counts["failed"] == len(self._jobs)
-        if done_count and all_ended and len(self.arms) > 1 and not self.running:
+        ended_count = done_count + self.counts["failed"]
+        # Not while runs are left: effects so far are shown to those who ask for them.
+        has_ended = ended_count == len(self._jobs) and not self.running
+        if done_count and has_ended and len(self.arms) > 1:
             try:
                 lines.append(str(self.effects()))
             except LabError as error:
@@ -1904,7 +2046,10 @@ def _by_chance(run: AnyRun) -> AnyRun:
 
 
 def Comparison(  # noqa: N802 - what it gives is one
-    tape: Tape | Run | str | Path, *, prompt: Mapping[str, Any], **more: Any
+    tape: Tape | Run | str | Path,
+    *,
+    prompt: Mapping[str, Any],
+    **more: Any,
 ) -> Study:
     """Compare prompts on recorded situations: ``Study.again`` for one factor.
 
@@ -1914,8 +2059,10 @@ def Comparison(  # noqa: N802 - what it gives is one
             one, which ``None`` stands for, unless it is among them.
         more: as for ``Study.again``.
     """
-    # The recorded prompt is the reference unless it is named.
-    prompts = dict(prompt) if None in prompt.values() else {"as it is": None, **prompt}
+    prompts = dict(prompt)
+    if None not in prompts.values():
+        # First, so that the recorded prompt is the reference.
+        prompts = {"as it is": None, **prompts}
     return Study.again(
         tape,
         {"prompt": prompts},
@@ -1923,13 +2070,12 @@ def Comparison(  # noqa: N802 - what it gives is one
     )
 
 
-# --- recorded situations --------------------------------------------------------------------------
-
-
-def _as_unit(unit: Any) -> Any:
+def _as_unit(unit: object) -> Unit:
     """Return a seed as an int, and all else as a text, which no seed equals: True is not 1."""
     number = as_whole_number(unit)
-    return str(unit) if number is None else number
+    if number is None:
+        return str(unit)
+    return number
 
 
 def _known(number: float) -> float | None:

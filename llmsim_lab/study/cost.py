@@ -66,7 +66,9 @@ class Costs:
         """Return what a request took."""
         tokens = 0
         if attempt.reply is not None:
-            tokens = (attempt.reply.prompt_tokens or 0) + (attempt.reply.reply_tokens or 0)
+            # None where a server does not count.
+            tokens += attempt.reply.prompt_tokens or 0
+            tokens += attempt.reply.reply_tokens or 0
         # A second attempt is of the same call, but takes its own tokens and time.
         calls = 1 if attempt.first is None else 0
         return cls(calls, tokens, attempt.seconds)
@@ -133,13 +135,18 @@ class Count:
     @property
     def is_enough(self) -> bool:
         """Whether no more turns need to be played."""
-        too_long = self.turns >= _MOST_TURNS * self._share
-        return self.turns > 0 and (too_long or self.calls >= _ENOUGH_CALLS * self._share)
+        if not self.turns:
+            return False
+        are_many_turns = self.turns >= _MOST_TURNS * self._share
+        are_many_calls = self.calls >= _ENOUGH_CALLS * self._share
+        return are_many_turns or are_many_calls
 
     @property
     def each(self) -> float:
         """Calls of a turn, in the mean."""
-        return self.calls / self.turns if self.turns else 0.0
+        if not self.turns:
+            return 0.0
+        return self.calls / self.turns
 
     async def play(self, run: AnyRun) -> None:
         """Play a turn of a run that is on no tape."""
@@ -161,4 +168,6 @@ class Count:
 
 def any_client() -> LLMClient:
     """Return a client for a run in which chance answers in its place."""
-    return LLMClient(LLMConfig(model="chance"), ScriptedBackend([]))
+    config = LLMConfig(model="chance")
+    # Without replies: it is never asked.
+    return LLMClient(config, ScriptedBackend([]))

@@ -17,7 +17,7 @@ import math
 import re
 import types
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -104,25 +104,33 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
     """
     # numpy's and pandas' numbers too: vary={"rate": np.linspace(0, 1, 3)}.
     levels = plain_numbers(levels)
-    pairs: list[tuple[str, Any]] = []
+    labels: list[str] = []
+    values: list[Any] = []
     if isinstance(levels, Mapping):
-        pairs = [(str(label), level) for label, level in levels.items()]
+        labels = [str(label) for label in levels]
+        values = list(levels.values())
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        pairs = [(label_of(level), level) for level in levels]
+        labels = [label_of(level) for level in levels]
+        values = list(levels)
     elif levels is not None:
         raise ConfigError(
             f"{argument}={levels!r:.40} is not a list; write [{levels!r:.40}] for one"
         )
-    if not pairs:
+    if not labels:
         raise ConfigError(f"{argument} is empty; name at least one")
-    pairs = [(label, plain_number(level)) for label, level in pairs]
     # 1 and 1.0, or two lambdas of one line, would be one arm.
-    [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
+    [(label, count)] = Counter(labels).most_common(1)
     if count > 1:
         raise ConfigError(
             f"{argument} has two called {label!r}; label them: {{'{label}': ..., 'another': ...}}"
         )
-    return dict(pairs)
+    return dict(
+        zip(
+            labels,
+            map(plain_number, values),
+            strict=True,
+        )
+    )
 
 
 def label_of(level: Any) -> str:
@@ -131,12 +139,14 @@ def label_of(level: Any) -> str:
     if isinstance(level, str):
         return level
     # A bool is an int, and True is no 1.
-    if isinstance(level, int | float) and not isinstance(level, bool):
+    is_number = isinstance(level, int | float) and not isinstance(level, bool)
+    if is_number:
         return f"{level:g}"
     if isinstance(level, LLMClient):
         return level.config.model
     # A prompt has a name, a function a __name__.
-    name = getattr(level, "name", getattr(level, "__name__", None))
+    function_name = getattr(level, "__name__", None)
+    name = getattr(level, "name", function_name)
     if name == _LAMBDA:
         return _body_of(level) or "function"
     if not isinstance(name, str):
@@ -166,13 +176,16 @@ def _body_of(function: Any) -> str:
         return ""
     first_line, start = min(starts)
     last_line, end = max(ends)
-    numbers = range(first_line, last_line + 1)
-    # Columns are counted in bytes.
-    lines = [linecache.getline(code.co_filename, number).encode() for number in numbers]
+    lines = []
+    for number in range(first_line, last_line + 1):
+        line = linecache.getline(code.co_filename, number)
+        # Columns are counted in bytes.
+        lines.append(line.encode())
     # The end first: where it is one line, cutting its beginning would move the end.
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
-    return clip(b" ".join(lines).decode(errors="replace"), _LONGEST_LABEL)
+    body = b" ".join(lines)
+    return clip(body.decode(errors="replace"), _LONGEST_LABEL)
 
 
 def _arm(
@@ -191,12 +204,14 @@ def _arm(
     # What all arms share tells none of them apart.
     varied = [name for name in levels if len(factors[name]) > 1]
     for name in varied or levels:
+        label = levels[name]
         value = values[name]
+        is_number = isinstance(value, int | float | None)
         # A number alone says nothing; a word such as "hawkish" speaks for itself.
-        if isinstance(value, int | float | None) and levels[name] == label_of(value):
-            words.append(f"{name}={levels[name]}")
+        if is_number and label == label_of(value):
+            words.append(f"{name}={label}")
         else:
-            words.append(levels[name])
+            words.append(label)
     return Arm(
         name=" · ".join(words) or "all",
         levels=levels,
@@ -212,16 +227,13 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     """
     seeds = plain_numbers(seeds)
     if as_whole_number(seeds) is not None:
-        return list(
-            range(
-                whole_number(
-                    "seeds",
-                    seeds,
-                    least=1,
-                    most=_MOST_SEEDS,
-                )
-            )
+        number = whole_number(
+            "seeds",
+            seeds,
+            least=1,
+            most=_MOST_SEEDS,
         )
+        return list(range(number))
     if not isinstance(seeds, Sequence) or not seeds:
         raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
     numbers = [whole_number("a seed", seed) for seed in seeds]
@@ -261,6 +273,13 @@ class SharedTurns(NamedTuple):
     changes: int
 
 
+class _Parameter(NamedTuple):
+    """A place in a world's configuration, and what an arm sets there."""
+
+    path: tuple[Any, ...]
+    value: Any
+
+
 class World:
     """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
 
@@ -270,6 +289,7 @@ class World:
         vary: levels by factor.
         turns: of each run; the configuration's if None.
         recorded: the configuration of a recorded run whose situations are asked again, or None.
+        recorded_llm: what that run's model was asked with.
 
     Raises:
         ConfigError: it is another thing, or a name stands for nothing.
@@ -283,13 +303,15 @@ class World:
         *,
         turns: int | None = None,
         recorded: Any = None,
+        recorded_llm: LLMConfig | None = None,
     ) -> None:
         if not isinstance(vary, Mapping | None):
             raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1, 2]}}")
-        self.factors = {
-            name: labelled(f"vary[{name!r}]", levels) for name, levels in (vary or {}).items()
-        }
-        if not (isinstance(source, type) and issubclass(source, Run)):
+        self.factors: dict[str, dict[str, Any]] = {}
+        for name, levels in (vary or {}).items():
+            self.factors[name] = labelled(f"vary[{name!r}]", levels)
+        is_run_class = isinstance(source, type) and issubclass(source, Run)
+        if not is_run_class:
             if isinstance(source, Run):
                 raise ConfigError(
                     f"a study makes its runs itself: give the class, {type(source).__name__}, not "
@@ -305,8 +327,7 @@ class World:
         self.asks_again = recorded is not None
         self.code: dict[str, str] = {}
         self.base = recorded or _first_config(source.config_type, fixed)
-        self.recorded_llm: LLMConfig | None = None
-        """What the recorded run's model was asked with, where situations are asked again."""
+        self.recorded_llm = recorded_llm
         self.turns = 0
         if not self.asks_again:
             end = self.base.turns if turns is None else turns
@@ -328,14 +349,17 @@ class World:
         if self.asks_again:
             arguments["replicate"] = "samples="
         # A world may have a parameter of its own that is called ``outcome`` or ``tape``.
-        if name in arguments and (name not in fields or name in WorldConfig.model_fields):
+        is_of_world = name in fields and name not in WorldConfig.model_fields
+        if name in arguments and not is_of_world:
             raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
         # "nations.0.inflation_target" is a place in a list.
-        path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
+        parts = name.split(".")
+        path = tuple(int(part) if part.isdecimal() else part for part in parts)
+        first = path[0]
         # The model is the client's own.
         settings = [setting for setting in LLMConfig.model_fields if setting != "model"]
         is_setting = len(path) == 1 or path[1] in settings
-        if path[0] in fields and (path[0] != "llm" or is_setting):
+        if first in fields and (first != "llm" or is_setting):
             return path
         not_listed = {*WorldConfig.model_fields, *_SPECIAL}
         known_names = [field for field in fields if field not in not_listed]
@@ -343,12 +367,12 @@ class World:
         if not self.asks_again:
             known_names.append("replicate")
         known_names += [f"llm.{setting}" for setting in settings]
-        meant = name if path[0] == "llm" else str(path[0])
-        near = among(meant, known_names)
+        meant = name if first == "llm" else str(first)
+        suggestion = among(meant, known_names)
         # "sede" is nearer to what a study sets itself than to anything of the world.
         if not closest(meant, known_names):
-            near = closest(name, _SET_BY_STUDY) or near
-        raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
+            suggestion = closest(name, _SET_BY_STUDY) or suggestion
+        raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{suggestion}")
 
     def arms(self) -> list[Arm]:
         """Return an arm for each combination of levels, the reference first.
@@ -356,8 +380,10 @@ class World:
         Raises:
             ConfigError: two arms have one name.
         """
-        arms = [_arm(self.factors, labels) for labels in product(*self.factors.values())]
-        [(name, count)] = Counter(arm.name for arm in arms).most_common(1)
+        combinations = product(*self.factors.values())
+        arms = [_arm(self.factors, labels) for labels in combinations]
+        names = Counter(arm.name for arm in arms)
+        [(name, count)] = names.most_common(1)
         if count > 1:
             factor = next(iter(self.factors))
             raise ConfigError(
@@ -374,26 +400,34 @@ class World:
 
     def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
-        return {**self.fixed, **arm.values}.get(name)
+        if name in arm.values:
+            return arm.values[name]
+        return self.fixed.get(name)
 
-    def _parameters(self, arm: Arm) -> list[tuple[tuple[Any, ...], Any]]:
+    def _parameters(self, arm: Arm) -> Iterator[_Parameter]:
+        """Yield the world's parameters that an arm sets, and those that are fixed."""
         levels = {**self.fixed, **arm.values}
-        return [(path, levels[name]) for name, path in self._paths.items() if name in levels]
+        for name, path in self._paths.items():
+            if name in levels:
+                yield _Parameter(path, levels[name])
 
     def wordings(self, arm: Arm) -> dict[str, Any]:
         """Return what an arm's prompts are edited with; several are wordings of one idea."""
         level = self.level(arm, "prompt")
-        if not isinstance(level, Sequence) or isinstance(level, str):
+        if isinstance(level, str) or not isinstance(level, Sequence):
             return {"": level}
-        numbered = [f"wording {number}" for number in range(1, len(level) + 1)]
-        labels = []
-        for number, wording in zip(numbered, level, strict=True):
+        numbered = {}
+        named = {}
+        for number, wording in enumerate(level, 1):
+            label = f"wording {number}"
+            numbered[label] = wording
             # The body of a lambda is code, which says little of a wording.
-            is_lambda = getattr(wording, "__name__", "") == _LAMBDA
-            labels.append(number if is_lambda else label_of(wording))
-        if len(set(labels)) < len(labels):
-            labels = numbered
-        return labelled("prompt", dict(zip(labels, level, strict=True)))
+            if getattr(wording, "__name__", "") != _LAMBDA:
+                label = label_of(wording)
+            named[label] = wording
+        # Two with one label would be one wording.
+        are_all_named = len(named) == len(level)
+        return labelled("prompt", named if are_all_named else numbered)
 
     def interventions(
         self,
@@ -402,9 +436,9 @@ class World:
     ) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
         level = self.level(arm, "interventions") or ()
-        changes = [
-            StateChange(**{"turn": turn, **change}) for change in listed_interventions(level, turn)
-        ]
+        listed = listed_interventions(level, turn)
+        # What names a turn of its own keeps it.
+        changes = [StateChange(**{"turn": turn, **change}) for change in listed]
         return sorted(changes, key=lambda change: change.turn)
 
     def shared_turns(self, arm: Arm, leader: Arm) -> SharedTurns | None:
@@ -419,10 +453,11 @@ class World:
             if change != leaders_change:
                 break
             same += 1
-        differing = [*changes[same:], *of_leader[same:]]
+        own_turns = [change.turn for change in changes[same:]]
+        turns_of_leader = [change.turn for change in of_leader[same:]]
         # A change may stand after the last turn, where nothing comes of it.
-        at = min([self.turns, *(change.turn for change in differing)])
-        if any(change.turn == at for change in of_leader[same:]):
+        at = min(self.turns, *own_turns, *turns_of_leader)
+        if at in turns_of_leader:
             # The leader's change is in that turn's state already.
             at -= 1
             same = sum(change.turn <= at for change in changes)
@@ -481,7 +516,8 @@ class World:
                 source,
             )
         self.edit(run, arm, play.wording)
-        for change in self.interventions(arm, run.turn_number)[changes_done:]:
+        changes = self.interventions(arm, run.turn_number)
+        for change in changes[changes_done:]:
             if self.asks_again and change.turn != run.turn_number:
                 raise ConfigError(
                     f"turn {change.turn} is not the situation's: leave out the turn, and "
@@ -506,13 +542,18 @@ class World:
         play: Play,
         tape: Tape,
     ) -> AnyRun:
+        """Return a recorded run with an arm's levels, which asks anew and is on no tape yet."""
         if self.asks_again:
-            manifest = dict(info.manifest)
             recorded = config_of(info, self.cls)
-            draw = (recorded.replicate or 0) + play.sample + MOST_SAMPLES * play.wording
+            # Each sample and wording has a sampling seed of its own, none of them the recorded one.
+            first_draw = (recorded.replicate or 0) + play.sample
+            draw = first_draw + MOST_SAMPLES * play.wording
             config = self.config(arm, {"replicate": draw}, recorded)
-            manifest["config"] = config.model_dump(mode="json", by_alias=True)
-            info = replace(info, manifest=manifest)
+            as_json = config.model_dump(
+                mode="json",
+                by_alias=True,
+            )
+            info = replace(info, manifest={**info.manifest, "config": as_json})
         run: AnyRun = recorded_run(
             tape,
             info,
@@ -550,14 +591,17 @@ class World:
         # Only what was set: other fields may follow from those that an arm changes.
         values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self._parameters(arm):
-            old = values.get(path[0], getattr(base, path[0], None))
-            values[path[0]] = with_value(
+            field, *rest = path
+            default = getattr(base, field, None)
+            old = values.get(field, default)
+            values[field] = with_value(
                 old,
-                path[1:],
+                rest,
                 value,
             )
+        values.update(changes)
         try:
-            return self.cls.config_type.model_validate({**values, **changes})
+            return self.cls.config_type.model_validate(values)
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
 
@@ -565,9 +609,11 @@ class World:
         """Return the settings of the model's client that the arm says, such as its temperature."""
         settings: dict[str, Any] = {}
         for path, value in self._parameters(arm):
-            if path[0] == "llm" and len(path) > 1:
+            if path[0] != "llm":
+                continue
+            if len(path) > 1:
                 settings[path[1]] = value
-            elif path[0] == "llm":
+            else:
                 settings |= dict(value)
         # The model is the client's own.
         settings.pop("model", None)
@@ -582,7 +628,8 @@ class World:
         resumed: bool = False,
     ) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""
-        level = list(self.wordings(arm).values())[wording]
+        wordings = list(self.wordings(arm).values())
+        level = wordings[wording]
         if level is None:
             return
         names: set[str] = set()
@@ -648,8 +695,8 @@ def _first_config(
     fixed: Mapping[str, Any],
 ) -> Any:
     """Return a configuration with what is fixed; a parameter without default need not be in it."""
-    fields = config_type.model_fields.keys() - {*_SPECIAL}
-    values = {name: value for name, value in fixed.items() if name in fields}
+    parameters = config_type.model_fields.keys() - {*_SPECIAL}
+    values = {name: fixed[name] for name in fixed if name in parameters}
     try:
         return config_type(**values)
     except ConfigError:
@@ -668,22 +715,27 @@ def with_value(
     """
     if not path:
         return value
-    head = path[0]
-    rest = path[1:]
+    head, *rest = path
     if isinstance(node, Sequence) and not isinstance(node, str):
-        if not (isinstance(head, int) and head < len(node)):
+        is_place = isinstance(head, int) and head < len(node)
+        if not is_place:
             raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
         items = list(node)
         items[head] = with_value(node[head], rest, value)
         return items
+    values: dict[Any, Any] = {}
     if isinstance(node, BaseModel):
-        # Only what was set: other fields may follow from the changed one.
-        values: Mapping[Any, Any] = {name: getattr(node, name) for name in node.model_fields_set}
         old = getattr(node, str(head), None)
+        for name in node.model_fields_set:
+            values[name] = getattr(node, name)
+    elif isinstance(node, Mapping):
+        old = node.get(head)
+        values.update(node)
     else:
-        values = node if isinstance(node, Mapping) else {}
-        old = values.get(head)
-    return {**values, head: with_value(old, rest, value)}
+        # A level below what was not set: it is made.
+        old = None
+    values[head] = with_value(old, rest, value)
+    return values
 
 
 class PromptEdits:
@@ -703,7 +755,10 @@ class PromptEdits:
         level: Any,
         names: Iterable[str] = (),
     ) -> None:
-        self.level = {level.name: level} if isinstance(level, Prompt) else level
+        self.level = level
+        if isinstance(level, Prompt):
+            # It replaces the one of its name, and no other.
+            self.level = {level.name: level}
         self.names = set(names)
         self.changed = False
 
@@ -771,7 +826,9 @@ def _edited(prompt: Prompt, edit: Any) -> Prompt:
     if edit is None:
         return prompt
     if callable(edit):
-        edit = edit(prompt.text if prompt.system else prompt.user)
+        # With its marks of the two messages only where there are two.
+        old_text = prompt.text if prompt.system else prompt.user
+        edit = edit(old_text)
     if isinstance(edit, Prompt):
         return edit
     return prompt.edit(edit)
@@ -831,8 +888,10 @@ class Models:
             client = client.with_config(recorded.model_copy(update=patience))
         settings = world.llm_settings(arm)
         if settings:
+            values = client.config.model_dump()
+            values.update(settings)
             # Validated anew, since model_copy takes any value.
-            config = type(client.config)(**{**client.config.model_dump(), **settings})
+            config = type(client.config)(**values)
             client = client.with_config(config)
         if "replicate" in arm.values and client.config.seed is not None:
             raise ConfigError(
@@ -844,11 +903,16 @@ class Models:
         """Return the client of a model."""
         chosen = model() if callable(model) else model
         if isinstance(chosen, str):
-            settings = world.recorded_llm or getattr(world.base, "llm", None)
-            return _MadeClient(
-                connect(chosen, config=settings, quiet=True),
-                is_named=True,
+            settings = world.recorded_llm
+            if settings is None:
+                # A world's own, where it has such a parameter.
+                settings = getattr(world.base, "llm", None)
+            client = connect(
+                chosen,
+                config=settings,
+                quiet=True,
             )
+            return _MadeClient(client, is_named=True)
         client = run_client(chosen)
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
@@ -856,13 +920,13 @@ class Models:
             warn_of_settings(world.recorded_llm, client.config, "each situation")
         seed = client.config.seed
         if self.samples > 1 and seed is not None:
-            client = client.with_config(client.config.model_copy(update={"seed": None}))
-            words = f"seed={seed} is left out: with it all {self.samples} samples would be one"
+            without_seed = client.config.model_copy(update={"seed": None})
+            client = client.with_config(without_seed)
             log_event(
                 logger,
                 logging.WARNING,
                 "SEED_LEFT_OUT",
-                words=words,
+                words=f"seed={seed} is left out: with it all {self.samples} samples would be one",
                 seed=seed,
             )
         return _MadeClient(client, is_named=False)
@@ -871,13 +935,27 @@ class Models:
 def _check_model(model: Any, argument: str) -> None:
     """Raise ConfigError if what is given for a model is not one."""
     is_client = hasattr(model, "call_with_retry") and not isinstance(model, type)
-    if is_client or not (model is None or isinstance(model, str) or callable(model)):
+    # A name, or what makes a client, is tried when the model is first needed.
+    is_made_later = model is None or isinstance(model, str) or callable(model)
+    if is_client or not is_made_later:
         run_client(model, argument)
 
 
 # --- what identifies a design --------------------------------------------------------------------
 
-_UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Prompt, BaseModel, types.NoneType)
+_UNCHANGING = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    tuple,
+    frozenset,
+    Prompt,
+    BaseModel,
+    types.NoneType,
+)
+"""Types whose values identify a level: others may change as runs are played."""
 
 
 def said(value: Any) -> Any:
@@ -896,20 +974,31 @@ def said(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): said(item) for name, item in value.items()}
     if isinstance(value, set | frozenset):
+        items = [said(item) for item in value]
         # Its own order is another one in another process.
-        return sorted((said(item) for item in value), key=dumps)
+        return sorted(items, key=dumps)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return [said(item) for item in value]
     if isinstance(value, types.CodeType):
         # Not its line numbers: a comment above a function does not change what it does.
         constants = [said(constant) for constant in value.co_consts]
-        return [value.co_code.hex(), list(value.co_names), constants]
+        return [
+            value.co_code.hex(),
+            list(value.co_names),
+            constants,
+        ]
     if isinstance(value, functools.partial):
-        return ["partial", said(value.func), said(value.args), said(value.keywords)]
+        return [
+            "partial",
+            said(value.func),
+            said(value.args),
+            said(value.keywords),
+        ]
     if hasattr(value, "__code__"):
-        digest = hashlib.sha256(dumps(_of_function(value)).encode())
+        text = dumps(_of_function(value))
+        digest = hashlib.sha256(text.encode()).hexdigest()
         name = getattr(value, "__name__", type(value).__name__)
-        return f"function {name} {digest.hexdigest()[:12]}"
+        return f"function {name} {digest[:12]}"
     return f"{type(value).__name__} {_described(value)}".strip()
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -94,9 +94,10 @@ class Claims:
         if self.formula is not None:
             family = f"every effect of {self.formula} in each of {listed(self.outcomes)}"
         else:
-            number = counted(len(self.contrasts) * len(self.outcomes), "comparison")
-            pairs = [f" {MINUS} ".join(pair) for pair in self.contrasts]
-            family = f"{number}: {listed(pairs)}, in {listed(self.outcomes)}"
+            count = len(self.contrasts) * len(self.outcomes)
+            pairs = [f"{upper} {MINUS} {lower}" for upper, lower in self.contrasts]
+            size = counted(count, "comparison")
+            family = f"{size}: {listed(pairs)}, in {listed(self.outcomes)}"
         if self.typical:
             family = f"{family}, by typical differences"
         if not self.paired:
@@ -171,7 +172,12 @@ class Registration:
         """The arms that the claims compare: of a formula, all that were registered."""
         if self.claims.formula is not None:
             return list(self.design.arms)
-        return list(dict.fromkeys(chain.from_iterable(self.claims.contrasts)))
+        # A dict as an ordered set: the reference is in many contrasts.
+        arms: dict[str, None] = {}
+        for upper, lower in self.claims.contrasts:
+            arms[upper] = None
+            arms[lower] = None
+        return list(arms)
 
     def compared(
         self,
@@ -184,58 +190,39 @@ class Registration:
             design: of the study as it is, with models, prompts and code as its tapes have them.
             started: when each run was begun; without any, models and prompts are not known yet.
         """
-        then = asdict(self.design)
-        now = asdict(design)
+        then = self.design
+        outcomes = _of_same_names(design.outcomes, then.outcomes)
         # In the order in which a reader asks: what, on what, how long, which claims, since when.
         parts = [
-            _part("arms and their levels", then["arms"], now["arms"]),
-            _part("reference", then["reference"], now["reference"]),
-            _part("the same in all arms", then["fixed"], now["fixed"]),
+            _part("arms and their levels", then.arms, design.arms),
+            _part("reference", then.reference, design.reference),
+            _part("the same in all arms", then.fixed, design.fixed),
             self._units(design),
-            _part("turns of a run", then["turns"], now["turns"]),
-            _part("outcomes", then["outcomes"], _of_same_names(now["outcomes"], then["outcomes"])),
+            _part("turns of a run", then.turns, design.turns),
+            _part("outcomes", then.outcomes, outcomes),
             self._contrasts(design),
             self._order(started),
         ]
         if design.unit != "seed":
-            parts.append(
-                _part(
-                    "samples of a situation",
-                    then["samples"],
-                    now["samples"],
-                )
-            )
-        for name in ("models", "prompts", "code"):
-            if not started:
-                parts.append(
-                    RegisteredPart(
-                        name,
-                        _worded(then[name]),
-                        "no run was begun",
-                        "not known yet",
-                    )
-                )
-            elif name == "code":
-                parts.append(
-                    _part(
-                        name,
-                        then[name],
-                        now[name],
-                    )
-                )
-            else:
-                not_begun = [arm for arm in design.arms if arm not in now[name]]
-                parts.append(
-                    _by_arm(
-                        name,
-                        then[name],
-                        now[name],
-                        not_begun,
-                    )
-                )
+            samples = _part("samples of a situation", then.samples, design.samples)
+            parts.append(samples)
+        if not started:
+            parts += [
+                _not_known("models", then.models),
+                _not_known("prompts", then.prompts),
+                _not_known("code", then.code),
+            ]
+        else:
+            arms = list(design.arms)
+            parts += [
+                _by_arm("models", then.models, design.models, arms),
+                _by_arm("prompts", then.prompts, design.prompts, arms),
+                _part("code", then.code, design.code),
+            ]
         return parts
 
     def _units(self, design: Design) -> RegisteredPart:
+        """Return the seeds or situations; more of them are another study than the one planned."""
         name = f"{self.design.unit}s"
         then = f"{len(self.design.units)}: {_worded(self.design.units)}"
         if list(self.design.units) == list(design.units):
@@ -245,7 +232,8 @@ class Registration:
 
     def _order(self, started: Sequence[str]) -> RegisteredPart:
         """Return how many runs were there before the plan, as the file and the tapes say."""
-        on_tapes = sum(datetime.fromisoformat(time) < self.registered_at for time in started)
+        times = map(datetime.fromisoformat, started)
+        on_tapes = sum(time < self.registered_at for time in times)
         # Tapes may have been deleted since; the file counted those that there were.
         before = max(on_tapes, self.runs_before)
         status: Kept = "changed" if before else "kept"
@@ -285,35 +273,57 @@ def _of_same_names(
     return {name: value for name, value in now.items() if name in then}
 
 
+def _not_known(name: str, then: Any) -> RegisteredPart:
+    """Return what only runs tell, where none was begun."""
+    return RegisteredPart(
+        name,
+        _worded(then),
+        "no run was begun",
+        "not known yet",
+    )
+
+
 def _part(
     name: str,
     then: Any,
     now: Any,
 ) -> RegisteredPart:
+    """Return one thing that was registered beside what it is now; in a mapping, what differs."""
     # By what JSON makes of both: what was read back has lists where there were tuples.
     if _hash_of(then) == _hash_of(now):
         return RegisteredPart(name, _worded(then), "the same", "kept")
     if isinstance(then, Mapping) and isinstance(now, Mapping):
-        differing = []
+        then_differing = {}
+        now_differing = {}
+        # Only what differs: of forty arms a reader would not find the one.
         for key in {**then, **now}:
             is_in_both = key in then and key in now
-            if not is_in_both or _hash_of(then[key]) != _hash_of(now[key]):
-                differing.append(key)
-        # Only what differs: of forty arms a reader would not find the one.
-        then = {key: then.get(key, "not registered") for key in differing}
-        now = {key: now.get(key, "not in the study") for key in differing}
-    return RegisteredPart(name, _worded(then), _worded(now), "changed")
+            if is_in_both and _hash_of(then[key]) == _hash_of(now[key]):
+                continue
+            then_differing[key] = then.get(key, "not registered")
+            now_differing[key] = now.get(key, "not in the study")
+        then = then_differing
+        now = now_differing
+    return RegisteredPart(
+        name,
+        _worded(then),
+        _worded(now),
+        "changed",
+    )
 
 
 def _by_arm(
     name: str,
     then: Mapping[str, Any],
     now: Mapping[str, Any],
-    not_begun: Sequence[str],
+    arms: Sequence[str],
 ) -> RegisteredPart:
     """Return models or prompts; those of arms without a run are not known yet."""
+    not_begun = [arm for arm in arms if arm not in now]
     registered = {arm: facts for arm, facts in then.items() if arm not in not_begun}
-    part = _prompts(registered, now) if name == "prompts" else _part(name, registered, now)
+    part = _part(name, registered, now)
+    if name == "prompts":
+        part = _prompts(registered, now)
     if not_begun and part.status == "kept":
         words = f"no run was begun of {listed(not_begun)}; else the same"
         return RegisteredPart(name, _worded(then), words, "not known yet")
@@ -342,11 +352,13 @@ def _prompts(
 def _worded(value: Any) -> str:
     """Return a value as a reader takes it in."""
     if isinstance(value, Mapping):
-        words = "; ".join(f"{name}: {_worded(item)}" for name, item in value.items())
+        entries = [f"{name}: {_worded(item)}" for name, item in value.items()]
+        words = "; ".join(entries)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         words = ", ".join(map(_worded, value))
     else:
         words = str(value)
+    # "none" where nothing is fixed, or no prompt was asked with.
     return clip(words or "none", _LONGEST)
 
 
@@ -365,10 +377,11 @@ def write_registration(
     Raises:
         ConfigError: the file cannot be written.
     """
+    now = datetime.now(UTC)
     content = {
         "registration": _FORMAT,
         "package": f"llmsim-lab {version('llmsim-lab')}",
-        "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "registered_at": now.isoformat(timespec="seconds"),
         "runs_before": runs_before,
         "design": asdict(design),
         "claims": {**asdict(claims), "family": claims.family},
@@ -424,7 +437,9 @@ def _hash_of(content: object) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    # A label may hold half of a surrogate pair, which UTF-8 has no bytes for.
+    content_bytes = text.encode(errors="surrogatepass")
+    return hashlib.sha256(content_bytes).hexdigest()
 
 
 # --- what a run's manifest says -------------------------------------------------------------------
@@ -437,7 +452,10 @@ def models_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     if manifest.get("model"):
         infos[MODEL] = manifest["model"]
         settings[MODEL] = manifest.get("llm")
-    return {seat: model_facts(info, settings.get(seat)) for seat, info in infos.items()}
+    facts = {}
+    for seat, info in infos.items():
+        facts[seat] = model_facts(info, settings.get(seat))
+    return facts
 
 
 def model_facts(
@@ -451,13 +469,14 @@ def model_facts(
         settings: of its client, as JSON.
     """
     # A name alone may be another model tomorrow; the digest is of the weights.
-    identity = {name: info.get(name) for name in ("name", "backend", "digest")}
-    replies = {
-        name: value
-        for name, value in as_mapping(settings).items()
-        if name != "model" and name not in PATIENCE
-    }
-    return {**identity, **replies}
+    facts = {name: info.get(name) for name in ("name", "backend", "digest")}
+    # The model is named already.
+    left_out = {"model", *PATIENCE}
+    for name, value in as_mapping(settings).items():
+        if name in left_out:
+            continue
+        facts[name] = value
+    return facts
 
 
 def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -466,23 +485,23 @@ def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
     Args:
         entries: of a manifest, by place: a prompt's name, and the beginning of its digest.
     """
-    digests: dict[str, set[str]] = {}
+    digests: defaultdict[str, set[str]] = defaultdict(set)
     for place, entry in entries.items():
         # "offer#2" is a second text of the prompt "offer".
-        name = place.partition("#")[0]
-        digests.setdefault(name, set()).add(entry["digest"])
-    return {name: sorted(several) for name, several in digests.items()}
+        name, _, _ = place.partition("#")
+        digests[name].add(entry["digest"])
+    return {name: sorted(of_name) for name, of_name in digests.items()}
 
 
-def together(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def together(facts_of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what runs of an arm share; where they differ, what each of them has."""
-    several_values: dict[str, list[Any]] = {}
-    for facts in several:
+    values_by_name: defaultdict[str, list[Any]] = defaultdict(list)
+    for facts in facts_of_runs:
         for name, value in facts.items():
-            values = several_values.setdefault(name, [])
-            if value not in values:
-                values.append(value)
+            # Not a set: values may be lists of digests.
+            if value not in values_by_name[name]:
+                values_by_name[name].append(value)
     shared: dict[str, Any] = {}
-    for name, values in several_values.items():
+    for name, values in values_by_name.items():
         shared[name] = values[0] if len(values) == 1 else values
     return shared

@@ -33,20 +33,21 @@ def put_study(
         numbers: of runs that the log has.
     """
     # Each part is sent again only where it differs from what the window has.
+    arms = list(study.arms)
     design = {
         "name": study.name,
-        "arms": [*study.arms],
-        "letters": letters_of([*study.arms]),
-        "units": [*study.units],
+        "arms": arms,
+        "letters": letters_of(arms),
+        "units": list(study.units),
         "of": study.unit_name,
         "paired": shown_as_pairs(study),
-        "outcomes": [*study.outcome],
+        "outcomes": list(study.outcome),
     }
     reading.put(VIEW, "design", design)
     put_runs(reading, study, numbers)
     any_done = study.counts["done"] > 0
     effects = None
-    if any_done and len(study.arms) > 1:
+    if any_done and len(arms) > 1:
         effects = _effects(study)
     reading.put(VIEW, "effects", effects)
     for outcome in study.outcome:
@@ -57,6 +58,7 @@ def put_study(
             except LabError as error:
                 # One outcome's fault leaves the others' charts.
                 charts = {"fault": str(error)}
+        # Outcomes are named by users: one may be called "effects".
         reading.put(VIEW, f"of {outcome}", charts)
 
 
@@ -91,8 +93,9 @@ def shown_effects(study: Any) -> Effects:
         sesoi = claims.sesoi
         paired = claims.paired
         typical = claims.typical
-    if isinstance(sesoi, Mapping):  # of outcomes that may have gone since
-        sesoi = {name: size for name, size in sesoi.items() if name in study.outcome}
+    if isinstance(sesoi, Mapping):
+        # Outcomes may have gone since.
+        sesoi = {name: sesoi[name] for name in sesoi if name in study.outcome}
     effects: Effects = study.effects(
         level=level,
         sesoi=sesoi,
@@ -117,14 +120,21 @@ def _effects(study: Any) -> dict[str, Any]:
         return {"label": str(error), "rows": []}
     # By the contrast's name, which is all that an estimate has of its arms.
     arms = {contrast_name(arm, study.reference): arm for arm in study.arms}
-    compared = [effect for effect in effects if effect.p is not None]
+    rows = []
+    outcomes_of_family = []
+    for effect in effects:
+        arm = arms.get(effect.contrast)
+        rows.append(_effect_row(study, effect, arm))
+        # What has no p-value is in no family.
+        if effect.p is not None:
+            outcomes_of_family.append(effect.outcome)
     return {
         "label": effects.label if effects else str(effects),
         "reference": study.reference,
-        "rows": [_effect_row(study, effect, arms.get(effect.contrast)) for effect in effects],
+        "rows": rows,
         "family": {
-            "size": len(compared),
-            "outcomes": len({effect.outcome for effect in compared}),
+            "size": len(outcomes_of_family),
+            "outcomes": len(set(outcomes_of_family)),
         },
     }
 
@@ -142,13 +152,23 @@ def _effect_row(
         arm: what the reference is subtracted from; None where it is another contrast.
     """
     unit = study.in_unit(effect.outcome)
-    typical = effect.typical
+    place = 0
+    if arm is not None:
+        place = list(study.arms).index(arm)
+    typical = None
+    if effect.typical is not None:
+        typical = {
+            "kind": effect.typical.kind,
+            "value": effect.typical.value,
+            "low": effect.typical.low,
+            "high": effect.typical.high,
+        }
     return {
         "outcome": effect.outcome,
         "contrast": effect.contrast,
         "arm": arm,
         # The number of the arm's colour, the same in all charts.
-        "look": list(study.arms).index(arm) if arm else 0,
+        "look": place,
         "kind": effect.kind,
         "value": effect.value,
         "low": effect.low,
@@ -165,28 +185,30 @@ def _effect_row(
         "generalises_to": effect.generalises_to,
         "method": effect.method,
         "note": effect.note,
-        "typical": typical
-        and {
-            "kind": typical.kind,
-            "value": typical.value,
-            "low": typical.low,
-            "high": typical.high,
-        },
+        "typical": typical,
     }
 
 
-def _charts(study: Any, outcome: str) -> dict[str, Any]:
+def _charts(
+    study: Any,
+    outcome: str,
+) -> dict[str, Any]:
     """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
-    arms = [*study.arms]
+    arms = list(study.arms)
     rows = numbers_of(study.counted_results, outcome)
-    if rows.empty or len(arms) > MOST_ARMS:
-        why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
-        return {"fault": f"{outcome}: {why}; study.results has all values"}
+    if rows.empty:
+        return {"fault": f"{outcome}: no numbers to chart; study.results has all values"}
+    if len(arms) > MOST_ARMS:
+        return {
+            "fault": f"{outcome}: {len(arms)} arms are too many for a chart; study.results has all "
+            "values"
+        }
     wide = rows.pivot_table(
         index="unit",
         columns="arm",
         values="value",
     )
+    # All units and arms, also those without a value yet: the window knows them by their places.
     wide = wide.reindex(index=study.units, columns=arms)
     charts: dict[str, Any] = {
         "units": _listed(wide),
@@ -194,23 +216,36 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
         "bands": [],
         "curves": [],
     }
+    has_several_turns = rows["turn"].nunique() > 1
     # Situations are single turns, each of its own state.
-    if study.unit_name == "seed" and rows["turn"].nunique() > 1:
+    if study.unit_name == "seed" and has_several_turns:
         of_turns = rows.groupby(["turn", "arm"])["value"].mean()
         means = of_turns.unstack("arm").reindex(columns=arms)
         charts["turns"] = _listed(means.reset_index())
-        for arm in arms:
-            if arm != study.reference:
-                try:
-                    band = study.by_turn(str(study.outcome[outcome]), arm)
-                except LabError:  # not of a column, or no seed is done in both
-                    continue
-                charts["bands"].append([arm, _listed(band[_BAND])])
+        charts["bands"] = _bands(study, outcome)
     # A curve of some of the specifications would look like one of all.
     if study.counts["done"] == len(arms) * len(wide):
         factors = _factors_with_two_levels(study)
         charts["curves"] = [_curve(study, factor, outcome) for factor in factors]
     return charts
+
+
+def _bands(
+    study: Any,
+    outcome: str,
+) -> list[list[Any]]:
+    """Return by arm how it differs from the reference by turn, where that is known."""
+    column = str(study.outcome[outcome])
+    bands = []
+    for arm in study.arms:
+        if arm == study.reference:
+            continue
+        try:
+            band = study.by_turn(column, arm)
+        except LabError:  # not of a column, or no seed is done in both
+            continue
+        bands.append([arm, _listed(band[_BAND])])
+    return bands
 
 
 def _factors_with_two_levels(study: Any) -> list[str]:
@@ -233,23 +268,33 @@ def _curve(
 ) -> dict[str, Any]:
     """Return a specification curve as numbers."""
     curve = multiverse(study, factor, outcome=outcome)
-    chance = curve.chance
+    chance = None
+    if curve.chance is not None:
+        chance = {
+            "p": curve.chance.p,
+            "same_sign": curve.chance.same_sign,
+            "holds": curve.chance.holds,
+        }
+    _, *numbers = _BAND
+    columns = [*numbers, *curve.choices]
     return {
         "factor": factor,
         "finding": curve.finding,
         "same_sign": curve.same_sign,
         "holds": curve.holds,
-        "chance": chance and {"p": chance.p, "same_sign": chance.same_sign, "holds": chance.holds},
+        "chance": chance,
         "choices": curve.choices,
-        "rows": _listed(curve.frame[[*_BAND[1:], *curve.choices]]),
+        "rows": _listed(curve.frame[columns]),
     }
 
 
 def _listed(frame: Any) -> list[list[Any]]:
     """Return a frame's rows; None for numbers that are not known."""
     # No JSON has infinite ones.
-    finite = frame.replace([math.inf, -math.inf], math.nan)
+    infinite = [math.inf, -math.inf]
+    finite = frame.replace(infinite, math.nan)
     # As objects, since a column of floats would make NaN of None.
-    objects = finite.astype(object).where(finite.notna(), None)
-    rows: list[list[Any]] = objects.to_numpy().tolist()
+    objects = finite.astype(object)
+    known = objects.where(finite.notna(), None)
+    rows: list[list[Any]] = known.to_numpy().tolist()
     return rows

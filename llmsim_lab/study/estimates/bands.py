@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.estimate import Generality, Unit
@@ -93,9 +94,11 @@ def by_turn(
     arms = list(table["arm"].unique())
     for name in (one, other):
         place_of("arm", name, arms)
-    table = table[table["arm"].isin([one, other])]
+    is_compared = table["arm"].isin([one, other])
+    table = table[is_compared]
     # Of the two arms: another one may have several wordings.
-    has_wordings = table.groupby("arm")["wording"].nunique().max() > 1
+    wording_counts = table.groupby("arm")["wording"].nunique()
+    has_wordings = wording_counts.max() > 1
     if has_wordings and "wordings" in generalises_to:
         curves = _curves_of_wordings(table, one, other, generalises_to)
     elif paired:
@@ -130,8 +133,7 @@ def _curves_of_pairs(
     upper = values[arms.index(one)]
     lower = values[arms.index(other)]
     differences = without_rounding(upper - lower, values)
-    # A run that ended early has no curve to its last turn, and would bend the mean there.
-    complete = differences[np.isfinite(differences).all(axis=1)]
+    complete = _complete(differences)
     if not len(complete):
         raise ConfigError(f"no pair of runs has numbers of {one!r} and {other!r} at every turn")
     return Curves(
@@ -141,6 +143,13 @@ def _curves_of_pairs(
         n=len(complete),
         unit="run",
     )
+
+
+def _complete(curves: Numbers) -> Numbers:
+    """Return the curves that have a number at every turn."""
+    # A run that ended early has no curve to its last turn, and would bend the mean there.
+    is_complete = np.isfinite(curves).all(axis=1)
+    return curves[is_complete]
 
 
 def _curves_of_groups(
@@ -158,8 +167,7 @@ def _curves_of_groups(
     # The variances of the arms' means add up, whatever their signs; see ``band``.
     groups = []
     for sign, arm in ((1.0, one), (-1.0, other)):
-        of_arm = values[arms.index(arm)]
-        complete = of_arm[np.isfinite(of_arm).all(axis=1)]
+        complete = _complete(values[arms.index(arm)])
         if not len(complete):
             raise ConfigError(f"no run of {arm!r} has numbers at every turn")
         groups.append(Group(sign, complete))
@@ -196,7 +204,8 @@ def _curves_of_wordings(
         -1.0,
     )
     # Each run's difference, over the wordings; and below each wording's, over the runs.
-    of_runs = np.tensordot(signs, mean_of_known(values, 1), 1)
+    of_arms = mean_of_known(values, 1)
+    of_runs = np.tensordot(signs, of_arms, 1)
     complete = np.isfinite(of_runs).all(axis=1)
     if not complete.any():
         raise ConfigError(f"no run has numbers of {one!r} and {other!r} at every turn")
@@ -212,7 +221,7 @@ def _curves_of_wordings(
             of_wordings[of_set],
             1,
         )
-        curves = summed[np.isfinite(summed).all(axis=1)]
+        curves = _complete(summed)
         n += len(curves)
         if len(curves) > 1:
             groups.append(Group(1.0, curves))
@@ -275,7 +284,8 @@ def band(
     if not moves.any():
         return Ends(mean, mean)
     moving = error[moves]
-    correlation = covariance[np.ix_(moves, moves)] / np.outer(moving, moving)
+    of_moving = covariance[np.ix_(moves, moves)]
+    correlation = of_moving / np.outer(moving, moving)
     independent = np.eye(len(correlation))
     shrunk = correlation + 1 / fewest * (independent - correlation)
     # The group that has the fewest units says how surely the errors are known.
@@ -311,17 +321,25 @@ def _largest_t(
     rng = np.random.default_rng(seed)
     most_sets = max(_FEWEST_SPREADS, _MOST_NUMBERS // (n * turns))
     sets = min(draws, most_sets)
+
+    def normal_curves(count: int) -> NDArray[np.float32]:
+        independent = rng.standard_normal(
+            (count, turns),
+            dtype=np.float32,
+        )
+        return independent @ mix
+
     # One product of two matrices: as thousands of small ones it takes ten times as long.
-    flat = rng.standard_normal((sets * n, turns), dtype=np.float32) @ mix
-    drawn = flat.reshape(sets, n, turns)
+    drawn = normal_curves(sets * n).reshape(sets, n, turns)
     # The mean of n normal curves, and, independent of it, their variances with n - 1.
     means = drawn[:, 0]
     deviations = drawn[:, 1:]
-    variance = np.einsum("dnh,dnh->dh", deviations, deviations) / (n - 1)
-    spread = np.sqrt(variance)
-    largest = [np.abs(means / spread).max(axis=1)]
+    squares = np.einsum("dnh,dnh->dh", deviations, deviations)
+    spread = np.sqrt(squares / (n - 1))
+    t = np.abs(means / spread)
+    largest = [t.max(axis=1)]
     # Of long curves the same spreads serve further means: drawing them is what takes long.
     for _ in range(sets, draws, sets):
-        means = rng.standard_normal((sets, turns), dtype=np.float32) @ mix
-        largest.append(np.abs(means / spread).max(axis=1))
+        t = np.abs(normal_curves(sets) / spread)
+        largest.append(t.max(axis=1))
     return np.concatenate(largest)

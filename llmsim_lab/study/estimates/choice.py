@@ -62,15 +62,29 @@ ESTIMATORS: tuple[Estimator, ...] = (
         fits=lambda contrast, _, wanted: contrast.unit == "situation",
         estimate=situation_means,
     ),
+    # From here on the unit is the run.
     Estimator(
         fits=lambda _, sample, wanted: not wanted.paired and are_group_shares(sample),
         estimate=group_shares,
     ),
-    Estimator(fits=lambda _, sample, wanted: not wanted.paired, estimate=group_means),
+    Estimator(
+        fits=lambda _, sample, wanted: not wanted.paired,
+        estimate=group_means,
+    ),
     # Before the typical difference, which of 0 and 1 is nearly always 0.
-    Estimator(fits=lambda _, sample, wanted: are_paired_shares(sample), estimate=paired_shares),
-    Estimator(fits=lambda _, sample, wanted: wanted.typical, estimate=typical_difference),
-    Estimator(fits=lambda _, sample, wanted: True, estimate=paired_means),
+    Estimator(
+        fits=lambda _, sample, wanted: are_paired_shares(sample),
+        estimate=paired_shares,
+    ),
+    Estimator(
+        fits=lambda _, sample, wanted: wanted.typical,
+        estimate=typical_difference,
+    ),
+    # Fits all that is left.
+    Estimator(
+        fits=lambda _, sample, wanted: True,
+        estimate=paired_means,
+    ),
 )
 
 
@@ -80,8 +94,10 @@ def estimate_numbers(
     wanted: Wanted,
 ) -> Parts:
     """Return what the first estimator that fits finds."""
-    estimator = next(item for item in ESTIMATORS if item.fits(contrast, sample, wanted))
-    return estimator.estimate(sample, wanted.level)
+    for estimator in ESTIMATORS:
+        if estimator.fits(contrast, sample, wanted):
+            return estimator.estimate(sample, wanted.level)
+    raise AssertionError("the last estimator fits everything")
 
 
 def estimate_texts(

@@ -105,33 +105,38 @@ def effects(
         noise=noise,
     )
     margins = _margins(comparisons, sesoi)
-    estimates = []
-    for estimate, comparison in zip(
-        _estimates(comparisons, margins, level), comparisons, strict=True
-    ):
+    estimates = _estimates(comparisons, margins, level)
+    noted = []
+    for estimate, comparison in zip(estimates, comparisons, strict=True):
         notes = [estimate.note]
-        if not isinstance(sesoi, Mapping) and sesoi != margins[comparison.outcome]:
+        is_one_for_all = sesoi is not None and not isinstance(sesoi, Mapping)
+        if is_one_for_all and margins[comparison.outcome] is None:
             notes.append(
                 f"a share, which sesoi={sesoi:g} of outcomes in another unit does not judge; name "
                 f"its own: sesoi={{{comparison.outcome!r}: 0.1}}"
             )
         notes += [_note_of(remark, comparison.contrast) for remark in remarks]
-        estimates.append(replace(estimate, note="; ".join(filter(None, notes))))
-    return Effects(estimates)
+        note = "; ".join(filter(None, notes))
+        noted.append(replace(estimate, note=note))
+    return Effects(noted)
 
 
 def _margins(
-    comparisons: Sequence[Compared], sesoi: float | Mapping[str, float] | None
+    comparisons: Sequence[Compared],
+    sesoi: float | Mapping[str, float] | None,
 ) -> dict[str, float | None]:
     """Return the smallest effect of interest of each outcome; None where there is none."""
-    if isinstance(sesoi, Mapping):
-        return {comparison.outcome: sesoi.get(comparison.outcome) for comparison in comparisons}
     all_are_shares = all(comparison.are_shares for comparison in comparisons)
     margins: dict[str, float | None] = {}
     for comparison in comparisons:
-        # Shares have no unit, and differ by 1 at most: a number meant for coins says nothing.
-        is_judged = all_are_shares or not comparison.are_shares
-        margins[comparison.outcome] = sesoi if is_judged else None
+        outcome = comparison.outcome
+        if isinstance(sesoi, Mapping):
+            margins[outcome] = sesoi.get(outcome)
+        elif comparison.are_shares and not all_are_shares:
+            # Shares have no unit, and differ by 1 at most: a number meant for coins says nothing.
+            margins[outcome] = None
+        else:
+            margins[outcome] = sesoi
     return margins
 
 
@@ -154,24 +159,29 @@ def compared(
     left = left.strip()
     if left and tilde:
         place_of("outcome", left, table["outcome"])
-        table = table[table["outcome"] == left].reset_index(drop=True)
+        is_named = table["outcome"] == left
+        table = table[is_named].reset_index(drop=True)
     layout = Layout.of(table, generalises_to)
-    weights = _weights(table, layout.arms, formula, contrasts, reference)
+    weights = _weights(
+        table,
+        layout.arms,
+        formula,
+        contrasts,
+        reference,
+    )
     comparisons = []
     noises = []
     outcomes = outcomes_of(table)
     for name, of_arms in weights.items():
         for outcome in outcomes:
             comparisons += _compared(layout, name, of_arms, outcome, wanted)
-            if noise and outcome.kinds is None and not outcome.mixed:
-                noises.append(
-                    _noise(
-                        layout,
-                        layout.contrast(name, of_arms),
-                        outcome,
-                        wanted,
-                    )
-                )
+            # Texts are above 0 apart also by chance, and their p-value says how far already.
+            are_numbers = outcome.kinds is None and not outcome.mixed
+            if noise and are_numbers:
+                contrast = layout.contrast(name, of_arms)
+                by_chance = _noise(layout, contrast, outcome, wanted)
+                noises.append(by_chance)
+    # Last, so that what is claimed stands first.
     return [*comparisons, *noises]
 
 
@@ -183,50 +193,69 @@ def _compared(
     wanted: Wanted,
 ) -> list[Compared]:
     """Return a contrast in an outcome; of texts their lengths too."""
+    if outcome.kinds is not None:
+        return _compared_texts(layout, name, weights, outcome, wanted)
+    contrast = layout.contrast(name, weights)
     if outcome.mixed:
-        contrast = layout.contrast(name, weights)
-        parts = Parts(kind="mean difference", notes=(outcome.mixed,))
-        return [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
-    if outcome.kinds is None:
-        contrast = layout.contrast(name, weights)
-        parts = estimate_numbers(contrast, layout.sample(contrast, outcome), wanted)
-        if not wanted.paired:
-            notes = layout.runs_left_out(contrast, outcome)
-            parts = replace(parts, notes=(*notes, *parts.notes))
+        parts = Parts(kind="mean difference").with_note(outcome.mixed)
         return [
             Compared(
                 contrast=contrast,
                 outcome=outcome.name,
                 parts=parts,
-                are_shares=is_share(outcome.numbers),
             )
         ]
+    sample = layout.sample(contrast, outcome)
+    parts = estimate_numbers(contrast, sample, wanted)
+    if not wanted.paired:
+        # Where runs are pairs, the pairs say themselves which of them are left out.
+        notes = layout.runs_left_out(contrast, outcome)
+        parts = replace(parts, notes=(*notes, *parts.notes))
+    return [
+        Compared(
+            contrast=contrast,
+            outcome=outcome.name,
+            parts=parts,
+            are_shares=is_share(outcome.numbers),
+        )
+    ]
+
+
+def _compared_texts(
+    layout: Layout,
+    name: str,
+    weights: Numbers,
+    outcome: OutcomeValues,
+    wanted: Wanted,
+) -> list[Compared]:
+    """Return a contrast in an outcome of texts: their distance, and of words their lengths too."""
     # A distance of texts holds for these wordings, whatever the numbers' intervals hold for.
     contrast = layout.contrast_of_texts(name, weights)
     sample = layout.text_sample(contrast, outcome)
-    parts = estimate_texts(contrast, sample, wanted)
-    comparisons = [Compared(contrast=contrast, outcome=outcome.name, parts=parts)]
-    if outcome.are_words and parts.value is not None:
-        # Verbosity is not meaning, but the distance of words sees it.
-        # A mean number of words is what its sentence says.
-        lengths = replace(wanted, typical=False)
-        by_length = estimate_numbers(contrast, sample.lengths, lengths)
-        parts = replace(
+    distance = Compared(
+        contrast=contrast,
+        outcome=outcome.name,
+        parts=estimate_texts(contrast, sample, wanted),
+    )
+    if not outcome.are_words or distance.parts.value is None:
+        return [distance]
+    # Verbosity is not meaning, but the distance of words sees it.
+    # A mean number of words is what its sentence says.
+    of_means = replace(wanted, typical=False)
+    by_length = estimate_numbers(contrast, sample.lengths, of_means)
+    length = Compared(
+        contrast=contrast,
+        outcome=outcome.name,
+        parts=replace(
             by_length,
             kind="length difference",
             # It is there to read the distance by, and no claim of the family.
             p=None,
             p_beyond=None,
             typical=None,
-        )
-        comparisons.append(
-            Compared(
-                contrast=contrast,
-                outcome=outcome.name,
-                parts=parts,
-            )
-        )
-    return comparisons
+        ),
+    )
+    return [distance, length]
 
 
 def _noise(
@@ -235,6 +264,7 @@ def _noise(
     outcome: OutcomeValues,
     wanted: Wanted,
 ) -> Compared:
+    """Return what chance alone gives of a contrast: half of each arm's draws minus the others."""
     sample = layout.sample(contrast, outcome).halves()
     parts = estimate_numbers(contrast, sample, wanted)
     return Compared(
@@ -286,14 +316,17 @@ def factorial_weights(
         arms: a row for each arm, a column for each factor.
         formula: ``a * b`` is both factors and their interaction, ``a : b`` the interaction alone.
     """
-    levels = {str(name): list(arms[name].unique()) for name in arms}
-    combination_count = math.prod(len(of_factor) for of_factor in levels.values())
+    levels: dict[str, list[object]] = {}
+    for column in arms:
+        levels[str(column)] = list(arms[column].unique())
+    # First, since a name that is wrong is the nearer fault.
+    terms = _terms(formula, levels)
+    combination_count = math.prod(map(len, levels.values()))
     # With a missing combination a main effect would be mixed with an interaction.
     if len(arms) != combination_count or arms.duplicated().any():
-        _terms(formula, levels)  # a name that is wrong is the nearer fault
         raise ConfigError(f"{len(arms)} arms are not all combinations of {', '.join(levels)}")
     weights = {}
-    for term in _terms(formula, levels):
+    for term in terms:
         later_levels = [levels[name][1:] for name in term]
         # Each level but the first of each factor in the term, in all combinations.
         for chosen in product(*later_levels):
@@ -305,11 +338,12 @@ def factorial_weights(
                 is_first = (arms[name] == first).to_numpy()
                 # 1, -1 or 0; the product over a term's factors is a difference of differences.
                 of_arms *= 1.0 * is_level - is_first
-                sides.append(contrast_name(f"{name}={level}", f"{name}={first}"))
+                side = contrast_name(f"{name}={level}", f"{name}={first}")
+                sides.append(side)
             # Averaged over all other factors, whose levels count alike.
-            for name in levels:
+            for name, of_factor in levels.items():
                 if name not in term:
-                    of_arms *= 1 / len(levels[name])
+                    of_arms *= 1 / len(of_factor)
             label = sides[0]
             if len(sides) > 1:
                 label = _TIMES.join(f"({side})" for side in sides)
@@ -337,28 +371,37 @@ def _terms(
         ConfigError: the formula names no factors, or one that is unknown.
     """
     check_formula(formula, levels)
-    terms: set[tuple[int, ...]] = set()
-    for part in formula.rpartition("~")[2].split("+"):
-        names = [name.strip() for name in re.split("[*:]", part)]
-        places = sorted({place_of(f"{formula}: factor", name, levels) for name in names})
+    # By places, not names: terms are sorted in the order of the design.
+    places_of_terms: set[tuple[int, ...]] = set()
+    _, _, right = formula.rpartition("~")
+    for part in right.split("+"):
+        places: set[int] = set()
+        for name in re.split("[*:]", part):
+            place = place_of(f"{formula}: factor", name.strip(), levels)
+            places.add(place)
+        # An interaction alone has all of its factors; a * b has each of them alone too.
         fewest = len(places) if ":" in part else 1
         for size in range(fewest, len(places) + 1):
-            terms.update(combinations(places, size))
-    names = list(levels)
-    in_order = sorted(
-        terms,
-        key=lambda places: (len(places), places),
-    )
-    return [tuple(names[place] for place in places) for places in in_order]
+            places_of_terms.update(combinations(sorted(places), size))
+    factors = list(levels)
+    in_order = sorted(places_of_terms, key=_main_effects_first)
+    return [tuple(map(factors.__getitem__, places_of_term)) for places_of_term in in_order]
+
+
+def _main_effects_first(places: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    return len(places), places
 
 
 # --- a family -------------------------------------------------------------------------------------
 
 
 def _estimates(
-    comparisons: Sequence[Compared], margins: Mapping[str, float | None], level: float
+    comparisons: Sequence[Compared],
+    margins: Mapping[str, float | None],
+    level: float,
 ) -> list[Estimate]:
     """Return estimates with p-values that count all comparisons; noise is not among them."""
+    # By the place of the comparison: what has no p-value is in no family.
     own_p: dict[int, float] = {}
     pairs = []
     beyond: dict[int, float] = {}
@@ -371,7 +414,9 @@ def _estimates(
         pairs.append(parts.pairs)
         margin = margins[comparison.outcome]
         # Without an interval there is no verdict either: the two must not contradict each other.
-        if margin is not None and parts.interval is not None and parts.p_beyond is not None:
+        if parts.interval is None or parts.p_beyond is None:
+            continue
+        if margin is not None:
             beyond[place] = parts.p_beyond(margin)
     family = adjusted(list(own_p.values()), pairs)
     p_family = dict(
@@ -381,6 +426,7 @@ def _estimates(
             strict=True,
         )
     )
+    # Claims that there is no difference are a family of their own.
     beyond_of_family = dict(
         zip(
             beyond,
@@ -450,11 +496,16 @@ def estimate_of(
 
 def _note_of(remark: Remark, contrast: Contrast) -> str:
     """Return a remark on the arms of a contrast; empty where it is true of none of them."""
-    of_arms = {arm: remark.by_arm[arm] for arm in contrast.weights if arm in remark.by_arm}
-    of_arms = {arm: tally for arm, tally in of_arms.items() if tally.total}
-    if not any(tally.number for tally in of_arms.values()):
+    counts = []
+    is_true_of_any = False
+    for arm in contrast.weights:
+        tally = remark.by_arm.get(arm)
+        # "0 of 0" would say nothing.
+        if tally is not None and tally.total:
+            counts.append(f"{tally.number} of {tally.total} in {arm}")
+            is_true_of_any |= tally.number > 0
+    if not is_true_of_any:
         return ""
-    counts = [f"{tally.number} of {tally.total} in {arm}" for arm, tally in of_arms.items()]
     return f"{remark.words}: {', '.join(counts)}"
 
 
@@ -469,6 +520,8 @@ def _verdict(estimate: Estimate, margin: float) -> str:
         return f"differs by less than {margin:g}"
     if is_within:
         return f"no difference of {margin:g} or more"
-    if differs and (estimate.low > margin or estimate.high < -margin):
-        return f"differs by more than {margin:g}"
-    return "differs" if differs else "undecided"
+    if not differs:
+        return "undecided"
+    # Not by a test of its own: the whole interval lies beyond the margin.
+    is_beyond = estimate.low > margin or estimate.high < -margin
+    return f"differs by more than {margin:g}" if is_beyond else "differs"

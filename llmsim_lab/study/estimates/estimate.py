@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llmsim_lab._util.html import table as html_table
@@ -165,8 +165,13 @@ class Effects(list[Estimate]):
         """Return a row for each estimate, with its attributes as columns."""
         import pandas as pd
 
-        rows = [asdict(estimate) for estimate in self]
-        return pd.DataFrame(rows).drop(columns="typical", errors="ignore")
+        rows = []
+        for estimate in self:
+            row = asdict(estimate)
+            # An estimate itself, which no cell of a table holds.
+            del row["typical"]
+            rows.append(row)
+        return pd.DataFrame(rows)
 
     def __str__(self) -> str:
         lines = [str(estimate) for estimate in self] or ["nothing to compare"]
@@ -180,11 +185,20 @@ class Effects(list[Estimate]):
         rows = []
         for estimate in self:
             # The note has a column of its own.
-            lines = str(estimate).split("\n  note: ")
+            without_note = replace(estimate, note="")
+            # Of an effect that is not known the note is the reason, and part of its sentence.
+            effect = estimate if estimate.value is None else without_note
             method = estimate.method
             if estimate.family:
                 method = f"{method}; {estimate.family}"
-            rows.append((lines[0], estimate.generalises_to, method, estimate.note))
+            rows.append(
+                (
+                    str(effect),
+                    estimate.generalises_to,
+                    method,
+                    estimate.note,
+                )
+            )
         caption = str(self)
         if self:
             caption = self.label or "effects"

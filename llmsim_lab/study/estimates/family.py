@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers
+from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, known, known_counts
 
 ENOUGH_RUNS = 8
 """Pairs of runs from which on Romano-Wolf is used: with fewer it rejects less often than Holm."""
@@ -38,22 +38,21 @@ def adjusted(
         return Adjusted(list(p_values), "")
     columns = [column for column in pairs if column is not None]
     are_all_pairs = len(columns) == count
-    fewest = min((_known_count(column) for column in columns), default=0)
-    if are_all_pairs and fewest >= ENOUGH_RUNS:
-        family = romano_wolf(np.column_stack(columns)).tolist()
-        flips = len(sign_flips(len(columns[0])))
-        method = f"Romano-Wolf over {count}, {flips:,} sign flips"
+    run_counts = [len(known(column)) for column in columns]
+    if are_all_pairs and min(run_counts) >= ENOUGH_RUNS:
+        differences = np.column_stack(columns)
+        of_family = romano_wolf(differences).tolist()
+        flip_count = len(sign_flips(len(differences)))
+        method = f"Romano-Wolf over {count}, {flip_count:,} sign flips"
     else:
         # Flips exchange the arms of a pair; groups, situations and wordings have no pairs.
-        family = holm(p_values)
+        of_family = holm(p_values)
         method = f"Holm over {count}"
+    larger = []
     # Sign flips may find less than Student's t does, and no adjustment makes a p-value smaller.
-    larger = [max(two) for two in zip(family, p_values, strict=True)]
+    for adjusted_p, p in zip(of_family, p_values, strict=True):
+        larger.append(max(adjusted_p, p))
     return Adjusted(larger, method)
-
-
-def _known_count(column: Numbers) -> int:
-    return int((~np.isnan(column)).sum())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -64,12 +63,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Statistics 6. scipy has no such function: ``false_discovery_control`` controls another rate.
     """
     p = np.array(p_values)
-    order = np.argsort(p)
+    smallest_first = np.argsort(p)
     # The smallest is multiplied by all, the next by one less: those before it are rejected then.
-    hypotheses_left = np.arange(len(p), 0, -1)
-    steps = np.minimum(1.0, p[order] * hypotheses_left)
+    hypotheses_left = 1 + np.arange(len(p))[::-1]
+    multiplied = p[smallest_first] * hypotheses_left
+    steps = np.minimum(1.0, multiplied)
     # A hypothesis is rejected only after all with a smaller p-value are.
-    p[order] = np.maximum.accumulate(steps)
+    p[smallest_first] = np.maximum.accumulate(steps)
     return [float(adjusted_p) for adjusted_p in p]
 
 
@@ -77,12 +77,15 @@ def sign_flips(n: int) -> Numbers:
     """Return sign flips of n pairs, the first of them none: all that differ, or random ones."""
     if n <= ALL_FLIPS:
         # A flip and its opposite give the same |t|, so the last sign never changes.
-        numbers = np.arange(2 ** (n - 1))[:, None]
-        bits = numbers >> np.arange(n) & 1
+        flip_count = 2 ** (n - 1)
+        numbers = np.arange(flip_count)
+        # The bits of a flip's number say whose signs change.
+        bits = numbers[:, None] >> np.arange(n) & 1
         return np.asarray(1.0 - 2.0 * bits)
     # From n alone, so that the same table gives the same p-value on every machine.
     rng = np.random.default_rng(n)
-    drawn = rng.choice((1.0, -1.0), (RANDOM_FLIPS + 1, n))
+    shape = (RANDOM_FLIPS + 1, n)
+    drawn = rng.choice((1.0, -1.0), shape)
     # What was observed is one of the flips: else p could be 0.
     drawn[0] = 1.0
     return np.asarray(drawn)
@@ -90,7 +93,9 @@ def sign_flips(n: int) -> Numbers:
 
 def sign_flip_p(differences: Numbers) -> float:
     """Return the p-value of one column of differences by sign flips."""
-    return float(romano_wolf(differences[:, None])[0])
+    one_column = differences[:, None]
+    [p] = romano_wolf(one_column)
+    return float(p)
 
 
 def romano_wolf(differences: Numbers) -> Numbers:
@@ -109,18 +114,21 @@ def romano_wolf(differences: Numbers) -> Numbers:
     """
     t = flipped_t(differences)
     observed = t[:, 0]
-    order = np.argsort(-observed, kind="stable")
+    largest_first = np.argsort(-observed, kind="stable")
+    smallest_first = largest_first[::-1]
     # For each flip, the largest from this hypothesis on: those before it are rejected by then.
     from_the_last = np.maximum.accumulate(
-        t[order[::-1]],
+        t[smallest_first],
         axis=0,
     )
-    largest = from_the_last[::-1]
+    largest_left = from_the_last[::-1]
     # As large but for rounding counts as large: sums in another order differ in their last bits.
-    limit = observed[order, None] * (1 - ROUNDING)
-    steps = (largest >= limit).mean(axis=1)
+    limits = observed[largest_first] * (1 - ROUNDING)
+    is_as_large = largest_left >= limits[:, None]
+    steps = is_as_large.mean(axis=1)
     p_values = np.empty(len(t))
-    p_values[order] = np.maximum.accumulate(steps)
+    # A hypothesis is rejected only after all with a larger |t| are.
+    p_values[largest_first] = np.maximum.accumulate(steps)
     return p_values
 
 
@@ -128,21 +136,25 @@ def flipped_t(differences: Numbers) -> Numbers:
     """Return |t| of each column (the rows) under each sign flip; the first flip is none."""
     # A pair that is missing adds 0 to each sum, and is not counted in n.
     filled = np.nan_to_num(differences)
-    n = (~np.isnan(differences)).sum(axis=0)[:, None]
-    squares = (filled**2).sum(axis=0)[:, None]
+    counts = known_counts(differences, axis=0)
+    squares = filled**2
+    # A row for each hypothesis from here on, a column for each flip.
+    n = counts[:, None]
+    sums_of_squares = squares.sum(axis=0)[:, None]
     # The sum of squares is the same for all flips, so t follows from the sum alone.
     sums = (sign_flips(len(filled)) @ filled).T
     # Contiguous, since otherwise the rest takes ten times as long.
     sizes = np.abs(np.ascontiguousarray(sums))
-    # The share of the sum of squares that is the mean's, as a root: t grows with it.
+    # By Cauchy and Schwarz no sum is larger; 1 where all is 0, so that 0 / 1 stands for 0 / 0.
     most = np.sqrt(
         np.where(
-            squares > 0,
-            n * squares,
+            sums_of_squares > 0,
+            n * sums_of_squares,
             1.0,
         )
     )
     # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
     share = np.minimum(sizes / most, 1 - 1e-12)
     df = np.maximum(n - 1, 0)
+    # t = mean / standard error, in terms of the share: both have the same sums in them.
     return np.asarray(share * np.sqrt(df / (1 - share**2)))

@@ -39,18 +39,21 @@ def group_means(sample: Sample, level: float) -> Parts:
     Differs: degrees of freedom are fewer where an arm has fewer than five runs and another more.
     """
     groups = _groups_of(sample)
-    strata = [
-        Stratum(float(weight), group) for weight, group in zip(sample.weights, groups, strict=True)
-    ]
+    strata = []
+    for weight, group in zip(sample.weights, groups, strict=True):
+        strata.append(Stratum(float(weight), group))
     sizes = [len(group) for group in groups]
     method = f"Welch's t over {' and '.join(map(str, sizes))} runs"
     spread = spread_of([strata])
-    if min(sizes) < _FEW and min(sizes) < max(sizes):
+    smallest = min(sizes)
+    largest = max(sizes)
+    if smallest < _FEW and smallest < largest:
         # Welch's own are too many where the small arm happens to vary little: with 2 and 10 runs
         # .89 of the intervals held the truth, with 3 and 20 .92, with these .945 or more
         # (benchmarks/coverage.py, "few groups").
-        most_df = (min(sizes) - 1) * (1 + min(sizes) / max(sizes))
-        spread = spread._replace(df=min(spread.df, most_df))
+        most_df = (smallest - 1) * (1 + smallest / largest)
+        fewer_df = min(spread.df, most_df)
+        spread = Spread(spread.variance, fewer_df)
         method = f"{method}, at most {most_df:.2g} df"
     parts = Parts(
         kind="mean difference",
@@ -58,7 +61,7 @@ def group_means(sample: Sample, level: float) -> Parts:
         method=method,
     )
     few = ""
-    if min(sizes) < 2:
+    if smallest < 2:
         few = "an arm has one run: an interval takes two in each"
     coarse = ""
     if is_two_valued(np.concatenate(groups)):
@@ -76,20 +79,23 @@ def group_means(sample: Sample, level: float) -> Parts:
     # For plan(), which asks how the difference would vary with other numbers of runs.
     of_one_run = []
     for weight, values in strata:
-        variance = weight**2 * float(values.var(ddof=1))
-        of_one_run.append(Spread(variance, len(values) - 1))
+        of_values = float(values.var(ddof=1))
+        variance = weight**2 * of_values
+        df = len(values) - 1
+        of_one_run.append(Spread(variance, df))
     parts = replace(parts, groups=tuple(of_one_run))
     if any(is_skewed(group) for group in groups):
-        return replace(parts, notes=(SKEWED_GROUP,))
+        return parts.with_note(SKEWED_GROUP)
     return parts
 
 
 def are_group_shares(sample: Sample) -> bool:
     """Return True if the runs of two arms are 0 or 1 each."""
-    groups = _groups_of(sample)
     # A main effect of four arms of shares is a mean of means, and compared as one.
-    has_two_arms = sorted(sample.weights) == [-1.0, 1.0]
-    return has_two_arms and is_share(np.concatenate(groups)) and all(map(len, groups))
+    if sorted(sample.weights) != [-1.0, 1.0]:
+        return False
+    groups = _groups_of(sample)
+    return all(len(group) and is_share(group) for group in groups)
 
 
 def group_shares(sample: Sample, level: float) -> Parts:
@@ -118,8 +124,9 @@ def group_shares(sample: Sample, level: float) -> Parts:
     )
     fewest = min(len(up), len(down))
     if fewest < ENOUGH_FOR_SHARES:
-        few = f"{fewest} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
-        return replace(parts, notes=(few,))
+        return parts.with_note(
+            f"{fewest} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}",
+        )
     t = agresti_caffo(up, down)
     return replace(
         parts,
@@ -152,16 +159,22 @@ def smallest_difference_of_group_shares(
         dtype=bool,
     )
     for total in range(2 * n + 1):
-        up = ones[max(0, total - n) : min(n, total) + 1]
+        # With so many ones in both arms, what the upper one may have of them.
+        fewest_up = max(0, total - n)
+        most_up = min(n, total)
+        up = ones[fewest_up : most_up + 1]
         chances = hypergeom.pmf(up, 2 * n, n, total)
         # As scipy's fisher_exact: all tables that are no more probable, but for rounding.
-        no_likelier = chances <= chances[:, None] * (1 + 1e-7)
+        limits = chances * (1 + 1e-7)
+        no_likelier = chances <= limits[:, None]
         p_values = (no_likelier * chances).sum(axis=1)
         is_found[up, total - up] = p_values <= alpha
 
     def is_seen(hundredths: int) -> bool:
-        upper = binom.pmf(ones, n, 0.5 + hundredths / 200)
-        lower = binom.pmf(ones, n, 0.5 - hundredths / 200)
+        # Half of the difference above .5, half below.
+        half = hundredths / 200
+        upper = binom.pmf(ones, n, 0.5 + half)
+        lower = binom.pmf(ones, n, 0.5 - half)
         return float(upper @ is_found @ lower) >= power
 
     if not is_seen(100):

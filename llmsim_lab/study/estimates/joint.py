@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from llmsim_lab.study.estimates.family import flipped_t, sign_flips
-from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers
+from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, known_counts
 
 
 class JointTest(NamedTuple):
@@ -40,23 +40,29 @@ def joint_test(differences: Numbers, level: float) -> JointTest:
         level: of the intervals that are to leave out 0.
     """
     signs = sign_flips(len(differences))
-    known_counts = (~np.isnan(differences)).sum(axis=0)
-    counts = np.maximum(known_counts, 1)
+    # At least 1, so that a specification without runs divides nothing by 0.
+    counts = np.maximum(known_counts(differences, axis=0), 1)
+    filled = np.nan_to_num(differences)
     # A row for each flip, of which the first is what was found.
-    estimates = signs @ np.nan_to_num(differences) / counts
+    estimates = signs @ filled / counts
     medians = np.median(estimates, axis=1)
+    # As far but for rounding counts as far: sums in another order differ in their last bits.
     limit = abs(medians[0]) * (1 - ROUNDING)
     is_as_far = np.abs(medians) >= limit
-    is_same_sign = np.sign(estimates) == np.sign(medians)[:, None]
+    signs_of_medians = np.sign(medians)[:, None]
+    is_same_sign = np.sign(estimates) == signs_of_medians
     # Where the median is 0 too, their signs are alike and say nothing.
     is_same_sign &= estimates != 0
-    limits = special.stdtrit(np.maximum(counts - 1, 1), (1 + level) / 2)
-    leaves_out_zero = limits < flipped_t(differences).T
+    # An interval leaves out 0 where |t| is above the quantile that is its half width.
+    df = np.maximum(counts - 1, 1)
+    quantiles = special.stdtrit(df, (1 + level) / 2)
+    leaves_out_zero = quantiles < flipped_t(differences).T
     # One run has no interval.
     leaves_out_zero &= counts > 1
+    holds = is_same_sign & leaves_out_zero
     return JointTest(
         p=float(is_as_far.mean()),
         same_sign=float(is_same_sign.mean()),
-        holds=float((is_same_sign & leaves_out_zero).mean()),
+        holds=float(holds.mean()),
         flips=len(signs),
     )

@@ -12,28 +12,43 @@ ROUNDING = 1e-9
 
 def known(values: Numbers) -> Numbers:
     """Return the values that are not NaN."""
-    return values[~np.isnan(values)]
+    is_known = ~np.isnan(values)
+    return values[is_known]
+
+
+def known_counts(values: Numbers, axis: int) -> NDArray[np.intp]:
+    """Return along an axis how many values are not NaN."""
+    is_known = ~np.isnan(values)
+    return np.asarray(is_known.sum(axis=axis))
 
 
 def mean_of_known(values: Numbers, axis: int) -> Numbers:
     """Return the mean of what is not NaN; NaN where there is nothing."""
-    count = (~np.isnan(values)).sum(axis=axis)
+    counts = known_counts(values, axis)
     # Not nanmean, which warns where there is nothing.
-    divisor = np.where(count, count, np.nan)
-    return np.asarray(np.nansum(values, axis=axis) / divisor)
+    divisors = np.where(counts, counts, np.nan)
+    totals = np.nansum(values, axis=axis)
+    return np.asarray(totals / divisors)
 
 
-def by_run(of_units: Numbers, run_of: NDArray[np.intp]) -> Numbers:
+def by_run(
+    of_units: Numbers,
+    run_of: NDArray[np.intp],
+) -> Numbers:
     """Return means over each run's units, which are the last axis; runs are the last axis then.
 
     Args:
         of_units: values by unit.
         run_of: the number of each unit's run.
     """
-    numbers, first = np.unique(run_of, return_index=True)
+    numbers, first_places = np.unique(
+        run_of,
+        return_index=True,
+    )
     # In the order in which they come, since unique sorts: each seed stays at its place.
-    in_order = numbers[np.argsort(first)]
-    if len(in_order) == of_units.shape[-1]:
+    in_order = numbers[np.argsort(first_places)]
+    unit_count = of_units.shape[-1]
+    if len(in_order) == unit_count:
         # Each run is one unit, as seeds are.
         return of_units
     means = []
@@ -45,24 +60,29 @@ def by_run(of_units: Numbers, run_of: NDArray[np.intp]) -> Numbers:
 
 def without_rounding(differences: Numbers, values: Numbers) -> Numbers:
     """Return differences, those that are rounding of the values as exactly 0."""
-    size = np.abs(known(values)).max(initial=0.0)
+    largest = _largest(known(values))
     # Such as 0.1 + 0.2 minus 0.3: an interval around it would be found in the last bit.
-    is_rounding = np.abs(differences) <= 1e-12 * size
+    is_rounding = np.abs(differences) <= 1e-12 * largest
     return np.where(is_rounding, 0.0, differences)
+
+
+def _largest(values: Numbers) -> float:
+    """Return the largest size among values; 0 of none, of which numpy's max raises."""
+    return float(np.abs(values).max(initial=0.0))
 
 
 def is_two_valued(values: Numbers) -> bool:
     """Return True if no value lies between the smallest and the largest."""
     in_order = np.sort(known(values))
-    size = np.abs(in_order).max(initial=0.0)
     # One step up means two values.
-    is_step = np.diff(in_order) > ROUNDING * size
+    is_step = np.diff(in_order) > ROUNDING * _largest(in_order)
     return int(is_step.sum()) < 2
 
 
 def is_share(values: Numbers) -> bool:
     """Return True if all values are 0 or 1."""
-    return bool(np.isin(known(values), (0, 1)).all())
+    is_zero_or_one = np.isin(known(values), (0, 1))
+    return bool(is_zero_or_one.all())
 
 
 def skewness(values: Numbers) -> float:
@@ -77,5 +97,8 @@ def skewness(values: Numbers) -> float:
     if n < 3 or not spread:
         return 0.0
     scaled = (values - values.mean()) / spread
-    biased = float((scaled**3).mean())
-    return biased * float(np.sqrt(n * (n - 1))) / (n - 2)
+    cubes = scaled**3
+    biased = float(cubes.mean())
+    # The source's G1 from its g1: the third moment of a small sample is too small.
+    root = float(np.sqrt(n * (n - 1)))
+    return biased * root / (n - 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -58,9 +58,11 @@ class Sample:
         half = self.values.shape[3] // 2
         first = self.values[..., :half]
         second = self.values[..., half : 2 * half]
+        # Halved, so that the two halves of an arm together count as much as the arm does.
+        weights = self.weights / 2
         return Sample(
             values=np.concatenate([second, first]),
-            weights=np.concatenate([self.weights / 2, -self.weights / 2]),
+            weights=np.concatenate([weights, -weights]),
             run_of=self.run_of,
             wording_counts=np.tile(self.wording_counts, 2),
             wording_sets=np.tile(self.wording_sets, 2),
@@ -117,8 +119,15 @@ class Parts:
     p_beyond: Callable[[float], float] | None = None
     typical: Parts | None = None
 
+    def with_note(self, note: str) -> Parts:
+        """Return it with one more note."""
+        return replace(self, notes=(*self.notes, note))
 
-def left_out(count: int, total: int) -> tuple[str, ...]:
+
+def left_out(
+    count: int,
+    total: int,
+) -> tuple[str, ...]:
     """Return the note on units that are left out; none where all are there."""
     if not count:
         return ()

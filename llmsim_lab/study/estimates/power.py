@@ -11,7 +11,7 @@ from llmsim_lab._util.text import counted
 from llmsim_lab.study.estimates.effects import Compared
 from llmsim_lab.study.estimates.estimate import Unit
 from llmsim_lab.study.estimates.groups import smallest_difference_of_group_shares
-from llmsim_lab.study.estimates.numeric import known
+from llmsim_lab.study.estimates.numeric import Numbers, known
 from llmsim_lab.study.estimates.parts import Spread
 from llmsim_lab.study.estimates.shares import smallest_share_difference
 from llmsim_lab.study.estimates.student import (
@@ -89,54 +89,79 @@ def detectable(
     """
     if not pilot:
         return Detectable(note=NOT_YET)
-    alpha = ALPHA / comparisons
-    parts = [comparison.parts for comparison in pilot]
-    if any(seen.kind == "text distance" for seen in parts):
+    kinds = {comparison.parts.kind for comparison in pilot}
+    if "text distance" in kinds:
         return Detectable(note="not known: texts have a distance, which no size of sample promises")
-    if any(seen.kind == "share difference" for seen in parts):
+    if "share difference" in kinds:
         return _detectable_share(pilot, planned, comparisons=comparisons)
-    with_spread = [comparison for comparison in pilot if comparison.parts.spreads]
-    if not with_spread:
-        notes: list[str] = []
-        for seen in parts:
-            notes += seen.notes
+    # Contrasts may have units of their own, such as wordings and runs.
+    by_unit: dict[Unit, list[Compared]] = {}
+    notes: list[str] = []
+    for comparison in pilot:
+        notes += comparison.parts.notes
+        if comparison.parts.spreads:
+            of_unit = by_unit.setdefault(comparison.contrast.unit, [])
+            of_unit.append(comparison)
+    if not by_unit:
         # More seeds of the pilot would not help where nothing varies, so that is another answer.
         if ALL_ZERO in notes or ALL_EQUAL in notes:
             return Detectable(note=f"not known: {notes[-1]}")
         return Detectable(note=NOT_YET)
-    # Contrasts may have units of their own, such as wordings and runs; the one that sees least
-    # counts.
-    by_unit: dict[Unit, list[Compared]] = {}
-    for comparison in with_spread:
-        by_unit.setdefault(comparison.contrast.unit, []).append(comparison)
     limits = []
-    for own_unit, of_unit in by_unit.items():
-        planned_spreads = [
-            _planned(comparison, pilot_sizes=pilot_sizes, planned=planned) for comparison in of_unit
-        ]
-        # Source by source: an arm with one wording has fewer sources than others.
-        pooled = [_pooled(of_all_arms) for of_all_arms in zip(*planned_spreads, strict=False)]
-        if min(spread.df for spread in pooled) < 1:
-            return Detectable(note=NOT_YET)
-        units = planned_units(own_unit, planned)
-        if of_unit[0].parts.groups:
-            # Those of both arms, as an estimate counts them.
-            units = len(of_unit[0].contrast.weights) * planned.runs
-        if own_unit == "wording":
-            # Those of both arms; what is planned differs from the pilot in the arm that has most.
-            of_arms = max(comparison.parts.n for comparison in of_unit)
-            units = of_arms + planned.wordings - pilot_sizes.wordings
-        value = smallest_detectable(pooled, alpha=alpha)
-        limits.append(
-            Detectable(
-                value=value,
-                n=units,
-                unit=own_unit,
-                comparisons=comparisons,
-            )
+    for unit, of_unit in by_unit.items():
+        spreads = _pooled_spreads(
+            of_unit,
+            pilot_sizes=pilot_sizes,
+            planned=planned,
         )
+        if min(spread.df for spread in spreads) < 1:
+            return Detectable(note=NOT_YET)
+        limit = Detectable(
+            value=smallest_detectable(spreads, alpha=ALPHA / comparisons),
+            n=_planned_count(of_unit, pilot_sizes, planned),
+            unit=unit,
+            comparisons=comparisons,
+        )
+        limits.append(limit)
     # The promise is for every comparison, so that the one which sees least decides.
     return max(limits, key=lambda limit: limit.value or 0.0)
+
+
+def _pooled_spreads(
+    comparisons: Sequence[Compared],
+    *,
+    pilot_sizes: Sizes,
+    planned: Sizes,
+) -> list[Spread]:
+    """Return the planned spreads of comparisons of one unit, source by source of chance."""
+    of_comparisons = []
+    for comparison in comparisons:
+        spreads = _planned(
+            comparison,
+            pilot_sizes=pilot_sizes,
+            planned=planned,
+        )
+        of_comparisons.append(spreads)
+    # Not strict: an arm with one wording has fewer sources of chance than others.
+    by_source = zip(*of_comparisons, strict=False)
+    return [_pooled(of_source) for of_source in by_source]
+
+
+def _planned_count(
+    comparisons: Sequence[Compared],
+    pilot_sizes: Sizes,
+    planned: Sizes,
+) -> int:
+    """Return how many units a planned study has, as the estimates of one unit count them."""
+    first = comparisons[0]
+    if first.contrast.unit == "wording":
+        # Those of both arms; what is planned differs from the pilot in the arm that has most.
+        of_arms = max(comparison.parts.n for comparison in comparisons)
+        return of_arms + planned.wordings - pilot_sizes.wordings
+    if first.parts.groups:
+        # Those of both arms, which share none.
+        return len(first.contrast.weights) * planned.runs
+    return planned_units(first.contrast.unit, planned)
 
 
 def _detectable_share(
@@ -147,19 +172,17 @@ def _detectable_share(
 ) -> Detectable:
     """Return what difference of shares a planned study sees, in pairs of runs or in groups."""
     alpha = ALPHA / comparisons
-    columns = [
-        known(estimate.parts.pairs) for estimate in pilot if estimate.parts.pairs is not None
-    ]
+    pairs = [comparison.parts.pairs for comparison in pilot]
+    columns = [known(differences) for differences in pairs if differences is not None]
     if columns:
         n = planned.runs
         # The arm whose pairs differ most from the reference's sees least.
-        most = max(
-            columns,
-            key=lambda column: np.abs(column).mean(),
-        )
+        most = max(columns, key=_mean_size)
         value = smallest_share_difference(most, n, alpha=alpha)
     else:
-        n = len(pilot[0].contrast.weights) * planned.runs
+        # Groups: those of both arms count.
+        arm_count = len(pilot[0].contrast.weights)
+        n = arm_count * planned.runs
         value = smallest_difference_of_group_shares(planned.runs, alpha=alpha)
     if value is None:
         few = f"{counted(n, 'run')} are too few to see any difference of shares with power .8"
@@ -172,61 +195,80 @@ def _detectable_share(
     )
 
 
+def _mean_size(differences: Numbers) -> float:
+    return float(np.abs(differences).mean())
+
+
 def planned_units(unit: Unit, planned: Sizes) -> int:
     """Return how many units a planned study has of a kind."""
     if unit == "wording":
         return planned.wordings
-    return planned.runs if unit == "run" else planned.situations
+    if unit == "run":
+        return planned.runs
+    return planned.situations
 
 
 def _pooled(spreads: Sequence[Spread]) -> Spread:
-    """Return the mean of comparisons' variances; they share the reference, so df do not add up."""
-    variance = sum(spread.variance for spread in spreads) / len(spreads)
-    return Spread(variance, min(spread.df for spread in spreads))
+    """Return the mean of comparisons' variances."""
+    total = sum(spread.variance for spread in spreads)
+    # They share the reference, so that degrees of freedom do not add up.
+    fewest_df = min(spread.df for spread in spreads)
+    return Spread(total / len(spreads), fewest_df)
 
 
 def _planned(
-    one: Compared,
+    comparison: Compared,
     *,
     pilot_sizes: Sizes,
     planned: Sizes,
 ) -> list[Spread]:
     """Return what a comparison's variance will consist of in the planned study."""
-    of_runs = one.parts.spreads[-1]
-    if one.parts.groups:
-        return [_planned_groups(one.parts.groups, planned.runs)]
-    if one.contrast.unit == "run":
-        return [_resized(of_runs, one.parts.n, planned.runs)]
-    if one.contrast.unit == "situation":
-        before = one.parts.n * pilot_sizes.samples
-        after = planned.situations * planned.samples
+    parts = comparison.parts
+    # Last, since a wording's own spread comes before that of the runs.
+    of_runs = parts.spreads[-1]
+    if parts.groups:
+        return [_planned_groups(parts.groups, planned.runs)]
+    if comparison.contrast.unit == "run":
+        return [_resized(of_runs, parts.n, planned.runs)]
+    if comparison.contrast.unit == "situation":
+        answers_before = parts.n * pilot_sizes.samples
+        answers_after = planned.situations * planned.samples
         limited = at_upper_limit(of_runs)
         # Each situation takes one degree of freedom for its own mean.
-        df_before = max(1, before - one.parts.n)
-        df_after = after - planned.situations
-        variance = limited.variance * before / after
-        return [Spread(variance, of_runs.df * df_after / df_before)]
-    more_wordings = planned.wordings - pilot_sizes.wordings
-    of_wordings = at_upper_limit(one.parts.spreads[0])
+        df_before = max(1, answers_before - parts.n)
+        df_after = answers_after - planned.situations
+        return [
+            Spread(
+                variance=limited.variance * answers_before / answers_after,
+                df=of_runs.df * df_after / df_before,
+            )
+        ]
+    of_wordings = at_upper_limit(parts.spreads[0])
     resized = Spread(
-        of_wordings.variance * pilot_sizes.wordings / planned.wordings,
-        of_wordings.df + more_wordings,
+        variance=of_wordings.variance * pilot_sizes.wordings / planned.wordings,
+        df=of_wordings.df + planned.wordings - pilot_sizes.wordings,
     )
-    if len(one.parts.spreads) == 1:
+    if len(parts.spreads) == 1:
         return [resized]
     # n counts wordings here; how many runs there were is known by the degrees of freedom.
     runs_before = round(of_runs.df) + 1
-    return [resized, _resized(of_runs, runs_before, planned.runs)]
+    of_new_runs = _resized(of_runs, runs_before, planned.runs)
+    return [resized, of_new_runs]
 
 
-def _planned_groups(groups: Sequence[Spread], runs: int) -> Spread:
+def _planned_groups(
+    groups: Sequence[Spread],
+    runs: int,
+) -> Spread:
     """Return how a difference of groups will vary with so many runs in each (Welch 1947)."""
-    variances = np.array([group.variance for group in groups]) / runs
+    of_one_run = np.array([group.variance for group in groups])
+    pilot_dfs = np.array([group.df for group in groups])
+    variances = of_one_run / runs
     total = float(variances.sum())
     squares = variances**2
-    pilot_dfs = np.array([group.df for group in groups])
+    terms = squares / pilot_dfs
     # How surely the pilot knows the sum, and how surely the study will (Satterthwaite's for both).
-    df_before = total**2 / float((squares / pilot_dfs).sum())
+    df_before = total**2 / float(terms.sum())
     df_after = total**2 * (runs - 1) / float(squares.sum())
     limited = at_upper_limit(Spread(total, df_before))
     return Spread(limited.variance, df_after)
@@ -237,5 +279,9 @@ def _resized(
     before: int,
     after: int,
 ) -> Spread:
+    """Return the spread of a mean of so many units more or fewer than the pilot had."""
     limited = at_upper_limit(spread)
-    return Spread(limited.variance * before / after, after - 1.0)
+    return Spread(
+        variance=limited.variance * before / after,
+        df=after - 1.0,
+    )

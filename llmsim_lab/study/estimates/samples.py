@@ -43,30 +43,39 @@ class Cube(NamedTuple):
 
 def cube(table: pd.DataFrame, *keys: str) -> Cube:
     """Return the means of a table's values by the keys, NaN where one is infinite."""
-    return cube_of(
-        table,
-        pd.to_numeric(table["value"], errors="coerce").to_frame(),
-        *keys,
-    )
+    # A text becomes NaN: its outcome is compared by its kinds, not as a number.
+    numbers = pd.to_numeric(table["value"], errors="coerce")
+    return cube_of(table, numbers.to_frame(), *keys)
 
 
-def cube_of(table: pd.DataFrame, columns: pd.DataFrame, *keys: str) -> Cube:
+def cube_of(
+    table: pd.DataFrame,
+    columns: pd.DataFrame,
+    *keys: str,
+) -> Cube:
     """Return the means of columns by a table's keys; a single column has no axis of its own."""
-    # In the order of the table, which is the order of the design.
-    levels = [list(table[key].unique()) for key in keys]
+    levels = []
+    groups = []
+    for key in keys:
+        # In the order of the table, which is the order of the design.
+        levels.append(list(table[key].unique()))
+        groups.append(table[key])
     numbers = columns.astype(float)
     # inf for -inf too: what counts is that no mean of it is one.
-    numbers = numbers.mask(numbers.abs() > _INFINITE, np.inf)
-    groups = [table[key] for key in keys]
+    is_infinite = numbers.abs() > _INFINITE
+    numbers = numbers.mask(is_infinite, np.inf)
     means = numbers.groupby(groups, sort=False).mean()
+    means = means.where(means < np.inf)
     index = pd.MultiIndex.from_product(levels)
     if len(keys) == 1:
+        # An index of several levels would not find the places of a plain one.
         index = pd.Index(levels[0])
     # Each combination has its place, also those without a row.
-    whole = means.where(means < np.inf).reindex(index).to_numpy()
+    whole = means.reindex(index).to_numpy()
     shape = [len(names) for names in levels]
-    if whole.shape[1] > 1:
-        shape.append(whole.shape[1])
+    column_count = whole.shape[1]
+    if column_count > 1:
+        shape.append(column_count)
     return Cube(whole.reshape(shape), levels)
 
 
@@ -122,18 +131,25 @@ class Layout:
     generalises_to: Generality
 
     @classmethod
-    def of(cls, table: pd.DataFrame, generalises_to: Generality) -> Layout:
+    def of(
+        cls,
+        table: pd.DataFrame,
+        generalises_to: Generality,
+    ) -> Layout:
         """Return the design of a table."""
-        sets: dict[object, int] = {}
+        number_of_set: dict[object, int] = {}
         counts = []
         numbers = []
         for _, rows in table.groupby("arm", sort=False):
             wordings = tuple(rows["wording"].unique())
             # Lists of wordings are numbered alike, so that their names do not tell them apart.
-            prompt = rows[PROMPT].iloc[0] if PROMPT in rows else ""
+            prompt = ""
+            if PROMPT in rows:
+                prompt = rows[PROMPT].iloc[0]
             counts.append(len(wordings))
             # A new number for a list that no arm before had.
-            number = sets.setdefault((prompt, wordings), len(sets))
+            new_number = len(number_of_set)
+            number = number_of_set.setdefault((prompt, wordings), new_number)
             numbers.append(number)
         # In the order in which units come, as the cube of values has them.
         runs = table.drop_duplicates("unit")["run"]
@@ -151,14 +167,30 @@ class Layout:
         of_arms = self.wording_counts[weights != 0]
         has_wordings = of_arms.max(initial=0) > 1
         if has_wordings and "wordings" in self.generalises_to:
-            return self._contrast(name, weights, "wording", self.generalises_to)
+            return self._contrast(
+                name,
+                weights,
+                "wording",
+                self.generalises_to,
+            )
         return self.contrast_of_texts(name, weights)
 
     def contrast_of_texts(self, name: str, weights: Numbers) -> Contrast:
         """Return a contrast of texts, which holds for these wordings only."""
+        # Over several runs, or over one of which nothing can be said of new ones.
         if self.generalises_to in ("new runs", "new wordings and situations"):
-            return self._contrast(name, weights, "run", "new runs")
-        return self._contrast(name, weights, "situation", "these situations")
+            return self._contrast(
+                name,
+                weights,
+                "run",
+                "new runs",
+            )
+        return self._contrast(
+            name,
+            weights,
+            "situation",
+            "these situations",
+        )
 
     def _contrast(
         self,
@@ -167,9 +199,11 @@ class Layout:
         unit: Unit,
         generalises_to: Generality,
     ) -> Contrast:
-        by_arm = {
-            arm: float(weight) for arm, weight in zip(self.arms, weights, strict=True) if weight
-        }
+        by_arm = {}
+        for arm, weight in zip(self.arms, weights, strict=True):
+            # An arm without weight is not compared, and its missing runs do not count.
+            if weight:
+                by_arm[arm] = float(weight)
         return Contrast(
             name=name,
             weights=by_arm,
@@ -177,9 +211,17 @@ class Layout:
             generalises_to=generalises_to,
         )
 
-    def sample(self, contrast: Contrast, outcome: OutcomeValues) -> Sample:
+    def _used(self, contrast: Contrast) -> NDArray[np.bool_]:
+        """Return which arms a contrast compares, in the order of arms."""
+        return np.array([arm in contrast.weights for arm in self.arms])
+
+    def sample(
+        self,
+        contrast: Contrast,
+        outcome: OutcomeValues,
+    ) -> Sample:
         """Return the numbers of a contrast's arms."""
-        used = np.array([arm in contrast.weights for arm in self.arms])
+        used = self._used(contrast)
         return Sample(
             values=outcome.numbers[used],
             weights=np.array(list(contrast.weights.values())),
@@ -194,19 +236,27 @@ class Layout:
         outcome: OutcomeValues,
     ) -> tuple[str, ...]:
         """Return the note on runs of a contrast's arms that have no value."""
-        used = np.array([arm in contrast.weights for arm in self.arms])
+        used = self._used(contrast)
         is_row = outcome.is_row[used]
-        has_value = np.isfinite(outcome.numbers[used]).any(axis=(1, 3))
+        is_value = np.isfinite(outcome.numbers[used])
+        # A unit counts if any of its wordings and replicates has a value.
+        has_value = is_value.any(axis=(1, 3))
         # Not those without a row: another arm's run is not missing here.
         missing = is_row & ~has_value
-        return left_out(int(missing.sum()), int(is_row.sum()))
+        return left_out(
+            int(missing.sum()),
+            int(is_row.sum()),
+        )
 
-    def text_sample(self, contrast: Contrast, outcome: OutcomeValues) -> TextSample:
+    def text_sample(
+        self,
+        contrast: Contrast,
+        outcome: OutcomeValues,
+    ) -> TextSample:
         """Return the texts of a contrast's arms."""
         assert outcome.kinds is not None
-        used = np.array([arm in contrast.weights for arm in self.arms])
         return TextSample(
-            kinds=outcome.kinds[used],
+            kinds=outcome.kinds[self._used(contrast)],
             lengths=self.sample(contrast, outcome),
             are_words=outcome.are_words,
         )
@@ -217,7 +267,7 @@ _CELLS = ("arm", "wording", "unit", "replicate")
 
 def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     """Return a table's outcomes, numbers and texts."""
-    is_text = table["value"].map(lambda value: isinstance(value, str))
+    is_text = table["value"].map(_is_text)
     names_of_texts = set(table.loc[is_text, "outcome"])
     whole = cube(table, *_CELLS, "outcome")
     # A 0 where there is a row, so that what is left is NaN.
@@ -230,16 +280,19 @@ def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
         "outcome",
     )
     outcomes = []
-    for place, name in enumerate(whole.levels[-1]):
+    names = whole.levels[-1]
+    for place, name in enumerate(names):
+        rows = rows_of_all.values[..., place]
         outcome = OutcomeValues(
             name=str(name),
             numbers=whole.values[..., place],
-            is_row=np.isfinite(rows_of_all.values[..., place]),
+            is_row=np.isfinite(rows),
         )
         if name in names_of_texts:
             values = table.loc[table["outcome"] == name, "value"]
             texts = values[is_text]
-            number_count = int(values[~is_text].notna().sum())
+            numbers = values[~is_text]
+            number_count = int(numbers.notna().sum())
             if number_count:
                 outcome = replace(outcome, mixed=_mixed(number_count, texts))
             else:
@@ -248,17 +301,28 @@ def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     return outcomes
 
 
-def _mixed(number_count: int, texts: pd.Series[str]) -> str:
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _mixed(
+    number_count: int,
+    texts: pd.Series[str],
+) -> str:
+    """Return why an outcome with numbers and texts is not compared."""
     numbers = counted(number_count, "number")
-    example = f"{texts.iloc[0]!r:.40}"
+    text_count = counted(len(texts), "text")
+    example = texts.iloc[0]
     return (
-        f"{numbers} and {counted(len(texts), 'text')}, such as {example}, cannot be compared; "
+        f"{numbers} and {text_count}, such as {example!r:.40}, cannot be compared; "
         "return None where a run has no number"
     )
 
 
 def _with_texts(
-    outcome: OutcomeValues, table: pd.DataFrame, texts: pd.Series[str]
+    outcome: OutcomeValues,
+    table: pd.DataFrame,
+    texts: pd.Series[str],
 ) -> OutcomeValues:
     """Return an outcome with the kinds of its texts, and their lengths as numbers."""
     kinds = text_kinds(texts)
@@ -271,11 +335,12 @@ def _with_texts(
         "replicate",
     )
     # Where all texts are alike there is one kind, and the cube has no axis for it.
-    shape = (*[len(names) for names in of_kinds.levels], -1)
-    lengths = text_lengths(texts).reindex(table.index).to_frame()
+    shape = [len(names) for names in of_kinds.levels]
+    lengths = text_lengths(texts).reindex(table.index)
+    of_lengths = cube_of(table, lengths.to_frame(), *_CELLS)
     return replace(
         outcome,
-        numbers=cube_of(table, lengths, *_CELLS).values,
-        kinds=of_kinds.values.reshape(shape),
+        numbers=of_lengths.values,
+        kinds=of_kinds.values.reshape(*shape, -1),
         are_words=kinds.are_words,
     )

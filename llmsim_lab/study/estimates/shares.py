@@ -48,8 +48,7 @@ def paired_shares(sample: Sample, level: float) -> Parts:
         pairs=pairs.differences,
     )
     if n < ENOUGH_FOR_SHARES:
-        few = f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
-        return replace(parts, notes=(*pairs.notes, few))
+        return parts.with_note(f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}")
     t = bonett_price(differences)
     return replace(
         parts,
@@ -62,17 +61,20 @@ def bonett_price(differences: Numbers) -> Student:
     """Return centre and standard error of differences of -1, 0 and 1, with a pair of each sign."""
     padded = np.append(differences, (1.0, -1.0))
     # With n, not n - 1, as in the source.
-    error = float(padded.std()) / math.sqrt(len(padded))
+    deviation = float(padded.std())
+    # Infinite df: the source takes normal quantiles.
     return Student(
         float(padded.mean()),
-        error,
+        deviation / math.sqrt(len(padded)),
         math.inf,
     )
 
 
 def cut(interval: Interval) -> Interval:
     """Return an interval of a difference of shares without what is beyond ±1."""
-    return Interval(max(interval.low, -1.0), min(interval.high, 1.0))
+    low = max(interval.low, -1.0)
+    high = min(interval.high, 1.0)
+    return Interval(low, high)
 
 
 def smallest_share_difference(
@@ -149,9 +151,11 @@ def _power_of_mcnemar(
         ups = np.arange(count + 1)
         fewer = np.minimum(ups, count - ups)
         # McNemar's exact test is a sign test of the pairs that differ.
-        p = np.minimum(1.0, 2 * special.bdtr(fewer, count, 0.5))
-        chance = _binomial(ups, count, up)
-        total += float(chance_of_count[count] * chance[p <= alpha].sum())
+        one_tail = special.bdtr(fewer, count, 0.5)
+        p = np.minimum(1.0, 2 * one_tail)
+        chances = _binomial(ups, count, up)
+        power = chances[p <= alpha].sum()
+        total += float(chance_of_count[count] * power)
     return total
 
 

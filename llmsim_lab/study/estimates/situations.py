@@ -22,14 +22,17 @@ def situation_means(sample: Sample, level: float) -> Parts:
     in each arm. Where some situations have two such pairs or more, those with one are left out.
     """
     answers = mean_of_known(sample.values, 1)
-    differences = without_rounding(np.tensordot(sample.weights, answers, 1), answers)
+    # Arm minus arm, for each situation and replicate.
+    summed = np.tensordot(sample.weights, answers, 1)
+    differences = without_rounding(summed, answers)
     groups = [known(of_situation) for of_situation in differences]
     # A situation with one pair has no spread of its own; the others say how answers vary.
     used = [group for group in groups if len(group) > 1]
     has_pairs = bool(used)
     if not has_pairs:
         used = [group for group in groups if len(group)]
-    notes = left_out(len(groups) - len(used), len(groups))
+    missing = len(groups) - len(used)
+    notes = left_out(missing, len(groups))
     # Each situation counts alike, however many of its answers came.
     strata = [Stratum(1 / len(used), group) for group in used]
     parts = Parts(

@@ -29,9 +29,12 @@ class Stratum(NamedTuple):
 
 def weighted_mean(strata: Sequence[Stratum]) -> float | None:
     """Return the sum of weighted means; None where a group is empty."""
-    if not strata or not all(len(stratum.values) for stratum in strata):
+    smallest = min((len(stratum.values) for stratum in strata), default=0)
+    if smallest == 0:
         return None
-    total = float(sum(stratum.weight * stratum.values.mean() for stratum in strata))
+    total = 0.0
+    for stratum in strata:
+        total += stratum.weight * float(stratum.values.mean())
     # Weights such as 1 / 3 leave rounding where arms are equal, and "+0.00" would have a sign.
     if abs(total) <= 1e-12 * _scale(strata):
         return 0.0
@@ -39,7 +42,9 @@ def weighted_mean(strata: Sequence[Stratum]) -> float | None:
 
 
 def _scale(strata: Sequence[Stratum]) -> float:
-    return float(max(np.abs(stratum.values).max() for stratum in strata))
+    """Return the largest size among the values of groups."""
+    largest = [np.abs(stratum.values).max() for stratum in strata]
+    return float(max(largest))
 
 
 def spread_of(blocks: Sequence[Sequence[Stratum]]) -> Spread:
@@ -54,27 +59,33 @@ def spread_of(blocks: Sequence[Sequence[Stratum]]) -> Spread:
     variance = 0.0
     df = math.inf
     for block in blocks:
-        sizes = np.array([len(stratum.values) for stratum in block])
-        if sizes.min(initial=2) < 2 or not len(sizes):
+        smallest = min((len(stratum.values) for stratum in block), default=0)
+        if smallest < 2:
             return Spread(math.nan, 0.0)
-        parts = np.array([_variance_of_mean(stratum) for stratum in block])
-        squares = (parts**2 / (sizes - 1)).sum()
+        variances = np.array([_variance_of_mean(stratum) for stratum in block])
+        dfs = np.array([len(stratum.values) - 1 for stratum in block])
+        total = variances.sum()
+        terms = variances**2 / dfs
         # Where nothing varies Satterthwaite's is 0 / 0.
-        block_df = parts.sum() ** 2 / squares if squares else sizes.min() - 1
-        df = min(df, float(block_df))
-        variance += float(parts.sum())
+        block_df = float(smallest - 1)
+        if terms.sum():
+            block_df = float(total**2 / terms.sum())
+        df = min(df, block_df)
+        variance += float(total)
     return Spread(variance, df)
 
 
 def _variance_of_mean(stratum: Stratum) -> float:
     """Return the variance of a group's weighted mean."""
     of_values = stratum.values.var(ddof=1)
-    return float(stratum.weight**2 * of_values / len(stratum.values))
+    weighted = stratum.weight**2 * of_values
+    return float(weighted / len(stratum.values))
 
 
 def has_no_spread(spread: Spread, strata: Sequence[Stratum]) -> bool:
     """Return True if all differences are equal, but for rounding."""
-    return math.sqrt(spread.variance) <= ROUNDING * _scale(strata)
+    error = math.sqrt(spread.variance)
+    return error <= ROUNDING * _scale(strata)
 
 
 class Student(NamedTuple):
@@ -86,21 +97,25 @@ class Student(NamedTuple):
 
     def interval(self, level: float) -> Interval:
         """Return centre ± quantile · error."""
-        quantile = float(special.stdtrit(self.df, (1 + level) / 2))
+        probability = (1 + level) / 2
+        quantile = float(special.stdtrit(self.df, probability))
         reach = quantile * self.error
         return Interval(self.centre - reach, self.centre + reach)
 
     def p(self) -> float:
         """Return the two-sided p-value of no difference."""
         t = abs(self.centre) / self.error
-        return float(2 * special.stdtr(self.df, -t))
+        one_tail = special.stdtr(self.df, -t)
+        return float(2 * one_tail)
 
     def p_beyond(self, margin: float) -> float:
         """Return the larger p of two one-sided tests: the difference is ``margin`` or more.
 
         Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15.
         """
-        t = (abs(self.centre) - margin) / self.error
+        # Of the two tests the one against the nearer margin has the larger p.
+        distance = abs(self.centre) - margin
+        t = distance / self.error
         return float(special.stdtr(self.df, t))
 
     def known_df(self) -> float | None:
@@ -108,12 +123,22 @@ class Student(NamedTuple):
         return self.df if math.isfinite(self.df) else None
 
 
-def student(centre: float, spreads: Sequence[Spread]) -> Student:
+def student(
+    centre: float,
+    spreads: Sequence[Spread],
+) -> Student:
     """Return Student's t of an estimate with several sources of chance; the fewest df count."""
-    error = math.sqrt(sum(spread.variance for spread in spreads))
+    summed = _summed(spreads)
+    error = math.sqrt(summed.variance)
+    return Student(centre, error, summed.df)
+
+
+def _summed(spreads: Sequence[Spread]) -> Spread:
+    """Return several sources of chance as one."""
+    variance = sum(spread.variance for spread in spreads)
     # Satterthwaite's over all sources would be more; see spread_of.
     fewest_df = min(spread.df for spread in spreads)
-    return Student(centre, error, fewest_df)
+    return Spread(variance, fewest_df)
 
 
 def with_student(
@@ -137,19 +162,16 @@ def with_student(
     """
     value = weighted_mean(strata)
     if value is None:
-        return replace(
-            parts,
-            method="none",
-            notes=(*parts.notes, NO_VALUES),
-        )
+        without = replace(parts, method="none")
+        return without.with_note(NO_VALUES)
     parts = replace(parts, value=value)
     # The nearest reason alone: that values are coarse says nothing where all of them are equal.
-    refusal = few
-    if not few and all(has_no_spread(spread, strata) for spread in spreads):
-        refusal = ALL_EQUAL if value else ALL_ZERO
-    refusal = refusal or coarse
-    if refusal:
-        return replace(parts, notes=(*parts.notes, refusal))
+    if few:
+        return parts.with_note(few)
+    if all(has_no_spread(spread, strata) for spread in spreads):
+        return parts.with_note(ALL_EQUAL if value else ALL_ZERO)
+    if coarse:
+        return parts.with_note(coarse)
     t = student(value, spreads)
     return replace(
         parts,
@@ -162,7 +184,10 @@ def with_student(
 
 
 def smallest_detectable(
-    spreads: Sequence[Spread], *, alpha: float = 0.05, power: float = 0.8
+    spreads: Sequence[Spread],
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
 ) -> float:
     """Return the smallest true difference that a two-sided test at ``alpha`` finds.
 
@@ -174,26 +199,35 @@ def smallest_detectable(
         alpha: of the test.
         power: how often it is found.
     """
-    error = math.sqrt(sum(spread.variance for spread in spreads))
-    df = min(spread.df for spread in spreads)
-    reach = float(special.stdtrit(df, 1 - alpha / 2))
+    summed = _summed(spreads)
+    error = math.sqrt(summed.variance)
+    probability = 1 - alpha / 2
+    critical_t = float(special.stdtrit(summed.df, probability))
     if len(spreads) == 1:
         # At this power next to nothing, 1e-6 and less, is on the far side.
-        noncentrality = float(special.nctdtrinc(df, 1 - power, reach))
-        return error * noncentrality
-    # No closed form: each draw says how large an effect its test would have missed.
+        noncentrality = special.nctdtrinc(
+            summed.df,
+            1 - power,
+            critical_t,
+        )
+        return error * float(noncentrality)
+    # No closed form: each draw says how large an effect its test would have missed. The seed is
+    # fixed, so that a plan says the same each time.
     rng = np.random.default_rng(0)
     draws = 40_000
-    variance = np.zeros(draws)
+    drawn_variance = np.zeros(draws)
     for spread in spreads:
+        # A variance that is estimated with df varies as a chi-squared over them.
         scaled = rng.chisquare(spread.df, draws) / spread.df
-        variance += spread.variance * scaled
-    missed_by = reach * np.sqrt(variance) + error * rng.standard_normal(draws)
+        drawn_variance += spread.variance * scaled
+    reach = critical_t * np.sqrt(drawn_variance)
+    missed_by = reach + error * rng.standard_normal(draws)
     return float(np.quantile(missed_by, power))
 
 
 def at_upper_limit(spread: Spread) -> Spread:
     """Return a pilot's spread at its 80 % upper limit; its own is too small half of the time."""
     # chdtri takes the probability above: .8 of pilots have a variance above this share of the true.
-    factor = spread.df / float(special.chdtri(spread.df, 0.8))
+    low_quantile = float(special.chdtri(spread.df, 0.8))
+    factor = spread.df / low_quantile
     return Spread(spread.variance * factor, spread.df)

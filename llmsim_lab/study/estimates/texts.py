@@ -13,6 +13,8 @@ from llmsim_lab.study.estimates.family import RANDOM_FLIPS, sign_flips
 from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, by_run, mean_of_known
 from llmsim_lab.study.estimates.parts import Parts, TextSample, left_out
 
+_WORD = r"\w+"
+
 
 class TextKinds(NamedTuple):
     """What texts are compared by.
@@ -35,7 +37,8 @@ def text_kinds(texts: pd.Series[str]) -> TextKinds:
     # Categories come again; free answers hardly ever do, so that each would be a kind of its own.
     are_words = texts.nunique() > len(texts) / 2
     if are_words:
-        words = texts.str.casefold().str.findall(r"\w+").str.join(" ")
+        lower = texts.str.casefold()
+        words = lower.str.findall(_WORD).str.join(" ")
         kinds = words.str.get_dummies(" ")
         # A column for texts without words, which would be rows of zeros and have no length 1.
         kinds[""] = words.eq("")
@@ -43,22 +46,35 @@ def text_kinds(texts: pd.Series[str]) -> TextKinds:
         kinds = pd.get_dummies(texts)
     # With rows of length 1 a product of two is the cosine, of categories 1 or 0.
     lengths = np.sqrt(kinds.sum(axis=1))
-    return TextKinds(kinds.div(lengths, axis=0), are_words)
+    return TextKinds(
+        kinds.div(lengths, axis=0),
+        are_words,
+    )
 
 
 def text_lengths(texts: pd.Series[str]) -> pd.Series[float]:
     """Return how many words each text has."""
-    return texts.str.count(r"\w+").astype(float)
+    counts = texts.str.count(_WORD)
+    return counts.astype(float)
 
 
 def paired_texts(sample: TextSample) -> Parts:
     """Return how far apart the texts of runs with the same seed are."""
     pairs = _differences(sample)
-    of_units = mean_of_known(pairs, 1)
-    # by_run takes units as the last axis.
-    of_runs = by_run(of_units.T, sample.lengths.run_of).T
+    of_runs = _means_of_runs(pairs, sample)
     one_replicate = of_runs[:, None]
     return text_distance(sample, one_replicate, _left_out(pairs))
+
+
+def _means_of_runs(
+    values: Numbers,
+    sample: TextSample,
+) -> Numbers:
+    """Return runs x kinds of units x replicates x kinds."""
+    of_units = mean_of_known(values, 1)
+    # by_run takes units as the last axis.
+    kinds_first = of_units.T
+    return by_run(kinds_first, sample.lengths.run_of).T
 
 
 def situation_texts(sample: TextSample) -> Parts:
@@ -80,12 +96,15 @@ def _differences(sample: TextSample) -> Numbers:
 
 def _is_known(pairs: Numbers) -> NDArray[np.bool_]:
     """Return which pairs of answers there are: units x replicates."""
-    return np.asarray(~np.isnan(pairs).any(axis=2))
+    is_missing = np.isnan(pairs).any(axis=2)
+    return np.asarray(~is_missing)
 
 
 def _left_out(pairs: Numbers) -> tuple[str, ...]:
+    """Return the note on units without a pair of answers."""
     has_answers = _is_known(pairs).any(axis=1)
-    return left_out(int((~has_answers).sum()), len(pairs))
+    present = int(has_answers.sum())
+    return left_out(len(pairs) - present, len(pairs))
 
 
 def text_distance(
@@ -110,53 +129,68 @@ def text_distance(
         notes: on what was left out.
     """
     is_known = _is_known(pairs)
-    count = int(is_known.sum())
-    units = int(is_known.any(axis=1).sum())
+    has_answers = is_known.any(axis=1)
     parts = Parts(
         kind="text distance",
-        n=units,
+        n=int(has_answers.sum()),
         notes=notes,
     )
+    known_pairs = pairs[is_known]
+    count = len(known_pairs)
     if not count:
-        return replace(parts, notes=(*notes, "there are no answers of both arms"))
-    means = sign_flips(count) @ pairs[is_known] / count
-    distances = (means**2).sum(axis=1)
-    # The first flip is what was observed.
-    observed = distances[0]
-    is_as_far = distances >= observed - ROUNDING
+        return parts.with_note("there are no answers of both arms")
+    means = sign_flips(count) @ known_pairs / count
+    test = _test_of_distance(means)
     parts = replace(
         parts,
-        value=round(float(observed), 12),
-        p=float(is_as_far.mean()),
+        value=test.distance,
+        p=test.p,
         method="energy distance, sign flips",
     )
     if len(set(sample.lengths.wording_counts)) > 1:
         # The mean of many texts varies less than one text, so that arms cannot be exchanged.
-        uneven = "no p-value: arms have different numbers of wordings"
-        return replace(
-            parts,
-            p=None,
-            notes=(*notes, uneven),
-        )
+        without = replace(parts, p=None)
+        return without.with_note("no p-value: arms have different numbers of wordings")
     return parts
+
+
+class _DistanceTest(NamedTuple):
+    """How far apart arms are, and how often they are as far by chance."""
+
+    distance: float
+    p: float
+
+
+def _test_of_distance(means: Numbers) -> _DistanceTest:
+    """Return the distance of the first difference of means, and its p-value among all of them."""
+    squares = means**2
+    distances = squares.sum(axis=1)
+    # The first is what was observed; the others are flips or exchanges of it.
+    observed = float(distances[0])
+    # As far but for rounding counts as far: sums in another order differ in their last bits.
+    is_as_far = distances >= observed - ROUNDING
+    return _DistanceTest(
+        distance=round(observed, 12),
+        p=float(is_as_far.mean()),
+    )
 
 
 def group_texts(sample: TextSample) -> Parts:
     """Return how far apart the texts of unrelated groups are; runs are exchanged between arms."""
     of_arms = []
     for kinds in sample.kinds:
-        of_units = mean_of_known(kinds, 1)
-        of_runs = by_run(of_units.T, sample.lengths.run_of).T
+        of_runs = _means_of_runs(kinds, sample)
         # A run that this arm does not have may be another arm's.
-        is_of_arm = ~np.isnan(of_runs).any(axis=1)
-        of_arms.append(of_runs[is_of_arm])
+        is_missing = np.isnan(of_runs).any(axis=1)
+        of_arms.append(of_runs[~is_missing])
     sizes = [len(rows) for rows in of_arms]
     parts = Parts(kind="text distance", n=sum(sizes))
     if min(sizes) == 0:
-        return replace(parts, notes=("an arm has no texts",))
+        return parts.with_note("an arm has no texts")
     rows = np.concatenate(of_arms)
     # What each run counts in the difference; runs are exchanged by exchanging these.
-    shares = np.repeat(sample.lengths.weights / sizes, sizes)
+    share_of_run = sample.lengths.weights / sizes
+    shares = np.repeat(share_of_run, sizes)
     # From their number alone, so that the same table gives the same p-value everywhere.
     rng = np.random.default_rng(len(rows))
     shuffled = rng.permuted(
@@ -165,13 +199,10 @@ def group_texts(sample: TextSample) -> Parts:
     )
     # What was observed is one of the exchanges: else p could be 0.
     shuffled[0] = shares
-    means = shuffled @ rows
-    distances = (means**2).sum(axis=1)
-    observed = distances[0]
-    is_as_far = distances >= observed - ROUNDING
+    test = _test_of_distance(shuffled @ rows)
     return replace(
         parts,
-        value=round(float(observed), 12),
-        p=float(is_as_far.mean()),
+        value=test.distance,
+        p=test.p,
         method=f"energy distance, {RANDOM_FLIPS:,} exchanges of runs",
     )

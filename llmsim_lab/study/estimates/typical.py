@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def typical_difference(sample: Sample, level: float) -> Parts:
         notes=pairs.notes,
     )
     if not n:
-        return replace(parts, notes=(*pairs.notes, NO_VALUES))
+        return parts.with_note(NO_VALUES)
     means = walsh_averages(differences)
     value = float(np.median(means))
     parts = replace(
@@ -43,13 +44,12 @@ def typical_difference(sample: Sample, level: float) -> Parts:
         method="Hodges-Lehmann",
     )
     if n < 2:
-        few = "one run: an interval takes several runs, not situations"
-        return replace(parts, notes=(*pairs.notes, few))
+        return parts.with_note("one run: an interval takes several runs, not situations")
     # The means are in order.
     spread = means[-1] - means[0]
-    if spread <= ROUNDING * np.abs(means).max():
-        equal = ALL_EQUAL if value else ALL_ZERO
-        return replace(parts, notes=(*pairs.notes, equal))
+    largest = np.abs(means).max()
+    if spread <= ROUNDING * largest:
+        return parts.with_note(ALL_EQUAL if value else ALL_ZERO)
     ranks = signed_ranks(pairs.differences)
     parts = replace(
         parts,
@@ -61,15 +61,17 @@ def typical_difference(sample: Sample, level: float) -> Parts:
     )
     interval = walsh_interval(means, n, level)
     if interval is None:
-        few = f"{n} runs: at a level of {level:g} this interval takes {fewest_runs(level)}"
-        return replace(parts, notes=(*pairs.notes, few))
+        needed = fewest_runs(level)
+        return parts.with_note(f"{n} runs: at a level of {level:g} this interval takes {needed}")
     return replace(parts, interval=interval)
 
 
 def walsh_averages(differences: Numbers) -> Numbers:
     """Return the means of all two differences, and of each with itself, in order."""
+    # The places of a triangle name each two once, and each with itself.
     first, second = np.triu_indices(len(differences))
-    return np.sort((differences[first] + differences[second]) / 2)
+    sums = differences[first] + differences[second]
+    return np.sort(sums / 2)
 
 
 def walsh_interval(
@@ -78,24 +80,28 @@ def walsh_interval(
     level: float,
 ) -> Interval | None:
     """Return the interval of the pseudo-median; None where n is too small for the level."""
+    ranks = np.arange(1, n + 1)
+    at_most = np.cumsum(rank_sum_law(ranks))
     # Of n pairs, W is at most k - 1 with a probability of up to half of what is left to err.
-    law = rank_sum_law(np.arange(1, n + 1))
-    below = np.cumsum(law)
+    half_error = (1 - level) / 2
     k = int(
         np.searchsorted(
-            below,
-            (1 - level) / 2,
+            at_most,
+            half_error,
             side="right",
         )
     )
     if k == 0:
         return None
-    return Interval(float(means[k - 1]), float(means[-k]))
+    lowest = float(means[k - 1])
+    highest = float(means[-k])
+    return Interval(lowest, highest)
 
 
 def fewest_runs(level: float) -> int:
     """Return with how many runs an interval of this level begins: 2 / 2^n may err."""
-    return int(np.ceil(1 - np.log2(1 - level)))
+    n = 1 - np.log2(1 - level)
+    return int(np.ceil(n))
 
 
 def rank_sum_law(ranks: Numbers | NDArray[np.int64]) -> Numbers:
@@ -105,7 +111,8 @@ def rank_sum_law(ranks: Numbers | NDArray[np.int64]) -> Numbers:
         ranks: whole numbers.
     """
     # Not scipy's, whose wilcoxon has the exact law for untied ranks alone.
-    law = np.zeros(int(ranks.sum()) + 1)
+    largest_sum = int(ranks.sum())
+    law = np.zeros(largest_sum + 1)
     law[0] = 1.0
     for rank in ranks.astype(int):
         # Half of the time the rank counts, and the sum is larger by it.
@@ -139,13 +146,13 @@ def signed_ranks(differences: Numbers) -> Numbers:
 
 def signed_rank_p(ranks: Numbers) -> float:
     """Return the two-sided p-value of all sign flips of signed ranks."""
-    # Twice, since mean ranks have halves.
-    doubled = np.rint(2 * np.abs(ranks))
-    law = rank_sum_law(doubled)
-    positive = int(np.rint(2 * ranks[ranks > 0].sum()))
+    placed = _placed(ranks)
+    largest = len(placed.law) - 1
     # The law is symmetric, so that both tails are as long.
-    smaller = min(positive, len(law) - 1 - positive)
-    return min(1.0, float(2 * law[: smaller + 1].sum()))
+    smaller = min(placed.positive, largest - placed.positive)
+    one_tail = placed.law[: smaller + 1].sum()
+    # Where both tails meet in the middle, the middle is in both.
+    return min(1.0, float(2 * one_tail))
 
 
 def typical_p_beyond(differences: Numbers, margin: float) -> float:
@@ -157,6 +164,24 @@ def typical_p_beyond(differences: Numbers, margin: float) -> float:
 
 def _p_below(ranks: Numbers) -> float:
     """Return the p-value of the middle not being below 0."""
-    law = rank_sum_law(np.rint(2 * np.abs(ranks)))
-    positive = int(np.rint(2 * ranks[ranks > 0].sum()))
-    return float(law[: positive + 1].sum())
+    placed = _placed(ranks)
+    lower_tail = placed.law[: placed.positive + 1]
+    return float(lower_tail.sum())
+
+
+class _PlacedSum(NamedTuple):
+    """The law of the sum of positive ranks, and the sum that was found; both of doubled ranks."""
+
+    law: Numbers
+    positive: int
+
+
+def _placed(ranks: Numbers) -> _PlacedSum:
+    """Return where the sum of the positive ranks stands among what it may be by chance."""
+    # Doubled, since mean ranks have halves, and a law is of whole numbers.
+    doubled = np.rint(2 * np.abs(ranks))
+    positive = 2 * ranks[ranks > 0].sum()
+    return _PlacedSum(
+        rank_sum_law(doubled),
+        int(np.rint(positive)),
+    )

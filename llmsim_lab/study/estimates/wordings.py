@@ -41,9 +41,10 @@ def _wording_means(
     of_units = sample.unit_means()
     # A situation that one arm lacks would make its mean one of other situations.
     complete = np.asarray(np.isfinite(of_units).all(axis=0))
-    notes = left_out(int((~complete).sum()), len(complete))
     values = sample.values[:, :, complete]
-    blocks = []
+    blocks: list[list[Stratum]] = []
+    # Of one that is taken as it is, its answers are what is random.
+    random_blocks = []
     counts = []
     for number in np.unique(sample.wording_sets):
         of_set = sample.wording_sets == number
@@ -56,22 +57,21 @@ def _wording_means(
         of_situations = mean_of_known(summed, 2)
         of_wordings = known(mean_of_known(of_situations, 1))
         counts.append(len(of_wordings))
-        if len(of_wordings) > 1 or new_runs:
-            blocks.append([Stratum(1.0, of_wordings)])
-        else:
+        is_alone = len(of_wordings) < 2
+        block = [Stratum(1.0, of_wordings)]
+        if is_alone and not new_runs:
             # The idea's only wording is taken as it is; what varies are its answers.
-            answers = [known(of_situation) for of_situation in mean_of_known(summed, 0)]
-            blocks.append([Stratum(1 / len(answers), group) for group in answers])
-    method = f"t over {' and '.join(map(str, counts))} wordings"
-    strata = [stratum for block in blocks for stratum in block]
+            block = _strata_of_situations(mean_of_known(summed, 0))
+        blocks.append(block)
+        # Of a single wording the spread of the runs' means has the answers' chance in it already.
+        if not (is_alone and new_runs):
+            random_blocks.append(block)
     parts = Parts(
         kind="mean difference",
         n=sum(counts),
-        method=method,
-        notes=notes,
+        method=f"t over {' and '.join(map(str, counts))} wordings",
+        notes=left_out(len(complete) - int(complete.sum()), len(complete)),
     )
-    # Of a single wording the spread of the runs' means has the answers' chance in it already.
-    random_blocks = [block for block in blocks if not new_runs or len(block[0].values) > 1]
     wording_spread = spread_of(random_blocks)
     least = _least_variance_of_shares(sample, values)
     # max keeps NaN, which stands first: too few wordings are refused below.
@@ -81,14 +81,18 @@ def _wording_means(
     if math.isnan(wording_spread.variance):
         few = "an arm's only wording takes two answers a situation"
     if new_runs:
-        summed = sample.weights @ of_units[:, complete]
-        of_runs = known(by_run(summed, sample.run_of[complete]))
-        parts = replace(parts, method=f"{method} and {len(of_runs)} runs")
-        spreads.append(spread_of([[Stratum(1.0, of_runs)]]))
+        differences = sample.weights @ of_units[:, complete]
+        of_runs = known(by_run(differences, sample.run_of[complete]))
+        parts = replace(parts, method=f"{parts.method} and {len(of_runs)} runs")
+        run_block = [Stratum(1.0, of_runs)]
+        spreads.append(spread_of([run_block]))
         if len(of_runs) < 2:
             few = "one run: its situations say nothing of new ones"
     if 2 in counts:
         few = "two wordings of an arm: new ones take three"
+    strata: list[Stratum] = []
+    for block in blocks:
+        strata += block
     return with_student(
         parts,
         strata,
@@ -98,14 +102,24 @@ def _wording_means(
     )
 
 
-def _least_variance_of_shares(sample: Sample, values: Numbers) -> float:
+def _strata_of_situations(answers: Numbers) -> list[Stratum]:
+    """Return a stratum for each situation, the rows; each counts alike."""
+    weight = 1 / len(answers)
+    return [Stratum(weight, known(of_situation)) for of_situation in answers]
+
+
+def _least_variance_of_shares(
+    sample: Sample,
+    values: Numbers,
+) -> float:
     """Return the variance of shares with a 0 and a 1 more: answers all alike have no spread."""
     if not is_share(values):
         return 0.0
     least = 0.0
     for weight, of_arm in zip(sample.weights, values, strict=True):
-        count = int(np.isfinite(of_arm).sum()) + 2
-        share = (np.nansum(of_arm) + 1) / count
+        answers = known(of_arm)
+        count = len(answers) + 2
+        share = (answers.sum() + 1) / count
         variance = share * (1 - share) / count
         least += weight**2 * variance
     return least

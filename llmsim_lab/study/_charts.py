@@ -33,14 +33,17 @@ def _colour(place: int) -> str:
     return SERIES_COLOURS[place % len(SERIES_COLOURS)]
 
 
-def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
+def numbers_of(
+    results: pd.DataFrame,
+    outcome: str,
+) -> pd.DataFrame:
     """Return the rows of an outcome that have a number."""
     from pandas import to_numeric
 
     rows = results[results["outcome"] == outcome]
     # A text is no number, and beside texts numbers are objects.
-    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce"))
-    return rows.dropna(subset=["value"])
+    numbers = to_numeric(rows["value"], errors="coerce")
+    return rows.assign(value=numbers).dropna(subset=["value"])
 
 
 def letters_of(arms: Sequence[str]) -> list[str]:
@@ -77,7 +80,8 @@ def arms_figure(
         ConfigError: there is nothing to draw, or there are too many arms.
     """
     rows = numbers_of(results, outcome)
-    shown = [arm for arm in arms if (rows["arm"] == arm).any()]
+    arms_with_numbers = set(rows["arm"])
+    shown = [arm for arm in arms if arm in arms_with_numbers]
     if not 0 < len(shown) <= MOST_ARMS:
         raise ConfigError(
             f"{outcome!r} has numbers of {len(shown)} arms, and a chart has 1 to {MOST_ARMS}; "
@@ -92,13 +96,16 @@ def arms_figure(
         )
     )
     by_turn = rows["turn"].nunique() > 1
-    forest_rows = len(effects) + sum(effect.typical is not None for effect in effects)
-    # A row is as high as its line of text, so that the plot grows with its rows.
-    forest_height = 0.9 + 0.36 * forest_rows if effects else 0.0
-    figure = new_figure(10 if by_turn or effects else 6, 4 + forest_height)
-    # Subfigures, since the forest is as wide as both charts below it.
+    forest_height = 0.0
+    if effects:
+        typical_rows = sum(effect.typical is not None for effect in effects)
+        # A row is as high as its line of text, so that the plot grows with its rows.
+        forest_height = 0.9 + 0.36 * (len(effects) + typical_rows)
+    width = 10 if by_turn or effects else 6
+    figure = new_figure(width, 4 + forest_height)
     lower: Any = figure
     if effects:
+        # Subfigures, since the forest is as wide as both charts below it.
         halves: Any = figure.subfigures(
             2,
             1,
@@ -112,7 +119,12 @@ def arms_figure(
             short_names=short_names,
         )
     label = drawable(name_in_words(outcome))
-    panels = lower.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
+    # One row of them, also where there is one alone.
+    [panels] = lower.subplots(
+        1,
+        2 if by_turn else 1,
+        squeeze=False,
+    )
     means = _draw_units(
         panels[0],
         rows,
@@ -148,11 +160,16 @@ def arms_figure(
             arms=arms,
             letters=letters,
         )
-    words = [f"{outcome} by arm. {'; '.join(means)}.", *(effect.sentence() for effect in effects)]
-    return told(figure, "\n".join(words))
+    # What is read aloud in place of the picture.
+    lines = [f"{outcome} by arm. {'; '.join(means)}."]
+    lines += [effect.sentence() for effect in effects]
+    return told(figure, "\n".join(lines))
 
 
-def scale_of(effect: Estimate, unit: str = "") -> str:
+def scale_of(
+    effect: Estimate,
+    unit: str = "",
+) -> str:
     """Return what stands below the axis of a forest plot.
 
     Args:
@@ -186,9 +203,12 @@ def draw_forest(
         short_names: what the arms are called here, by their names.
     """
     plain_axes(axes)
-    # An effect without an interval has neither a margin nor a family.
-    margin = next((effect.margin for effect in effects if effect.margin), None)
-    family = next((effect.family for effect in effects if effect.family), "")
+    margin = None
+    family = ""
+    # Effects of one outcome share both; one without an interval has neither.
+    for effect in effects:
+        margin = margin or effect.margin
+        family = family or effect.family
     if margin:
         axes.axvspan(
             -margin,
@@ -203,10 +223,12 @@ def draw_forest(
     )
     colours: dict[str, str] = {}
     short_contrasts: dict[str, str] = {}
+    reference = arms[0]
     for place, arm in enumerate(arms):
-        contrast = contrast_name(arm, arms[0])
+        # By the contrast's name, which is all that an estimate has of its arms.
+        contrast = contrast_name(arm, reference)
         colours[contrast] = _colour(place)
-        short_contrasts[contrast] = contrast_name(short_names[arm], short_names[arms[0]])
+        short_contrasts[contrast] = contrast_name(short_names[arm], short_names[reference])
     names: list[str] = []
     for effect in effects:
         colour = colours.get(effect.contrast, SERIES_COLOURS[0])
@@ -216,7 +238,9 @@ def draw_forest(
             len(names),
             colour=colour,
         )
-        names.append(drawable(short_contrasts.get(effect.contrast, effect.contrast), 48))
+        # A main effect or an interaction is of no two arms, and has its own name.
+        name = short_contrasts.get(effect.contrast, effect.contrast)
+        names.append(drawable(name, 48))
         if effect.typical is not None:
             typical = replace(effect.typical, p=None)  # it is not one of the family
             _draw_interval(
@@ -311,7 +335,13 @@ def _draw_units(
     paired: bool,
 ) -> list[str]:
     """Draw each unit by arm and each arm's mean, and return the means in words."""
-    wide = rows.pivot_table(index="unit", columns="arm", values="value")[list(shown)]
+    by_arm = rows.pivot_table(
+        index="unit",
+        columns="arm",
+        values="value",
+    )
+    # In the order of the design: a pivot sorts them.
+    wide = by_arm[list(shown)]
     # Groups that share nothing have no line between them, and sixty lines are a grey area.
     if paired and len(wide) <= _MOST_LINES:
         axes.plot(
@@ -343,7 +373,9 @@ def _draw_units(
         )
         words.append(f"{arm}: mean {number(mean)} of {len(values)}")
     plain_axes(axes)
-    axes.set_xticks(range(len(shown)), [drawable(short_names[arm]) for arm in shown])
+    labels = [drawable(short_names[arm]) for arm in shown]
+    axes.set_xticks(range(len(shown)), labels)
+    # Half a place on both sides, where the bars of the means end.
     axes.set_xlim(-0.5, len(shown) - 0.5)
     axes.set_xlabel("arm")
     return words
@@ -357,7 +389,8 @@ def _draw_turns(
     arms: Sequence[str],
 ) -> None:
     """Draw each arm's mean by turn."""
-    means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
+    by_turn = rows.groupby(["turn", "arm"])["value"]
+    means = by_turn.mean().unstack("arm")
     for arm in shown:
         # A run may end early, or an arm have fewer turns.
         line = means[arm].dropna()
@@ -459,13 +492,20 @@ def difference_figure(
         size="small",
     )
     # What is read aloud in place of the picture: the turn that stands out.
-    peak = band.iloc[int(mean.abs().to_numpy().argmax())]
-    largest = f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
-    largest += f"{peak['estimate']:+.2f}, band {peak['low']:.2f} to {peak['high']:.2f}."
-    return told(figure, largest)
+    sizes = mean.abs().to_numpy()
+    peak = band.iloc[int(sizes.argmax())]
+    return told(
+        figure,
+        f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
+        f"{peak['estimate']:+.2f}, band {peak['low']:.2f} to {peak['high']:.2f}.",
+    )
 
 
-def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
+def curve_figure(
+    curve: pd.DataFrame,
+    *,
+    title: str,
+) -> Figure:
     """Draw a specification curve: estimates in order, and below what each was made with.
 
     Args:
@@ -473,10 +513,15 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
             the choices made.
         title: above it.
     """
-    choices = curve.drop(columns=["estimate", "low", "high"])
+    numbers = ["estimate", "low", "high"]
+    choices = curve.drop(columns=numbers)
     lines: list[tuple[str, object]] = []
     for name in choices:
-        lines += [(str(name), level) for level in dict.fromkeys(choices[name])]
+        # Each level once, in the order in which it first comes.
+        levels = dict.fromkeys(choices[name])
+        lines += [(str(name), level) for level in levels]
+    # Bottom up, as axes count.
+    lines.reverse()
     # Both parts share the axis of specifications, so that a mark stands below its estimate.
     figure = new_figure(8, 3 + 0.22 * len(lines))
     above, below = figure.subplots(
@@ -485,11 +530,13 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
         sharex=True,
         height_ratios=[3, 0.25 * len(lines) + 0.5],
     )
-    reach = [curve["estimate"] - curve["low"], curve["high"] - curve["estimate"]]
+    estimate = curve["estimate"]
+    # Error bars are lengths, not ends.
+    reach = [estimate - curve["low"], curve["high"] - estimate]
     colour = SERIES_COLOURS[0]
     above.errorbar(
         curve.index,
-        curve["estimate"],
+        estimate,
         reach,
         fmt="o",
         color=colour,
@@ -506,7 +553,7 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
         loc="left",
         size="small",
     )
-    for place, (name, level) in enumerate(reversed(lines)):
+    for place, (name, level) in enumerate(lines):
         made_with = curve.index[choices[name] == level]
         below.plot(
             made_with,
@@ -515,7 +562,7 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
             color="black",
             markersize=8,
         )
-    names = [drawable(f"{name}: {level}", 40) for name, level in reversed(lines)]
+    names = [drawable(f"{name}: {level}", 40) for name, level in lines]
     below.set_yticks(
         range(len(lines)),
         names,
@@ -523,8 +570,8 @@ def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
     )
     below.set_xticks([])
     below.set_xlabel(f"{len(curve)} specifications, by their estimates")
-    for axes in (above, below):
-        plain_axes(axes)
-    least = curve["estimate"].min()
-    most = curve["estimate"].max()
+    plain_axes(above)
+    plain_axes(below)
+    least = estimate.min()
+    most = estimate.max()
     return told(figure, f"{title}: {len(curve)} specifications, {least:+.2f} to {most:+.2f}.")

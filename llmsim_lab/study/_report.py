@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
@@ -41,7 +41,17 @@ _WIDE = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}">{}</
 """A keyboard reaches what scrolls."""
 _SECTION = Markup("<section><h2>{}</h2>{}</section>")
 _FOLDED = Markup("<details><summary>{}</summary><pre>{}</pre></details>")
-_HEADS = ("effect", "outcome", "estimate", "interval", "p", "units", "holds for", "method", "notes")
+_HEADS = (
+    "effect",
+    "outcome",
+    "estimate",
+    "interval",
+    "p",
+    "units",
+    "holds for",
+    "method",
+    "notes",
+)
 
 Entries = Sequence[tuple[StudyRun, Sequence[RunInfo]]]
 """The runs that were begun, each with what its file says of its parts."""
@@ -78,8 +88,9 @@ def write_study(
         # A run without a turn has nothing to show.
         if entry.turns:
             run = study.simulation(entry.arm, entry.unit)
-            numbers[entry.key] = len(numbers) + 1
-            reading.add(about(run, numbers[entry.key]), run)
+            place = len(numbers) + 1
+            numbers[entry.key] = place
+            reading.add(about(run, place), run)
     put_study(reading, study, numbers)
     return write_page(
         path,
@@ -90,10 +101,12 @@ def write_study(
 
 
 def _print_view(study: Study) -> Markup:
+    """Return what is printed: a section for each of a referee's questions."""
     begun = [run for run in study.progress() if run.tape and run.turns]
     entries = []
     for run in begun:
-        infos = [contents.info for contents in study.contents(run).values()]
+        contents = study.contents(run)
+        infos = [of_play.info for of_play in contents.values()]
         entries.append((run, infos))
     # What a referee asks first stands first; digests, which are for checking, last.
     sections = {
@@ -104,20 +117,26 @@ def _print_view(study: Study) -> Markup:
         "What failed": _failures(study),
         "Runs": _runs(study, begun),
     }
-    parts = [styled(study.name, tag="h1"), _paragraph(_summary(study, entries))]
+    parts = [
+        styled(study.name, tag="h1"),
+        _paragraph(_summary(study, entries)),
+    ]
     for title, content in sections.items():
-        parts.append(_SECTION.format(title, join(content)))
+        section = _SECTION.format(title, join(content))
+        parts.append(section)
     parts.append(_paragraph(f"Written by llmsim-lab {version('llmsim-lab')}."))
     return join(parts, between="\n")
 
 
 def _summary(study: Study, entries: Entries) -> str:
+    """Return in a sentence how far the study is, and which models it asks."""
     models = set()
     for _, infos in entries:
         for info in infos:
+            model = info.manifest["model"]
             # None where rules or people answer alone.
-            if info.manifest["model"]:
-                models.add(str(info.manifest["model"]["name"]))
+            if model:
+                models.add(str(model["name"]))
     # Sorted, so that the same runs give the same page.
     names = ", ".join(sorted(models)) or "no model"
     return f"{study.about()}; it asks {names}."
@@ -128,7 +147,8 @@ def _summary(study: Study, entries: Entries) -> str:
 
 def _effects(study: Study) -> Iterator[Markup]:
     """Yield what was registered, a factorial's main effects, and each arm minus the reference."""
-    if len(study.arms) < 2 or not study.counts["done"]:
+    is_compared = len(study.arms) > 1 and study.counts["done"] > 0
+    if not is_compared:
         yield _paragraph("Nothing is compared: it takes two arms, and runs that are done.")
         return
     registered = Effects()
@@ -143,7 +163,7 @@ def _effects(study: Study) -> Iterator[Markup]:
                 caption = f"{caption}; {registered.label}"
             yield _effects_table(study, registered, caption)
     claimed = {(effect.contrast, effect.outcome) for effect in registered}
-    for label, formula in _shown(study).items():
+    for label, formula in _shown_formulas(study).items():
         try:
             effects = study.effects(formula)
         except LabError as error:  # of a user's function
@@ -158,12 +178,17 @@ def _effects(study: Study) -> Iterator[Markup]:
             yield _effects_table(study, rest, caption)
 
 
-def _shown(study: Study) -> dict[str, str | None]:
-    """Return the formulas of the effects that are always shown, by what they are."""
-    every_arm: dict[str, str | None] = {f"each arm minus {study.reference}": None}
-    if len(study.factors) < 2:
-        return every_arm
-    return {"main effects": f"~ {' + '.join(study.factors)}", **every_arm}
+def _shown_formulas(study: Study) -> dict[str, str | None]:
+    """Return the formulas of the effects that are always shown, by what they are.
+
+    None is that of each arm minus the reference.
+    """
+    formulas: dict[str, str | None] = {}
+    # With one factor its main effect is that of the arms.
+    if len(study.factors) > 1:
+        formulas["main effects"] = f"~ {' + '.join(study.factors)}"
+    formulas[f"each arm minus {study.reference}"] = None
+    return formulas
 
 
 def _effects_table(
@@ -185,17 +210,22 @@ def _effect_row(effect: Estimate, unit: str) -> list[object]:
     interval = ""
     if effect.low is not None and effect.high is not None:
         interval = f"{100 * effect.level:g} %: {number(effect.low)} to {number(effect.high)}"
+    # In the order of the heads.
     return [
         effect.contrast,
         effect.outcome,
-        _Number(_value_in_words(effect, unit).replace("-", MINUS)),
-        _Number(interval.replace("-", MINUS)),
+        _Number.of(_value_in_words(effect, unit)),
+        _Number.of(interval),
         _Number(_p_in_words(effect)),
         _Number(counted(effect.n, effect.unit)),
         effect.generalises_to,
-        "; ".join(filter(None, [effect.method, effect.family])),
-        "; ".join(filter(None, [effect.verdict, effect.note])),
+        _joined(effect.method, effect.family),
+        _joined(effect.verdict, effect.note),
     ]
+
+
+def _joined(*sentences: str) -> str:
+    return "; ".join(filter(None, sentences))
 
 
 def _value_in_words(effect: Estimate, unit: str) -> str:
@@ -213,8 +243,10 @@ def _p_in_words(effect: Estimate) -> str:
     p = effect.p if effect.p_family is None else effect.p_family
     if p is None:
         return ""
-    # No p-value is 0, and three decimals are more than the flips tell.
-    words = "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
+    words = f"{p:.3f}".removeprefix("0")
+    if p < 0.0005:
+        # No p-value is 0, and three decimals are more than the flips tell.
+        words = "< .001"
     return words if p == effect.p else f"{words}, adjusted"
 
 
@@ -224,9 +256,8 @@ def _registration(study: Study) -> Iterator[Markup]:
         yield _paragraph("The study was not registered; study.register('plan.json') does so.")
         return
     yield _paragraph(study.registration)
-    rows = [
-        (part.name, part.registered, part.played, part.status) for part in study.registered_parts()
-    ]
+    parts = study.registered_parts()
+    rows = [(part.name, part.registered, part.played, part.status) for part in parts]
     yield _table(("part", "registered", "played", ""), rows)
 
 
@@ -240,7 +271,8 @@ def _charts(study: Study) -> Iterator[Markup]:
         try:
             yield _picture(study.chart(outcome))
             results = study.results
-            turns = results.loc[results["outcome"] == outcome, "turn"]
+            is_outcome = results["outcome"] == outcome
+            turns = results.loc[is_outcome, "turn"]
             # An outcome at one turn, such as a loss, has no curve.
             if turns.nunique() > 1:
                 for arm in compared:
@@ -254,9 +286,13 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
     units = clip(", ".join(map(str, study.units)), 200)
     yield _table(
         (),
-        [("reference", study.reference), (f"{study.unit_name}s", f"{len(study.units)}: {units}")],
+        [
+            ("reference", study.reference),
+            (f"{study.unit_name}s", f"{len(study.units)}: {units}"),
+        ],
     )
-    yield _table(*study.arms_rows())
+    heads, rows = study.arms_rows()
+    yield _table(heads, rows)
     settings: dict[str, Mapping[str, Any]] = {}
     prompts: dict[str, Mapping[str, Any]] = {}
     for entry, infos in entries:
@@ -265,7 +301,8 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
             settings_of_run = {**manifest["config"], "model": manifest["model"]}
             # Of an arm's first run: the others differ in their seeds alone.
             settings.setdefault(entry.arm, settings_of_run)
-            for prompt in (manifest.get("prompts") or {}).values():
+            recorded_prompts = manifest.get("prompts") or {}
+            for prompt in recorded_prompts.values():
                 # By digest, since arms share most prompts.
                 prompts[prompt["digest"]] = prompt
     for arm, values in settings.items():
@@ -281,7 +318,9 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
 
 
 def _failures(study: Study) -> Iterator[Markup]:
-    left = study.counts["stopped"] + study.counts["left"]
+    """Yield how many runs are missing, and each that failed with its error."""
+    counts = study.counts
+    left = counts["stopped"] + counts["left"]
     if left:
         yield _paragraph(f"{left} runs are not done yet.")
     failed = [run for run in study.progress() if run.status == "failed"]
@@ -312,29 +351,34 @@ def _runs(
     )
     rows = []
     for run in begun:
+        digest = _digest_of(study, run)
+        # Without its folder, so that the page is the same on another machine.
         tape = run.tape.name if run.tape else ""
-        rows.append((run.arm, run.unit, run.status, _digest_of(study, run), tape))
+        rows.append((run.arm, run.unit, run.status, digest, tape))
     yield _table(("arm", "unit", "status", "digest", "tape"), rows)
     yield _paragraph(
         "Digest: SHA-256 of the frame as sorted JSON without seconds, as a replay has it."
     )
 
 
-def _digest_of(study: Study, run: StudyRun) -> str:
+def _digest_of(
+    study: Study,
+    run: StudyRun,
+) -> str:
+    """Return the digest of a run's frame, by which a replay can be compared with it."""
     rows = []
     for contents in study.contents(run).values():
-        # How long a turn took is another time in a replay.
-        rows += [_timeless(row) for row in contents.rows.values()]
+        for row in contents.rows.values():
+            # How long a turn took is another time in a replay.
+            timeless = {name: row[name] for name in row if name != "seconds"}
+            rows.append(timeless)
     text = json.dumps(
         rows,
         sort_keys=True,
         default=str,
     )
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _timeless(row: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in row.items() if name != "seconds"}
+    digest = hashlib.sha256(text.encode())
+    return digest.hexdigest()[:32]
 
 
 # --- shapes without inline styles -----------------------------------------------------------------
@@ -345,27 +389,34 @@ class _Number(str):
 
     __slots__ = ()
 
+    @classmethod
+    def of(cls, words: str) -> Self:
+        """Return words with a minus in place of each hyphen."""
+        return cls(words.replace("-", MINUS))
+
 
 def _paragraph(text: object) -> Markup:
     return styled(safe(text, limit=_LONGEST), tag="p")
 
 
 def _picture(figure: Figure) -> Markup:
-    # As data, since the page loads nothing.
-    png = small_png(
-        figure_bytes(
-            figure,
-            "png",
-            dpi=110,
-        )
+    content = figure_bytes(
+        figure,
+        "png",
+        dpi=110,
     )
-    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    encoded = base64.b64encode(small_png(content))
+    # As data, since the page loads nothing.
+    source = f"data:image/png;base64,{encoded.decode()}"
     words = getattr(figure, "alt", "")
     return Markup('<figure><img alt="{}" src="{}"></figure>').format(words, source)
 
 
 def _table(
-    heads: Sequence[object], rows: Iterable[Sequence[object]], *, caption: str = ""
+    heads: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: str = "",
 ) -> Markup:
     """Return a table; a row's first cell is its heading.
 
@@ -374,23 +425,28 @@ def _table(
         rows: their cells.
         caption: what it shows.
     """
-    parts = [styled(caption, tag="caption")] if caption else []
+    parts = []
+    if caption:
+        parts.append(styled(caption, tag="caption"))
     if heads:
         cells = join(styled(head, tag="th", scope="col") for head in heads)
-        parts.append(styled(styled(cells, tag="tr"), tag="thead"))
+        row_of_heads = styled(cells, tag="tr")
+        parts.append(styled(row_of_heads, tag="thead"))
     body = join(styled(join(_cells(row)), tag="tr") for row in rows)
     parts.append(styled(body, tag="tbody"))
+    table = styled(join(parts), tag="table")
     # What scrolls needs a name for those who hear the page.
     words = caption or ", ".join(map(str, heads)) or "details"
-    return _WIDE.format(clip(words, 80), styled(join(parts), tag="table"))
+    return _WIDE.format(clip(words, 80), table)
 
 
 def _cells(row: Sequence[object]) -> Iterator[Markup]:
     first, *contents = row
     yield styled(first, tag="th", scope="row")
     for content in contents:
+        is_number = isinstance(content, int | float | _Number)
         # A class, not a style: the page's policy allows none.
-        if isinstance(content, int | float | _Number):
+        if is_number:
             yield Markup('<td class="number">{}</td>').format(safe(content))
         else:
             yield Markup("<td>{}</td>").format(safe(content))

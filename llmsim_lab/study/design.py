@@ -907,12 +907,14 @@ class Models:
             if settings is None:
                 # A world's own, where it has such a parameter.
                 settings = getattr(world.base, "llm", None)
-            client = connect(
-                chosen,
-                config=settings,
-                quiet=True,
+            return _MadeClient(
+                connect(
+                    chosen,
+                    config=settings,
+                    quiet=True,
+                ),
+                is_named=True,
             )
-            return _MadeClient(client, is_named=True)
         client = run_client(chosen)
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")

@@ -120,9 +120,10 @@ class Job(_Place):
     @property
     def file_name(self) -> str:
         """The name of its file, with characters that every file system takes."""
-        label = re.sub(r"[^\w.=+-]+", "_", self.arm)[:40]
+        label = re.sub(r"[^\w.=+-]+", "_", self.arm)
         unit = self.where.replace(" ", "").replace(":", "turn")
-        return f"{label}_{unit}-{self.digest}.tape"
+        # Long names are cut: the digest tells arms apart.
+        return f"{label[:40]}_{unit}-{self.digest}.tape"
 
     def runs_on(self, tape: Tape) -> dict[Play, RunInfo]:
         """Return those of its runs that were begun.
@@ -132,13 +133,16 @@ class Job(_Place):
         """
         runs: dict[Play, RunInfo] = {}
         is_foreign = False
+        # Runs that were copied to be forked come first.
+        last_copied = max(self.forks, default=0)
         try:
             for info in tape.runs():
                 note = info.manifest.get(NOTE) or {}
                 if note.get("job") == self.digest:
-                    runs[Play(*note["play"])] = info
+                    wording, sample = note["play"]
+                    runs[Play(wording, sample)] = info
                 # A run that was copied to be forked has no note, or that of the other job.
-                elif note and info.id > max(self.forks, default=0):
+                elif note and info.id > last_copied:
                     is_foreign = True
             # A file of another job is named as that, whatever else is wrong with it.
             is_changed = bool(runs and tape.damaged)
@@ -167,7 +171,9 @@ Task = tuple[Job, Path]
 
 def digest_of(spec: Any) -> str:
     """Return the digest of what decides a run, the same in every process."""
-    return hashlib.sha256(dumps(said(spec)).encode()).hexdigest()[:16]
+    text = dumps(said(spec))
+    digest = hashlib.sha256(text.encode())
+    return digest.hexdigest()[:16]
 
 
 def copy_runs(
@@ -213,7 +219,13 @@ def sole_study(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        guard = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False).acquire()
+        lock = filelock.FileLock(
+            folder / ".lock",
+            timeout=0,
+            # A notebook's loop may end a run on another thread than began it.
+            thread_local=False,
+        )
+        guard = lock.acquire()
     except OSError as error:  # the lock's Timeout is one
         raise ConfigError(
             f"cannot play in {folder}: another Study is being played there, here or by another "
@@ -253,7 +265,8 @@ class StudyPlayer:
     def read(self, job: Job, file: Path) -> StudyRun:
         """Return how far a job is, as its file says; one that is not the job's has failed."""
         entry = StudyRun(job.arm, job.unit)
-        if not (file.exists() and file.stat().st_size):
+        is_empty = not file.exists() or file.stat().st_size == 0
+        if is_empty:
             return entry
         try:
             tape = Tape(file, read_only=True)
@@ -316,7 +329,8 @@ class StudyPlayer:
             # is asked the same at once reads it once.
             plays = [self._play(job, tape, play, runs.get(play)) for play in job.plays]
             outcomes = await asyncio.gather(*plays, return_exceptions=True)
-            errors += [error_text(fault) for fault in outcomes if isinstance(fault, Exception)]
+            faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+            errors += map(error_text, faults)
         except Exception as error:  # noqa: BLE001 - whatever it is, others are played
             errors.append(error_text(error))
         finally:
@@ -339,7 +353,10 @@ class StudyPlayer:
     ) -> None:
         """Play what is left of one of a job's runs, when it is its turn and not all is spent."""
         async with self.at_once:
-            if not self.is_spent and (info is None or not self.is_done(job, tape, info)):
+            # Looked at now: it may have been spent while this run waited.
+            if self.is_spent:
+                return
+            if info is None or not self.is_done(job, tape, info):
                 await self._play_rest(job, tape, play, info)
 
     async def _play_rest(
@@ -349,6 +366,7 @@ class StudyPlayer:
         play: Play,
         info: RunInfo | None,
     ) -> None:
+        """Play a run from where it is to its end; a failure is noted on its tape, and raised."""
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
         pay_from(run, self.purse)
@@ -358,14 +376,15 @@ class StudyPlayer:
         self.playing[job.key] = run
         self.on_change()
         try:
+            turns_left = job.end - run.turn_number
             await play_turns(
                 run,
-                max(0, job.end - run.turn_number),
+                max(0, turns_left),
                 progress=False,
             )
-            # Only at the end: a prompt that is edited may be asked with in the last turn.
             edits = edits_of(run)
             has_ended = run.turn_number >= job.end or run.done(run.state)
+            # Only at the end: a prompt that is edited may be asked with in the last turn.
             if isinstance(edits, PromptEdits) and has_ended:
                 edits.check()
         except Exception as error:
@@ -393,10 +412,10 @@ class StudyPlayer:
             # Plays and the runs that they fork stand in the same order.
             number = job.forks[job.plays.index(play)]
             manifest = tape.run(number).manifest
-            # Without its seed, with which all samples of a situation would be one.
-            recorded = (
-                llm_config_of(manifest, seed=None) if world.asks_again else llm_config_of(manifest)
-            )
+            recorded = llm_config_of(manifest)
+            if world.asks_again:
+                # Without its seed, with which all samples of a situation would be one.
+                recorded = llm_config_of(manifest, seed=None)
             client = self.models.of(world, arm, recorded)
             run = world.begin(
                 arm,
@@ -415,18 +434,20 @@ class StudyPlayer:
                 play,
             )
         # The only wording of an arm has no name.
-        wording = list(world.wordings(arm))[play.wording]
-        parts = [job.arm, wording, job.where]
+        wordings = list(world.wordings(arm))
+        parts = [job.arm, wordings[play.wording], job.where]
         if world.asks_again:
             parts.append(f"sample {play.sample}")
         name = ", ".join(filter(None, parts))
         run.config = run.config.model_copy(update={"name": name})
-        # A file may be copied to another one's name.
-        note = {"job": job.digest, "play": list(play)}
         return record(
             run,
             tape,
-            {"code": world.code, NOTE: note},
+            {
+                "code": world.code,
+                # Whose it is, since a file may be copied to another one's name.
+                NOTE: {"job": job.digest, "play": list(play)},
+            },
             origin=origin,
         )
 
@@ -440,10 +461,11 @@ class StudyPlayer:
         """Return one of a job's runs as far as it was played."""
         world = self.world
         arm = self.arms[job.arm]
+        recorded = llm_config_of(info.manifest)
         run: AnyRun = world.cls.resume(
             tape,
             info.id,
-            llm_client=self.models.of(world, arm, llm_config_of(info.manifest)),
+            llm_client=self.models.of(world, arm, recorded),
             players=world.level(arm, "players"),
         )
         world.edit(
@@ -589,7 +611,10 @@ async def play_all(
             if not playing:
                 break
             # As each ends, so that the table and what it forks follow at once.
-            ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+            ended, playing = await asyncio.wait(
+                playing,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
             for finished in ended:
                 try:
                     entry = finished.result()
@@ -618,7 +643,13 @@ def packed(player: StudyPlayer) -> bytes:
         import cloudpickle
 
         models = player.models
-        travelling = (player.world, models.given, models.samples, player.arms)
+        # Not the player itself: locks and callbacks do not travel.
+        travelling = (
+            player.world,
+            models.given,
+            models.samples,
+            player.arms,
+        )
         pickled: bytes = cloudpickle.dumps(travelling)
     except Exception as error:  # pickling runs code of any object's, which raises anything
         raise ConfigError(
@@ -651,14 +682,19 @@ def work(
         begun: its file's bytes, none if there is none.
         _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
-    # With its clients; several threads of a worker may play, each the runs of its job in turn.
-    player = replace(_unpack(pickled), at_once=asyncio.Semaphore(1))
+    player = replace(
+        # With its clients.
+        _unpack(pickled),
+        # Several threads of a worker may play, each the runs of its job in turn.
+        at_once=asyncio.Semaphore(1),
+    )
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         path = Path(folder) / "run.tape"
         if begun:
             path.write_bytes(begun)
-        return run_sync(player.play(job, path)), _content(path)
+        entry = run_sync(player.play(job, path))
+        return entry, _content(path)
 
 
 def _keep_tape(

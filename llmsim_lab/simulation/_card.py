@@ -40,6 +40,7 @@ def economics_card(
     Raises:
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
+    # Without a name that a model knows things of.
     nation: dict[str, Any] = {"name": "a large economy"}
     if inflation_target is None and isinstance(player, TaylorRule):
         inflation_target = player.inflation_target
@@ -50,6 +51,7 @@ def economics_card(
         players={"*": _in_a_seat(player)},
         moves_bp=GATE_MOVES_BP,
         briefing=told,
+        # So that a model is asked for probabilities: one call says more than ten draws.
         decide="sample",
     )
     return run.responds(seed=seed, progress=progress)

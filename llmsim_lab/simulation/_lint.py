@@ -61,11 +61,14 @@ def of_targets(nations: Iterable[_HasTarget]) -> Iterator[LintFinding]:
 
 def of_model(model: MacroModel) -> Iterator[LintFinding]:
     """Find an annual rate that is applied undivided in each quarter."""
+    # At rest, so that nothing but growth moves output.
     quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
-    change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
+    ratio = quarter.total_economic_value / STEADY_STATE.total_economic_value
+    change = 100 * log(ratio)
     growth = quarter.gdp_growth
     # A real quarter grows by a fourth of its annual rate, as logarithms.
-    if abs(4 * change - growth) > 0.05 * abs(growth):
+    difference = abs(4 * change - growth)
+    if difference > 0.05 * abs(growth):
         yield LintFinding(
             "annual rate in a quarter",
             f"growth of {number(growth)}% per year raises output by {number(change)}% in a quarter",
@@ -93,7 +96,9 @@ def of_rule(
     """
     # At rest the rule must ask for the resting rate, some 4 percent.
     neutral = rate_by(rule, STEADY_STATE)
-    if 0 < abs(neutral) < _FRACTION or abs(neutral) > _MOST_PERCENT:
+    is_fraction = 0 < abs(neutral) < _FRACTION
+    is_too_much = abs(neutral) > _MOST_PERCENT
+    if is_fraction or is_too_much:
         yield LintFinding(
             "percent and fraction",
             f"{who} asks for {number(neutral)}% where inflation is 2%, the gap 0, the rate 4%",

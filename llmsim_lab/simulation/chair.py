@@ -22,43 +22,54 @@ def rates_of(run: Any) -> dict[float, dict[str, float]]:
     no player to judge them, they are the quarter points that an engine's model would be offered.
     """
     here = run.state.interest_rate
-    if run.moves_bp is None:
-        is_judged = run.llm_client is not None or {"engine", "*"} & run.players.keys()
-        if is_judged:
-            return {}
-        return {rate: {"proposed_rate": rate} for rate in run.engine.choices(here)}
     rates: dict[float, dict[str, float]] = {}
+    if run.moves_bp is None:
+        has_engine = bool({"engine", "*"} & run.players.keys())
+        is_judged = run.llm_client is not None or has_engine
+        if not is_judged:
+            for rate in run.engine.choices(here):
+                rates[rate] = {"proposed_rate": rate}
+        return rates
     # The largest first, so that of moves that end at the same bound the smallest one counts.
     for move in sorted(run.moves_bp, key=abs, reverse=True):
-        rate = round(run.engine.inside(here + move / 100), 2)
-        rates[rate] = {"rate_change_bp": move}
+        moved = run.engine.inside(here + move / 100)
+        rates[round(moved, 2)] = {"rate_change_bp": move}
     return dict(sorted(rates.items()))
 
 
-def in_rates(run: Any, question: OpenQuestion) -> OpenQuestion:
+def in_rates(
+    run: Any,
+    question: OpenQuestion,
+) -> OpenQuestion:
     """Return a question as it is put to a person; the same answer is waited for.
 
     Where there are rates on offer, one of them is asked for, which begins where the rate is, and
     says what it does; the action in words may be left open.
     """
-    rates = rates_of(run) if question.component == "agent" else {}
+    # A validator or an engine is asked about actions, not for a rate.
+    if question.component != "agent":
+        return question
+    rates = rates_of(run)
     if not rates:
         return question
     schema = question.request.schema or {}
     fields = dict(schema["properties"])
     fields.pop("rate_change_bp", None)
-    fields["action"] = {**fields["action"], "optional": True}  # the rate says it
+    # The rate says it.
+    fields["action"] = {**fields["action"], "optional": True}
     here = run.state.interest_rate
     rate_field = {
-        "enum": [*rates],
+        "enum": list(rates),
         "says": [policy_words(here, rate) for rate in rates],
         "start": _nearest(here, rates),
     }
-    shown = {**schema, "properties": {"rate": rate_field, **fields}}
-    # What judges the reply knows no rate.
+    # First, since it is what the person decides.
+    properties = {"rate": rate_field, **fields}
+    shown = {**schema, "properties": properties}
     return replace(
         question,
         request=replace(question.request, schema=shown),
+        # What judges the reply knows no rate.
         judge=None,
     )
 
@@ -79,7 +90,8 @@ def as_reply(
         reply["action"] = policy_words(run.state.interest_rate, rate)
         reply["left_open"] = ["action"]
     rates = rates_of(run)
-    return reply | rates[_nearest(rate, rates)]
+    nearest = _nearest(rate, rates)
+    return reply | rates[nearest]
 
 
 def policy_words(here: float, rate: float) -> str:
@@ -93,17 +105,22 @@ def policy_words(here: float, rate: float) -> str:
 
 def advice_for(run: Any, name: str) -> str:
     """Return what the Taylor rule would do about this quarter, in words."""
-    targets = {nation.name: nation.inflation_target for nation in run.nations}
-    rule = TaylorRule(inflation_target=targets.get(name, run.nations[0].inflation_target))
-    economy = run.state.global_state
+    # A validator or an engine has no target: the first nation's is taken.
+    target = run.nations[0].inflation_target
+    for nation in run.nations:
+        if nation.name == name:
+            target = nation.inflation_target
     proposal = rule_proposal(
-        rule,
-        economy,
+        TaylorRule(inflation_target=target),
+        run.state.global_state,
         run.engine,
         moves_bp=run.moves_bp,
     )
     return f"The Taylor rule: {proposal.action}. {proposal.reasoning}"
 
 
-def _nearest(rate: float, rates: Iterable[float]) -> float:
+def _nearest(
+    rate: float,
+    rates: Iterable[float],
+) -> float:
     return min(rates, key=lambda offered: abs(offered - rate))

@@ -121,7 +121,8 @@ class Demonstration:
                     )
                 # What the shock adds is no quarter that was decided on without it.
                 if world != "oil":
-                    moves.append(_judged(run, model).assign(world=world, seed=seed))
+                    judged = _judged(run, model)
+                    moves.append(judged.assign(world=world, seed=seed))
         self.paths = pd.concat(paths, ignore_index=True)
         self.moves = pd.concat(moves, ignore_index=True)
 
@@ -140,19 +141,21 @@ class Demonstration:
             path = Path(tape)
         # The tape is open for as long as calls may be read of the runs.
         recorded = demo_runs(Tape(path, read_only=True))
-        # A recording that was broken off may have one of the two.
-        runs = {
-            seed: worlds
-            for seed, worlds in sorted(recorded.items())
-            if {"plain", "mirrored"} <= worlds.keys()
-        }
-        if not any("oil" in worlds for worlds in runs.values()):
+        runs = {}
+        has_oil = False
+        for seed, worlds in sorted(recorded.items()):
+            # A recording that was broken off may have one of the two.
+            if {"plain", "mirrored"} <= worlds.keys():
+                runs[seed] = worlds
+                has_oil |= "oil" in worlds
+        if not has_oil:
             raise ConfigError(
                 f"{path} has no seed with the runs plain, mirrored, oil; record them: python "
                 "data/tapes/record_demo.py"
             )
-        first = next(iter(runs.values()))["plain"]
-        return cls(first.manifest()["model"]["name"], runs)
+        first, *_ = runs.values()
+        manifest = first["plain"].manifest()
+        return cls(manifest["model"]["name"], runs)
 
     def responds(self, player: str | None = None) -> PolicyResponse:
         """Return whether a player, the model if not given, responds to the economy.
@@ -162,9 +165,12 @@ class Demonstration:
         from inflation and gap, so that no regression can tell them apart.) The quarters of one seed
         are no independent cases, so seeds are the units; with too few nothing is decided.
         """
-        first = next(iter(self.runs.values()))["plain"]
-        rest = rest_at(first.nations[0].inflation_target)
-        deviations = self.moves[list(STATE)] - [getattr(rest, name) for name in STATE]
+        first, *_ = self.runs.values()
+        bank = first["plain"].nations[0]
+        rest = rest_at(bank.inflation_target)
+        at_rest = [getattr(rest, name) for name in STATE]
+        deviations = self.moves[list(STATE)] - at_rest
+        # Percentage points, of basis points.
         moves = self.moves[self._known(player)] / 100
         return response_of(
             deviations,
@@ -179,11 +185,13 @@ class Demonstration:
         """
         from llmsim_lab.study.estimates import effects  # here, since it imports scipy
 
-        paths = self.paths[self.paths["player"] == self._known(player)]
-        after = paths[(paths["turn"] > OIL_TURN) & (paths["world"] != "mirrored")]
+        is_of_player = self.paths["player"] == self._known(player)
+        is_after = self.paths["turn"] > OIL_TURN
+        is_compared = self.paths["world"] != "mirrored"
+        after = self.paths[is_of_player & is_after & is_compared]
         # Seeds and quarters that both runs have.
-        both = after[after.duplicated(["seed", "turn"], keep=False)]
-        table = both.rename(
+        is_in_both = after.duplicated(["seed", "turn"], keep=False)
+        table = after[is_in_both].rename(
             columns={
                 "world": "arm",
                 "seed": "unit",
@@ -196,7 +204,8 @@ class Demonstration:
             replicate=1,
             outcome="interest_rate",
         )
-        return effects(table, contrasts=[("oil", "plain")])[0]
+        [effect] = effects(table, contrasts=[("oil", "plain")])
+        return effect
 
     def responses(
         self,
@@ -211,8 +220,9 @@ class Demonstration:
         """
         oil = self.path(player, "oil", column)
         plain = self.path(player, "plain", column)
+        difference = (oil - plain).reindex_like(oil)
         # From the quarter before the shock on, where both runs are one and the line begins at 0.
-        return (oil - plain).reindex_like(oil).loc[OIL_TURN - 1 :]
+        return difference.loc[OIL_TURN - 1 :]
 
     def path(
         self,
@@ -227,7 +237,9 @@ class Demonstration:
             world: ``plain``, ``mirrored`` or ``oil``.
             column: ``interest_rate``, ``inflation``, ``output_gap`` or ``unemployment``.
         """
-        quarters = self.paths.groupby(["player", "world"]).get_group((self._known(player), world))
+        is_of_player = self.paths["player"] == self._known(player)
+        is_of_world = self.paths["world"] == world
+        quarters = self.paths[is_of_player & is_of_world]
         return quarters.pivot(
             index="turn",
             columns="seed",
@@ -250,15 +262,20 @@ class Demonstration:
         drift is what is moved whatever happens. Intervals are 95 %.
         """
         rows = {player: self._row(player) for player in self.players}
-        return frame_of(rows).reindex(_COLUMNS).T.rename_axis("player")
+        # A column a player, until it is turned.
+        frame = frame_of(rows).reindex(_COLUMNS)
+        return frame.T.rename_axis("player")
 
     def _row(self, player: str) -> dict[str, str]:
-        # With too few seeds there are no criteria, and the row has only what is known.
+        """Return a player's row of ``to_frame``, and more criteria than it shows."""
         response = self.responds(player)
+        # With too few seeds there are no criteria, and the row has only what is known.
         row = {criterion.name: criterion.interval for criterion in response.criteria}
-        row["in the end"] = "none"
+        in_the_end = "none"
         if response.in_the_end is not None:
-            row["in the end"] = "{:.1f} ({:.1f} to {:.1f})".format(*response.in_the_end)
+            value, low, high = response.in_the_end
+            in_the_end = f"{value:.1f} ({low:.1f} to {high:.1f})"
+        row["in the end"] = in_the_end
         row["verdict"] = response.outcome
         row["rate after oil"] = effect_in_short(self.response(player))
         return row
@@ -267,30 +284,32 @@ class Demonstration:
     def verdict(self) -> str:
         """What the recording says of the model, in one sentence."""
         response = self.responds()
-        verbs = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
-        words = verbs.get(response.outcome, "is undecided")
+        words = {
+            "pass": "responds to the economy",
+            "fail": "does not respond to the economy",
+            "undecided": "is undecided",
+        }[response.outcome]
         # Who is asked to write a sentence first may answer otherwise.
         if self.by_letter:
             words += " when asked by letter"
-        sentence = response.sentence[0].lower() + response.sentence[1:]
+        first_letter = response.sentence[0]
+        sentence = first_letter.lower() + response.sentence[1:]
         return f"{self.model} {words}: {sentence}"
 
     @property
     def by_letter(self) -> bool:
         """Whether the model was asked for the letter of a move, and not to write its decision."""
-        return all(run.decide for run in self._every("plain", "mirrored", "oil"))
-
-    def _every(self, *worlds: World) -> list[Simulation]:
-        """Return the runs of all seeds in some worlds."""
-        runs: list[Simulation] = []
-        for by_world in self.runs.values():
-            runs += [run for world, run in by_world.items() if world in worlds]
-        return runs
+        decides = []
+        for worlds in self.runs.values():
+            decides += [run.decide for run in worlds.values()]
+        return all(decides)
 
     @property
     def judged(self) -> str:
         """How many quarters are judged, and why not all, in one sentence."""
-        quarters = sum(run.turn_number for run in self._every("plain", "mirrored"))
+        quarters = 0
+        for worlds in self.runs.values():
+            quarters += worlds["plain"].turn_number + worlds["mirrored"].turn_number
         return (
             f"{len(self.moves)} of {quarters} quarters are judged: those in which the {RULE} asks "
             "for a rate that no bound stands in the way of (there and in the mirror image) and "

@@ -16,6 +16,7 @@ import re
 import secrets
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ SLIP_STD = 0.4
 """Percentage points, of what is new of it in a quarter."""
 
 Told = Literal["economist", "thin"]
+"""What a player reads: an economist's briefing, or four indicators."""
 Quarters = tuple[GlobalState, ...]
 
 
@@ -245,13 +247,12 @@ def _past(rng: random.Random) -> Quarters:
             supply=rng.gauss(0, SUPPLY_STD),
             demand=rng.gauss(0, DEMAND_STD),
         )
-        path.append(
-            model.advance(
-                now,
-                interest_rate=rate,
-                shocks=shocks,
-            )
+        after = model.advance(
+            now,
+            interest_rate=rate,
+            shocks=shocks,
         )
+        path.append(after)
     return tuple(path[-SHOWN:])
 
 
@@ -262,12 +263,13 @@ def _is_usual(quarters: Quarters, room: float) -> bool:
     # Where a bound is in the way, no response to inflation can be seen.
     if abs(asked_for - rest.interest_rate) > room:
         return False
-    return all(
-        abs(quarter.interest_rate - rest.interest_rate) <= room - 0.25
-        and abs(quarter.inflation - rest.inflation) < 3.5
-        and abs(quarter.unemployment - rest.unemployment) < 4
-        for quarter in quarters
-    )
+    for quarter in quarters:
+        has_usual_rate = abs(quarter.interest_rate - rest.interest_rate) <= room - 0.25
+        has_usual_inflation = abs(quarter.inflation - rest.inflation) < 3.5
+        has_usual_unemployment = abs(quarter.unemployment - rest.unemployment) < 4
+        if not (has_usual_rate and has_usual_inflation and has_usual_unemployment):
+            return False
+    return True
 
 
 def _shown(
@@ -276,16 +278,18 @@ def _shown(
     target: float,
 ) -> list[DatedEconomy]:
     """Return a situation as a question shows it: around a target, mirrored, dated."""
-    shown = []
+    economies = []
     last = NAMES.get(question.name)
     for number, quarter in enumerate(quarters, start=1):
-        economy = mirrored(quarter) if question.is_mirrored else quarter
         period = None
         # Dated so that the last quarter is the named one.
         if last is not None:
             period = next_quarter(last, steps=number - len(quarters))
-        shown.append(DatedEconomy(shifted(economy, target - STEADY_STATE.inflation), period))
-    return shown
+        # Mirrored first: around the model's steady state, which the target then shifts.
+        economy = mirrored(quarter) if question.is_mirrored else quarter
+        around_target = shifted(economy, target - STEADY_STATE.inflation)
+        economies.append(DatedEconomy(around_target, period))
+    return economies
 
 
 # --- the card -------------------------------------------------------------------------------------
@@ -337,19 +341,21 @@ class EconomicsCard(BaseModel):
     def response(self) -> PolicyResponse | None:
         """What the regression found; None where more than one question of 24 has no answer."""
         # What is missing may be missing because of the economy, and more would bias the rest.
-        if list(self.moves.values()).count(None) * PAIRS > len(self.moves):
+        if self.unanswered * PAIRS > len(self.moves):
             return None
         deviations: list[list[float]] = []
         moves: list[float] = []
         pairs: list[int] = []
-        changes: dict[str, list[float]] = {}
-        for pair, quarters in enumerate(situations(self.seed, room_at(self.inflation_target))):
+        changes: defaultdict[str, list[float]] = defaultdict(list)
+        of_card = situations(self.seed, room_at(self.inflation_target))
+        for pair, quarters in enumerate(of_card):
             plain = self._moves_of(pair, "")
             if plain is None:
                 continue
-            away = [getattr(quarters[-1], name) - getattr(STEADY_STATE, name) for name in STATE]
-            deviations.append(away)
-            deviations.append([-value for value in away])  # the mirror image
+            now = quarters[-1]
+            away = [getattr(now, name) - getattr(STEADY_STATE, name) for name in STATE]
+            mirror_image = [-value for value in away]
+            deviations += [away, mirror_image]
             moves += plain
             pairs += [pair, pair]
             for name, last in NAMES.items():
@@ -357,7 +363,7 @@ class EconomicsCard(BaseModel):
                 if named is not None:
                     # Over both images, in which what the economy calls for cancels.
                     change = (sum(named) - sum(plain)) / 2
-                    changes.setdefault(f"{name}, {last}", []).append(change)
+                    changes[f"{name}, {last}"].append(change)
         return response_of(
             deviations,
             moves,
@@ -365,17 +371,24 @@ class EconomicsCard(BaseModel):
             names=changes,
         )
 
+    @property
+    def unanswered(self) -> int:
+        """How many questions were asked and not answered."""
+        return list(self.moves.values()).count(None)
+
     def _moves_of(
         self,
         pair: int,
         name: str,
     ) -> tuple[float, float] | None:
         """Return the moves in a situation and in its mirror image; None where one is missing."""
-        plain = self.moves.get(GateQuestion(pair, is_mirrored=False, name=name).key)
-        turned = self.moves.get(GateQuestion(pair, is_mirrored=True, name=name).key)
-        if plain is None or turned is None:
+        plain_question = GateQuestion(pair, is_mirrored=False, name=name)
+        mirrored_question = GateQuestion(pair, is_mirrored=True, name=name)
+        plain = self.moves.get(plain_question.key)
+        in_mirror = self.moves.get(mirrored_question.key)
+        if plain is None or in_mirror is None:
             return None
-        return plain, turned
+        return plain, in_mirror
 
     @property
     def verdict(self) -> str:
@@ -404,10 +417,10 @@ class EconomicsCard(BaseModel):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
-        # With its columns also where there is nothing: frames of several cards are put together.
         response = self.response
         criteria = () if response is None else response.criteria
-        return frame_of(criteria, [*Criterion._fields])
+        # With its columns also where there is nothing: frames of several cards are put together.
+        return frame_of(criteria, list(Criterion._fields))
 
     def __str__(self) -> str:
         table = self.to_frame().round(2).fillna("").to_string(index=False)
@@ -421,7 +434,9 @@ class EconomicsCard(BaseModel):
 
 
 async def card_of(
-    examinee: Examinee, seed: int | None, progress: Callable[[str], None] | None
+    examinee: Examinee,
+    seed: int | None,
+    progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
     """Return the card of who decides in a run; see ``Simulation.responds``."""
     player = examinee.player
@@ -435,7 +450,8 @@ async def card_of(
             f"a person answers for {examinee.name}, who gives neither probabilities nor {DRAWS} "
             "answers to one question; name a model or a rule"
         )
-    room_at(examinee.inflation_target)  # raises where it cannot be judged
+    # It raises where a target cannot be judged: before anything is asked.
+    room_at(examinee.inflation_target)
     info = None
     if hasattr(player, "call_with_retry"):
         info = await player.model_info()
@@ -457,21 +473,29 @@ def _new_card(
     info: ModelInfo | None,
     seed: int | None,
 ) -> EconomicsCard:
+    """Return a card without answers."""
+    # Each card has situations of its own.
+    if seed is None:
+        seed = secrets.randbelow(10**6)
     player = examinee.player
-    name = getattr(
-        player,
-        "name",
-        getattr(player, "__name__", str(player)),
-    )
-    return EconomicsCard(
-        model=name if info is None else info.name,
-        backend="rule" if info is None else info.backend,
-        digest=None if info is None else info.digest,
+    function_name = getattr(player, "__name__", str(player))
+    card = EconomicsCard(
+        model=getattr(player, "name", function_name),
+        # A nation may have a prompt of its own, whatever the run's briefing is.
         told="economist" if "history" in examinee.prompt.slots else "thin",
         prompt=examinee.prompt.digest,
         inflation_target=examinee.inflation_target,
-        seed=secrets.randbelow(10**6) if seed is None else seed,
+        seed=seed,
         measured_at=datetime.now(UTC),
+    )
+    if info is None:
+        return card
+    return card.model_copy(
+        update={
+            "model": info.name,
+            "backend": info.backend,
+            "digest": info.digest,
+        }
     )
 
 
@@ -489,29 +513,42 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
         )
         quarters = _shown(question, (STEADY_STATE,) * SHOWN, examinee.inflation_target)
         parts.append(examinee.write(quarters, name))
-    parts += [list(_options(examinee).values()), examinee.decide, VERSION]
-    parts += [info.backend, info.version, info.digest or info.name]
-    parts += [client.config.num_ctx, client.config.options]
-    parts += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
-    if examinee.decide is None:  # what it writes depends on temperature and length as well
+    # The order is that of the keys of cards that there are.
+    parts += [
+        list(_options(examinee).values()),
+        examinee.decide,
+        VERSION,
+        info.backend,
+        info.version,
+        info.digest or info.name,
+        client.config.num_ctx,
+        client.config.options,
+        str(getattr(client.backend, "host", "")),
+        str(getattr(client.backend, "base_url", "")),
+    ]
+    if examinee.decide is None:
+        # What it writes depends on temperature and length as well.
         parts.append(client.config.model_dump(mode="json"))
     text = json.dumps(
         parts,
         sort_keys=True,
         default=str,
     )
-    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode())
+    key = digest.hexdigest()[:16]
+    _, _, name = info.name.rpartition("/")
     # For people who look into the folder; what tells cards apart is the key.
     model = re.sub(
         r"[^\w.-]+",
         "-",
-        info.name.rpartition("/")[2],
+        name,
         flags=re.ASCII,
-    )[:60]
-    return kept_folder("cards") / "economics" / f"{model}-{key}.json"
+    )
+    return kept_folder("cards") / "economics" / f"{model[:60]}-{key}.json"
 
 
 def _options(examinee: Examinee) -> dict[int, str]:
+    """Return the moves on offer, with the words in which they are offered."""
     return moves_to_choose(examinee.moves_bp or ())
 
 
@@ -531,15 +568,21 @@ class _Asking:
         if self._is_model and examinee.decide:
             return await self._by_probabilities(shown, question.name, examinee.decide)
         answers: list[float] = []
+        # Random numbers follow from the turn's number, so that each answer has its own.
+        first_turn = DRAWS * zlib.crc32(question.key.encode())
         while len(answers) < self._draws:
-            # Random numbers follow from the turn's number.
-            turn = DRAWS * zlib.crc32(question.key.encode()) + len(answers)
-            answers.append(await examinee.answer(shown, turn, question.name))
+            turn = first_turn + len(answers)
+            answer = await examinee.answer(shown, turn, question.name)
+            answers.append(answer)
             # From here on, for all questions: it draws.
             if len(set(answers)) > 1:
                 self._draws = DRAWS
         calls = len(answers) if self._is_model else 0
-        return Measured(fmean(answers), f"{self._draws} answers to each", calls)
+        return Measured(
+            fmean(answers),
+            f"{self._draws} answers to each",
+            calls,
+        )
 
     async def _by_probabilities(
         self,
@@ -547,6 +590,7 @@ class _Asking:
         name: str,
         decide: Decide,
     ) -> Measured:
+        """Return a model's move from the probability of each, once in each order of the moves."""
         examinee = self._examinee
         text = examinee.write(shown, name)
         options = _options(examinee)
@@ -557,11 +601,12 @@ class _Asking:
             seed=1,
         )
         calls = len(choice.calls)
-        if decide == "sample":
-            # The mean of all draws, of which one would say less.
-            return Measured(choice.expectation, choice.method, calls)
+        # Of "sample" the mean of all draws, of which one would say less.
+        move = choice.expectation
+        if decide != "sample":
+            move = choice.decided(decide, random.Random())
         return Measured(
-            choice.decided(decide, random.Random()),
+            move,
             choice.method,
             calls,
         )
@@ -584,20 +629,17 @@ async def _measured(
         if response is None or response.outcome != "undecided":
             break
     if response is None:
-        silent = list(card.moves.values()).count(None)
-        sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
         return _kept(
             path,
             card,
             outcome="fail",
-            sentence=sentence,
+            sentence=f"It gave no answer to {card.unanswered} of {len(card.moves)} questions.",
         )
-    sentence = f"{response.sentence} {response.stability}"
     return _kept(
         path,
         card,
         outcome=response.outcome,
-        sentence=sentence,
+        sentence=f"{response.sentence} {response.stability}",
     )
 
 
@@ -612,11 +654,13 @@ async def _with_stage(
     """Return a card with the answers of a stage; what each question took goes to ``seconds``."""
     quarters_of = situations(card.seed, room_at(card.inflation_target))
     questions = list(QUESTIONS.values())
+    # A card that is continued has some answers already.
     left = [place for place in stage if questions[place].key not in card.moves]
+    first = left[0] + 1 if left else stage.stop
     # As of a run: a line that says how far it is, where the caller does not say it.
     line = progress_line(
         "question",
-        number=left[0] + 1 if left else stage.stop,
+        number=first,
         last=stage.stop,
         enabled=progress is None,
     )
@@ -642,12 +686,11 @@ async def _with_stage(
                 method = measured.method
                 calls = measured.calls
             seconds.append(time.monotonic() - began)
-            moves = {**card.moves, question.key: move}
             # After each answer, which took a minute on a slow machine.
             card = _kept(
                 path,
                 card,
-                moves=moves,
+                moves={**card.moves, question.key: move},
                 method=method,
                 calls=card.calls + calls,
             )
@@ -660,13 +703,17 @@ def _time_left(seconds: Sequence[float], questions: int) -> str:
     if not seconds:
         return ""
     # The first may have waited for the model to be loaded.
-    return f", about {duration(fmean(seconds[1:] or seconds) * questions)} left"
+    measured = seconds[1:] or seconds
+    time_left = duration(fmean(measured) * questions)
+    return f", about {time_left} left"
 
 
 def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    kept = [_read(path) for path in kept_folder("cards").glob("economics/*.json")]
-    finished = [card for card in kept if card is not None and card.outcome]
+    files = kept_folder("cards").glob("economics/*.json")
+    cards = map(_read, files)
+    # One that was stopped is continued when the same player is asked again.
+    finished = [card for card in cards if card is not None and card.outcome]
     return sorted(
         finished,
         key=attrgetter("measured_at"),
@@ -681,7 +728,11 @@ def _read(path: Path) -> EconomicsCard | None:
     return None
 
 
-def _kept(path: Path | None, card: EconomicsCard, **changes: object) -> EconomicsCard:
+def _kept(
+    path: Path | None,
+    card: EconomicsCard,
+    **changes: object,
+) -> EconomicsCard:
     """Return a card with changes, and keep it where there is a path for it.
 
     It is written aside and moved into place: a stopped program leaves the old one or the new.

@@ -57,7 +57,8 @@ class EconomyConfig(Settings):
 
 _SIZES_BP = (25, 50, 75, 100, 150, 200, 300, 450)
 """The largest change of a quarter in the data is 446."""
-MOVES_BP = (*(-size for size in reversed(_SIZES_BP)), 0, *_SIZES_BP)
+_CUTS_BP = [-size for size in reversed(_SIZES_BP)]
+MOVES_BP = (*_CUTS_BP, 0, *_SIZES_BP)
 """The moves on offer if nothing is said, basis points."""
 
 _MOST_MOVES = 101
@@ -72,8 +73,10 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
     """
     # Without 0 a bank could not hold the rate.
     can_hold = 0 in moves
+    # Options are looked up by their moves.
     are_different = len(set(moves)) == len(moves)
-    if not can_hold or not are_different or not 2 <= len(moves) <= _MOST_MOVES:
+    are_as_many = 2 <= len(moves) <= _MOST_MOVES
+    if not (can_hold and are_different and are_as_many):
         raise ValueError(
             f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "
             "among them, such as [-25, 0, 25]; null lets agents use words"

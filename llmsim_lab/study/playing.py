@@ -222,7 +222,6 @@ def sole_study(folder: Path) -> Iterator[None]:
         lock = filelock.FileLock(
             folder / ".lock",
             timeout=0,
-            # A notebook's loop may end a run on another thread than began it.
             thread_local=False,
         )
         guard = lock.acquire()

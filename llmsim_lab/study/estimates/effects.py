@@ -175,7 +175,7 @@ def compared(
     for name, of_arms in weights.items():
         for outcome in outcomes:
             comparisons += _compared(layout, name, of_arms, outcome, wanted)
-            # Texts are above 0 apart also by chance, and their p-value says how far already.
+            # A distance of texts has no sign, and is above 0 by chance too.
             are_numbers = outcome.kinds is None and not outcome.mixed
             if noise and are_numbers:
                 contrast = layout.contrast(name, of_arms)

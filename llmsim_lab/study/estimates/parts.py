@@ -58,7 +58,7 @@ class Sample:
         half = self.values.shape[3] // 2
         first = self.values[..., :half]
         second = self.values[..., half : 2 * half]
-        # Halved, so that the two halves of an arm together count as much as the arm does.
+        # A mean of half as many draws varies twice as much, and here are two of them for each arm.
         weights = self.weights / 2
         return Sample(
             values=np.concatenate([second, first]),

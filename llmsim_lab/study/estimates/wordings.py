@@ -43,7 +43,6 @@ def _wording_means(
     complete = np.asarray(np.isfinite(of_units).all(axis=0))
     values = sample.values[:, :, complete]
     blocks: list[list[Stratum]] = []
-    # Of one that is taken as it is, its answers are what is random.
     random_blocks = []
     counts = []
     for number in np.unique(sample.wording_sets):

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab.economy.macro import STATE, STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
+from llmsim_lab.economy.macro import (
+    STATE,
+    STEADY_STATE,
+    RudebuschSvensson,
+    Rule,
+    TaylorRule,
+    rate_by,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
+
+
+# Where each begins in the system's state: four lags of inflation, two of the gap, four of the rate.
+_INFLATION = 0
+_GAP = 4
+_RATE = 6
+_SIZE = 10
 
 
 def weights_of(rule: Rule) -> list[float]:
@@ -26,18 +40,14 @@ def weights_of(rule: Rule) -> list[float]:
     rounding.
     """
     if isinstance(rule, TaylorRule):
-        rule = replace(rule, lower_bound=-inf).rate
-    here = {
-        "inflation": STEADY_STATE.inflation,
-        "output_gap": 0.0,
-        "previous_rate": STEADY_STATE.interest_rate,
-    }
+        rule = replace(rule, lower_bound=-inf)
     # Half a point to each side, so that the difference is the slope itself.
     weights = []
-    for name, value in here.items():
-        above = rule(**{**here, name: value + 0.5})
-        below = rule(**{**here, name: value - 0.5})
-        weights.append(above - below)
+    for name in STATE:
+        here = getattr(STEADY_STATE, name)
+        above = STEADY_STATE.model_copy(update={name: here + 0.5})
+        below = STEADY_STATE.model_copy(update={name: here - 0.5})
+        weights.append(rate_by(rule, above) - rate_by(rule, below))
     return weights
 
 
@@ -69,20 +79,32 @@ class ClosedLoop:
         Columns, as deviations: ``inflation`` (over four quarters, percentage points),
         ``output_gap`` (percent) and ``interest_rate`` (percentage points).
         """
+        import numpy as np
+
+        state = np.zeros(len(self.matrix))
+        state[_INFLATION] = supply
+        state[_GAP] = demand
         # In quarter 0 all is at rest; the shock is in the state of quarter 1.
-        state: Any = [supply, 0, 0, 0, demand, 0, 0, 0, 0, 0]
         rows = [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
-            rows.append([float(sum(state[:4]) / 4), float(state[4]), float(state[6])])
+            of_four_quarters = state[_INFLATION:_GAP].sum() / 4
+            rows.append(
+                [
+                    float(of_four_quarters),
+                    float(state[_GAP]),
+                    float(state[_RATE]),
+                ]
+            )
             state = self.matrix @ state
-        return frame_of(rows, [*STATE]).rename_axis("quarter")
+        return frame_of(rows, list(STATE)).rename_axis("quarter")
 
 
 def largest_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest root's modulus of each matrix."""
     import numpy as np
 
-    largest: NDArray[np.float64] = np.abs(np.linalg.eigvals(matrices)).max(-1)
+    roots = np.linalg.eigvals(matrices)
+    largest: NDArray[np.float64] = np.abs(roots).max(-1)
     return largest
 
 
@@ -96,7 +118,8 @@ def closed_loop(rule: Rule | None = None) -> ClosedLoop:
         rule: a Taylor rule (its lower bound is left out), or any function with its arguments;
             Taylor (1993) if not given.
     """
-    [matrix] = matrices_of([weights_of(rule or TaylorRule())])
+    weights = weights_of(rule or TaylorRule())
+    [matrix] = matrices_of([weights])
     return ClosedLoop(matrix)
 
 
@@ -114,11 +137,17 @@ def matrices_of(weights: ArrayLike) -> NDArray[np.float64]:
     # Of four-quarter means.
     pull = model.real_rate_to_gap / 4
     # Each lag becomes the next one; the rows of inflation, gap and rate are the equations.
-    matrices = np.tile(np.eye(10, k=-1), (len(inertia), 1, 1))
-    matrices[:, 0] = [*model.inflation_lags, model.gap_to_inflation, 0, 0, 0, 0, 0]
-    matrices[:, 4] = [*[pull] * 4, *model.gap_lags, *[-pull] * 4]
-    matrices[:, 6] = 0
-    matrices[:, 6, :4] = of_inflation[:, None] / 4
-    matrices[:, 6, 4] = of_gap
-    matrices[:, 6, 6] = inertia
+    lags = np.eye(_SIZE, k=-1)
+    matrices = np.tile(lags, (len(inertia), 1, 1))
+    matrices[:, _INFLATION] = 0
+    matrices[:, _INFLATION, _INFLATION:_GAP] = model.inflation_lags
+    matrices[:, _INFLATION, _GAP] = model.gap_to_inflation
+    # The real rate is the rate minus inflation, and lowers the gap.
+    matrices[:, _GAP, _INFLATION:_GAP] = pull
+    matrices[:, _GAP, _GAP:_RATE] = model.gap_lags
+    matrices[:, _GAP, _RATE:] = -pull
+    matrices[:, _RATE] = 0
+    matrices[:, _RATE, _INFLATION:_GAP] = of_inflation[:, None] / 4
+    matrices[:, _RATE, _GAP] = of_gap
+    matrices[:, _RATE, _RATE] = inertia
     return matrices

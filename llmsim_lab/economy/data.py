@@ -74,12 +74,12 @@ def initial_state(quarter: object) -> SimulationState:
     period = start_quarter(quarter)
     # Names such as 1979Q3 are in the order of time.
     until = [row for name, row in _quarters().items() if name <= period]
-    # Four, which inflation over four quarters takes.
-    newest_first = until[:-5:-1]
-    now = newest_first[0]
-    inflation: Any = tuple(row["inflation_qoq_annualised"] for row in newest_first)
-    gaps: Any = tuple(row["output_gap"] for row in newest_first[:2])
-    rates: Any = tuple(row["interest_rate"] for row in newest_first)
+    # Four, which inflation over four quarters takes; the gap's equation takes two.
+    now, before, third, fourth = until[:-5:-1]
+    four_quarters = (now, before, third, fourth)
+    inflation: Any = tuple(row["inflation_qoq_annualised"] for row in four_quarters)
+    rates: Any = tuple(row["interest_rate"] for row in four_quarters)
+    gaps = (now["output_gap"], before["output_gap"])
     economy = economy_of(
         MacroLags(inflation, gaps, rates),
         gdp_growth=now["gdp_growth"],
@@ -146,17 +146,27 @@ def _mirrored_figure(row: Mapping[str, Any], name: str) -> Any:
     value = row[name]
     if value is None:
         return None
-    return 2 * getattr(STEADY_STATE, name.removesuffix("_qoq_annualised")) - value
+    # At rest inflation in a quarter is inflation over four.
+    level = name.removesuffix("_qoq_annualised")
+    return 2 * getattr(STEADY_STATE, level) - value
 
 
-def next_quarter(quarter: object, *, steps: int = 1) -> str:
+def next_quarter(
+    quarter: object,
+    *,
+    steps: int = 1,
+) -> str:
     """Return the quarter ``steps`` later (earlier if negative): 1980Q1 after 1979Q4."""
-    match = _QUARTER.fullmatch(str(quarter).strip().upper())
+    text = str(quarter).strip().upper()
+    match = _QUARTER.fullmatch(text)
     if match is None:
         raise ConfigError(f"quarter={quarter!r} is not of the form 1979Q3")
+    year = int(match[1])
+    # From 0, as remainders are.
+    place = int(match[2]) - 1
     # divmod rounds down, also before the year's first quarter.
-    years, rest = divmod(int(match[2]) - 1 + steps, 4)
-    return f"{int(match[1]) + years:04}Q{rest + 1}"
+    years, rest = divmod(place + steps, 4)
+    return f"{year + years:04}Q{rest + 1}"
 
 
 def start_quarter(quarter: object) -> str:
@@ -173,8 +183,15 @@ def start_quarter(quarter: object) -> str:
 def _quarters() -> dict[str, dict[str, Any]]:
     """Return the file's rows by quarter, read once; None where a quarter lacks lags it needs."""
     rows: dict[str, dict[str, Any]] = {}
-    with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:
+    path = data_path("us_macro_quarterly.csv")
+    with path.open(encoding="utf-8", newline="") as lines:
         for line in csv.DictReader(lines):
             quarter = line.pop("quarter")
-            rows[quarter] = {name: float(text) if text else None for name, text in line.items()}
+            rows[quarter] = {name: _number(text) for name, text in line.items()}
     return rows
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    return float(text)

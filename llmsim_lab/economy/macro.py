@@ -167,17 +167,19 @@ class RudebuschSvensson:
         p0, p1, p2, p3 = lags.inflation
         gap, gap_before = lags.output_gap
         i0, i1, i2, i3 = lags.interest_rate
-        # With weights summing to 1 this is the published sum, and exactly p0 if nothing moves.
         _, w1, w2, w3 = self.inflation_lags
-        past = p0 + w1 * (p1 - p0) + w2 * (p2 - p0) + w3 * (p3 - p0)
-        inflation = past + self.gap_to_inflation * gap + shocks.supply
+        # With weights summing to 1 this is the published sum, and exactly p0 if nothing moves.
+        past_inflation = p0 + w1 * (p1 - p0) + w2 * (p2 - p0) + w3 * (p3 - p0)
+        inflation = past_inflation + self.gap_to_inflation * gap + shocks.supply
         # As in the paper: four-quarter means of both, so the real rate looks back, not ahead.
         real_rate = _mean(i0, i1, i2, i3) - _mean(p0, p1, p2, p3)
-        past = self.gap_lags[0] * gap + self.gap_lags[1] * gap_before
+        weight_now, weight_before = self.gap_lags
+        past_gap = weight_now * gap + weight_before * gap_before
         pull = self.real_rate_to_gap * (real_rate - self.neutral_real_rate)
-        next_gap = past - pull + shocks.demand
+        next_gap = past_gap - pull + shocks.demand
         unemployment = state.unemployment - self.okun * (next_gap - gap)
-        if not (isfinite(inflation) and 0 <= unemployment <= 100):
+        is_possible = isfinite(inflation) and 0 <= unemployment <= 100
+        if not is_possible:
             raise EconomyError(
                 f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 "
                 f"and 100), output gap {next_gap:.4g} and quarterly inflation {inflation:.4g}; "
@@ -185,9 +187,16 @@ class RudebuschSvensson:
             )
         # Percent of a quarter's output, at an annual rate.
         growth = self.potential_growth + 4 * (next_gap - gap)
+        # A log rate, at an annual rate: 100 for percent, 4 for quarters.
         value = state.total_economic_value * exp(growth / 400)
+        lags = MacroLags(
+            inflation=(inflation, p0, p1, p2),
+            output_gap=(next_gap, gap),
+            # The rate acts a quarter later, by the means above.
+            interest_rate=(interest_rate, i0, i1, i2),
+        )
         return economy_of(
-            MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2)),
+            lags,
             gdp_growth=growth,
             unemployment=unemployment,
             total_economic_value=value,
@@ -226,11 +235,14 @@ def set_levels(state: GlobalState, **levels: float) -> GlobalState:
     # Inflation is a mean over four quarters, so that one of them alone could not reach the level.
     if "inflation" in levels:
         inflation = tuple(value + levels["inflation"] - state.inflation for value in inflation)
-    gaps = (levels.get("output_gap", gap), gap_before)
-    rates: Any = (levels.get("interest_rate", rate), *rates_before)
-    lags = MacroLags(inflation, gaps, rates)
+    gap = levels.get("output_gap", gap)
+    rate = levels.get("interest_rate", rate)
+    rates: Any = (rate, *rates_before)
+    values: dict[str, Any] = dict(state)
+    values.update(levels)
+    values["lags"] = MacroLags(inflation, (gap, gap_before), rates)
     # Built anew, not copied: only then are the values checked.
-    return GlobalState.model_validate({**dict(state), **levels, "lags": lags})
+    return GlobalState.model_validate(values)
 
 
 def mirrored(state: GlobalState) -> GlobalState:
@@ -268,7 +280,8 @@ def _mirrored(
     middles: Sequence[float],
 ) -> Any:
     """Return each value as far on the other side of its middle."""
-    return tuple(2 * middle - value for value, middle in zip(values, middles, strict=True))
+    pairs = zip(values, middles, strict=True)
+    return tuple(2 * middle - value for value, middle in pairs)
 
 
 def shifted(state: GlobalState, by: float) -> GlobalState:
@@ -302,15 +315,25 @@ def _mean(
 def _check(state: GlobalState) -> None:
     """Raise ConfigError if the levels disagree with the lags."""
     lags = state.lags
-    levels = (state.interest_rate, state.output_gap, state.inflation)
-    lagged = (lags.interest_rate[0], lags.output_gap[0], _mean(*lags.inflation))
-    # NaN is near nothing.
-    if not all(abs(level - lag) <= _TOLERANCE for level, lag in zip(levels, lagged, strict=True)):
-        raise ConfigError(
-            f"interest_rate, output_gap and inflation are {levels} but the state's lags say "
-            f"{lagged}; change levels with run.intervene(turn, {{'inflation': ...}}), not with "
-            "model_copy"
-        )
+    levels = (
+        state.interest_rate,
+        state.output_gap,
+        state.inflation,
+    )
+    lagged = (
+        lags.interest_rate[0],
+        lags.output_gap[0],
+        _mean(*lags.inflation),
+    )
+    for level, lag in zip(levels, lagged, strict=True):
+        is_near = abs(level - lag) <= _TOLERANCE
+        # Not by "is far": NaN is neither near nor far.
+        if not is_near:
+            raise ConfigError(
+                f"interest_rate, output_gap and inflation are {levels} but the state's lags say "
+                f"{lagged}; change levels with run.intervene(turn, {{'inflation': ...}}), not with "
+                "model_copy"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,9 +451,11 @@ def _offered(
 ) -> list[float]:
     """Return what ``EngineConfig.choices`` does."""
     here = min(max(rate, lower), upper)
+    lowest = max(here - most, lower)
+    highest = min(here + most, upper)
     # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
-    first = ceil(max(here - most, lower) / step - _TOLERANCE)
-    last = floor(min(here + most, upper) / step + _TOLERANCE)
+    first = ceil(lowest / step - _TOLERANCE)
+    last = floor(highest / step + _TOLERANCE)
     grid = [round(number * step, 6) for number in range(first, last + 1)]
     # The current rate may stand between the grid's points: to hold is always offered.
     return sorted({*grid, round(here, 6)})
@@ -477,16 +502,15 @@ class EngineConfig(Settings):
             current: the rate before the action, percent per year. Where something else has put it
                 outside the bounds, the closest bound is used instead.
         """
+        offered = _offered(
+            self.lower,
+            self.upper,
+            self.max_move,
+            self.rate_step,
+            current,
+        )
         # A copy, since the list is kept for the next question.
-        return [
-            *_offered(
-                self.lower,
-                self.upper,
-                self.max_move,
-                self.rate_step,
-                current,
-            )
-        ]
+        return list(offered)
 
     def problem(
         self,
@@ -498,7 +522,9 @@ class EngineConfig(Settings):
 
         A rate between the grid's points is accepted: the grid only limits what a model is offered.
         """
-        if not self.lower - _TOLERANCE <= rate <= self.upper + _TOLERANCE:
+        lowest = self.lower - _TOLERANCE
+        highest = self.upper + _TOLERANCE
+        if not lowest <= rate <= highest:
             return (
                 f"the new interest rate {rate:g}% is outside the bounds {self.lower:g}% to "
                 f"{self.upper:g}%"
@@ -556,20 +582,20 @@ class QuadraticLoss(Settings):
         prices = list(quarters["inflation"])
         gaps = list(quarters["output_gap"])
         rates = list(quarters["interest_rate"])
-        if not len(prices) == len(gaps) == len(rates) > 1:
+        are_complete = len(prices) == len(gaps) == len(rates)
+        if not are_complete or len(rates) < 2:
             raise ConfigError(
                 f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss: it takes as "
                 "many of each, and at least two"
             )
-        parts = {
-            "inflation": fmean((value - self.inflation_target) ** 2 for value in prices[1:]),
-            "output_gap": fmean(value**2 for value in gaps[1:]),
-            # The first is from the rate that the run starts with, whose quarter does not count.
-            "rate_change": fmean((now - before) ** 2 for before, now in pairwise(rates)),
+        of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
+        of_gap = fmean(value**2 for value in gaps[1:])
+        # The first is from the rate that the run starts with, whose quarter does not count.
+        of_rate = fmean((now - before) ** 2 for before, now in pairwise(rates))
+        loss = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_rate
+        return {
+            "loss": loss,
+            "inflation": of_inflation,
+            "output_gap": of_gap,
+            "rate_change": of_rate,
         }
-        loss = (
-            parts["inflation"]
-            + self.gap_weight * parts["output_gap"]
-            + self.rate_change_weight * parts["rate_change"]
-        )
-        return {"loss": loss, **parts}

@@ -82,7 +82,9 @@ class Estimated(NamedTuple):
 
     def rounded(self) -> Estimated:
         """Return it to nine places, so that rounding decides nothing where moves are all alike."""
-        return Estimated(*(round(float(number), 9) + 0.0 for number in self))
+        # Plus 0, so that no -0 is printed.
+        value, low, high = (round(float(number), 9) + 0.0 for number in self)
+        return Estimated(value, low, high)
 
 
 class Criterion(NamedTuple):
@@ -160,15 +162,17 @@ class PolicyResponse:
             method="eigh",
             check_valid="ignore",  # a variance may be rounded to -0
         )
-        draws *= np.sqrt(freedom / rng.chisquare(freedom, (_DRAWS, 1)))
+        # Student's distribution is the normal one over the root of a chi-squared.
+        scale = rng.chisquare(freedom, (_DRAWS, 1))
+        draws *= np.sqrt(freedom / scale)
         slopes = np.vstack([np.zeros(4), draws]) + self.slopes
         # What a rule adds for a point of last quarter's rate: 1 where it never moves it.
         weights = slopes[:, 1:] + [0.0, 0.0, 1.0]
         # The first is of the estimates themselves.
-        roots = largest_roots(matrices_of(weights))
-        low, high = np.quantile(roots[1:], [1 - _AT, _AT])
+        of_estimates, *of_draws = largest_roots(matrices_of(weights))
+        low, high = np.quantile(of_draws, [1 - _AT, _AT])
         return Estimated(
-            float(roots[0]),
+            float(of_estimates),
             float(low),
             float(high),
         )
@@ -222,9 +226,11 @@ class PolicyResponse:
         if self.in_the_end is None:
             slope = self["inflation"].interval
             return f"for each point of inflation it raises the rate by {slope} points a quarter"
-        points = "{:.1f} points ({:.1f} to {:.1f})".format(*self.in_the_end)
+        value, low, high = self.in_the_end
+        points = f"{value:.1f} points ({low:.1f} to {high:.1f})"
+        # "Raises by -0.3" would read as a slip.
         verb = "moves the rate by"
-        if self.in_the_end.value > 0:
+        if value > 0:
             verb = "raises the rate by only" if is_too_little else "raises the rate by"
         return f"in the end it {verb} {points} for each point of inflation"
 
@@ -335,12 +341,16 @@ def response_of(
         1.0,
         axis=1,
     )
-    labels, places = np.unique(np.asarray(groups), return_inverse=True)
+    labels, places = np.unique(
+        np.asarray(groups),
+        return_inverse=True,
+    )
     units = len(labels)
     if units < _FEWEST:
         return PolicyResponse("undecided", (), None, units)
     # A row for each group, which says which decisions are its own.
-    member = np.arange(units)[:, None] == places
+    rows = np.arange(units)[:, None]
+    member = rows == places
     slopes, variance = _regressed(
         regressors,
         np.asarray(moves, dtype=float),
@@ -351,11 +361,13 @@ def response_of(
     for name, judged in _CRITERIA.items():
         weights = np.array(judged.weights)
         value = float(weights @ slopes)
+        of_sum = weights @ variance @ weights
         # Rounding may leave a variance of -1e-20, where moves are all alike.
-        reach = quantile * sqrt(max(0.0, weights @ variance @ weights))
+        reach = quantile * sqrt(max(0.0, of_sum))
         interval = Estimated(value, value - reach, value + reach)
         criteria[name] = _criterion(name, interval, judged.bounds)
-    squares = np.outer(slopes, slopes) - quantile**2 * variance
+    products = np.outer(slopes, slopes)
+    squares = products - quantile**2 * variance
     in_the_end = None
     # Else the ratio's interval has no two ends.
     if criteria["rate"].high < 0:
@@ -377,17 +389,21 @@ def response_of(
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
         value = float(changes.mean())
-        reach = stdtrit(len(changes) - 1, _AT) * (changes.std(ddof=1) / sqrt(len(changes)))
+        error = changes.std(ddof=1) / sqrt(len(changes))
+        # Each name was asked of fewer groups than there are.
+        reach = stdtrit(len(changes) - 1, _AT) * error
         interval = Estimated(value, value - reach, value + reach)
         criteria[name] = _criterion(name, interval, _AROUND_ZERO)
     verdicts = {criterion.verdict for criterion in criteria.values()}
+    # One that is failed decides, and one that is undecided keeps it from being passed.
+    outcome = next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
     return PolicyResponse(
-        next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
+        outcome,
         tuple(criteria.values()),
         in_the_end,
         units,
-        slopes=tuple(map(float, slopes)),
-        variance=tuple(tuple(map(float, row)) for row in variance),
+        slopes=tuple(slopes.tolist()),
+        variance=tuple(map(tuple, variance.tolist())),
     )
 
 
@@ -409,22 +425,34 @@ def _ratio(
 
     top = np.array(above)
     bottom = np.array(below)
+    # Fieller's ends are the roots of the quadratic a x² - 2 b x + c.
     a = bottom @ squares @ bottom
     b = top @ squares @ bottom
     c = top @ squares @ top
-    # Fieller's ends are the roots of a quadratic; rounding may leave nothing between them.
+    # Rounding may leave nothing between them.
     root = sqrt(max(0.0, b * b - a * c))
     value = (top @ slopes) / (bottom @ slopes)
+    low = (b - root) / a
+    high = (b + root) / a
     return Estimated(
         float(value),
-        float((b - root) / a),
-        float((b + root) / a),
+        float(low),
+        float(high),
     )
 
 
+class _Regression(NamedTuple):
+    """Coefficients, and their variance."""
+
+    slopes: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
 def _regressed(
-    x: NDArray[np.float64], y: NDArray[np.float64], member: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    member: NDArray[np.bool_],
+) -> _Regression:
     """Return coefficients, and their variance by the jackknife over groups.
 
     With a decision a group it is HC3 (MacKinnon and White 1985); with more it is CV3J without its
@@ -433,18 +461,25 @@ def _regressed(
     """
     import numpy as np
 
+    # By group: x'x and x'y, of which those of several groups are sums.
     squares = np.einsum("gn,ni,nj->gij", member, x, x)
     sums = np.einsum("gn,ni,n->gi", member, x, y)
+    all_squares = squares.sum(0)
+    all_sums = sums.sum(0)
     # Of all groups but one, for each; without one of them there may be nothing left to tell.
-    rest = squares.sum(0) - squares
-    if np.linalg.matrix_rank(rest).min() < x.shape[1]:
+    rest_squares = all_squares - squares
+    rest_sums = all_sums - sums
+    ranks = np.linalg.matrix_rank(rest_squares)
+    if ranks.min() < x.shape[1]:
         raise ConfigError(
             "the situations are too much alike: inflation, output gap and rate have to differ, "
             "and not only in one group"
         )
-    slopes = np.linalg.solve(squares.sum(0), sums.sum(0))
-    apart = np.linalg.solve(rest, (sums.sum(0) - sums)[..., None])[..., 0] - slopes
-    return slopes, apart.T @ apart
+    slopes = np.linalg.solve(all_squares, all_sums)
+    # As columns, since a stack of vectors would be taken for a matrix.
+    without_one = np.linalg.solve(rest_squares, rest_sums[..., None])
+    apart = without_one[..., 0] - slopes
+    return _Regression(slopes, apart.T @ apart)
 
 
 def _criterion(
@@ -452,6 +487,7 @@ def _criterion(
     measured: Estimated,
     bounds: _Bounds | None,
 ) -> Criterion:
+    """Return a criterion, judged by where its interval is."""
     value, low, high = measured.rounded()
     if bounds is None:
         return Criterion(name, value, low, high)
@@ -467,6 +503,7 @@ def _criterion(
 
 
 def _on_target(missed_by: Estimated) -> Criterion:
+    """Return the criterion of how far inflation is from its target in the end."""
     value, low, high = missed_by.rounded()
     surely_off = low > _NEAR or high < -_NEAR
     surely_near = low > -_NEAR and high < _NEAR

@@ -62,20 +62,26 @@ class Committee(Settings):
         """
         if not votes:
             return current
+        rates = votes.values()
         if self.rule == "majority":
-            rounded = Counter(round(rate, 6) for rate in votes.values())  # 0.1 + 0.2 is not 0.3
-            most, named = rounded.most_common(1)[0]
-            if 2 * named <= len(votes):
+            # 0.1 + 0.2 is not 0.3.
+            rounded = Counter(round(rate, 6) for rate in rates)
+            [(most_named, count)] = rounded.most_common(1)
+            if 2 * count <= len(votes):
                 return current
             # As it was voted, not as it was rounded; the least, so that their order does not count.
-            return min(rate for rate in votes.values() if round(rate, 6) == most)
+            return min(rate for rate in rates if round(rate, 6) == most_named)
+        lower = median_low(rates)
+        upper = median_high(rates)
         # Between the two in the middle, as near to the rate in force as that goes.
-        median = min(max(current, median_low(votes.values())), median_high(votes.values()))
+        median = min(max(current, lower), upper)
         if self.chair is None or self.chair not in votes:
             return median
         # The others follow the chair so far.
         reach = self.tolerance_bp / 100
-        return min(max(votes[self.chair], median - reach), median + reach)
+        lowest = median - reach
+        highest = median + reach
+        return min(max(votes[self.chair], lowest), highest)
 
     def __str__(self) -> str:
         if self.rule == "chair":

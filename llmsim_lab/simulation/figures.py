@@ -98,6 +98,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         fontsize=12,
         fontweight="bold",
     )
+    # What is read aloud in place of the picture.
     words = f"{demonstration.verdict} {demonstration.judged} {demonstration.headline}"
     return told(figure, words)
 
@@ -125,6 +126,7 @@ def _line(
         label=label,
         color=look.colour,
         linestyle=look.dashes,
+        # The model stands out from what it is compared with.
         linewidth=2.6 if look.colour == _MODEL else 1.8,
     )
 
@@ -135,11 +137,15 @@ def _draw_rates(
     world: World,
     title: str,
 ) -> None:
+    """Draw each player's rate in a world, and the bounds of it."""
     for player in demonstration.players:
         label = drawable(player, 60)
+        # Said once: the other lines are means and ranges of as many.
         if player == demonstration.model:
-            label = f"{label}: mean and range of {counted(len(demonstration.runs), 'seed')}"
-        _line(axes, demonstration.path(player, world), player, label)
+            seeds = counted(len(demonstration.runs), "seed")
+            label = f"{label}: mean and range of {seeds}"
+        rates = demonstration.path(player, world)
+        _line(axes, rates, player, label)
     [first, *_] = demonstration.runs.values()
     low, high = first["plain"].config.engine.rate_bounds
     axes.set(
@@ -168,13 +174,19 @@ def _draw_bound(
         linewidth=1,
         linestyle=(0, (6, 3)),
     )
+    # Outside of the bounds, where no rate is drawn.
+    points_up = 5
+    alignment = "bottom"
+    if name == "lower":
+        points_up = -5
+        alignment = "top"
     axes.annotate(
         f"{name} bound of the rate",
         (0.3, rate),
-        (0, -5 if name == "lower" else 5),
+        (0, points_up),
         textcoords="offset points",
         fontsize=8,
-        va="top" if name == "lower" else "bottom",
+        va=alignment,
     )
 
 
@@ -198,6 +210,7 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
         fontsize=8,
         color="#007F5C",
     )
+    # With room on the right for the words above.
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(
         OIL_TURN,
@@ -217,10 +230,16 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
         loc="left",
         fontsize="medium",
     )
-    axes.set(xlabel=f"quarter (the shock comes in quarter {OIL_TURN})", ylabel="percentage points")
+    axes.set(
+        xlabel=f"quarter (the shock comes in quarter {OIL_TURN})",
+        ylabel="percentage points",
+    )
 
 
-def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
+def _draw_responses(
+    axes: Axes,
+    demonstration: Demonstration,
+) -> None:
     """Draw how far each player moves the rate for a point of inflation, with intervals."""
     players = demonstration.players
     for row, player in enumerate(players):
@@ -250,12 +269,16 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
             color=colour,
             markersize=8,
         )
-        verbs = {"pass": "responds", "fail": "does not respond"}
-        words = verbs.get(response.outcome, "undecided")
+        words = {
+            "pass": "responds",
+            "fail": "does not respond",
+            "undecided": "undecided",
+        }
+        # Above the interval: the axis points downwards.
         axes.text(
             slope.value,
             row - 0.28,
-            words,
+            words[response.outcome],
             fontsize=8,
             ha="center",
             va="center",
@@ -265,11 +288,14 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
         color="#444444",
         linewidth=1,
     )
-    axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
+    names = [drawable(player, 60) for player in players]
+    axes.set_yticks(range(len(players)), names)
     axes.set(
+        # The first player above.
         ylim=(len(players) - 0.4, -0.6),
         xlabel="percentage points a quarter",
     )
+    # For the words beside intervals that end at the edge.
     axes.margins(x=0.15)
     plain_axes(axes, "x")
     quarters = counted(len(demonstration.moves), "judged quarter")

@@ -17,7 +17,7 @@ from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.run import Run, load
 from llmsim_lab.run.guided import leave_out_warnings
-from llmsim_lab.run.turn import reply_of
+from llmsim_lab.run.turn import Turn, reply_of
 from llmsim_lab.simulation.world import Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,16 @@ _HOW = (
     "model=load(tape, run) takes a recorded run from the same start"
 )
 
-_COLUMNS = ["who", "loss", "term", "inflation", "output_gap", "rate_change", "last_rate", "note"]
+_COLUMNS = [
+    "who",
+    "loss",
+    "term",
+    "inflation",
+    "output_gap",
+    "rate_change",
+    "last_rate",
+    "note",
+]
 _CLASS_COLUMNS = [
     "name",
     "seed",
@@ -121,14 +130,15 @@ class Losses:
             except (EconomyError, LLMFailureException) as error:
                 # A spiral or a server that went; the others are compared all the same.
                 missing[name] = f"ended at turn {run.turn_number}: {error}"
-        rows: list[dict[str, object]] = [
-            {"who": name, "note": note} for name, note in missing.items()
-        ]
-        rows += [self._row(name, played, turns) for name, played in self.runs.items()]
-        # Stable, so that equal losses stand in the order above, the people's first.
+        rows: list[dict[str, object]] = []
+        for name, note in missing.items():
+            rows.append({"who": name, "note": note})
+        for name, played in self.runs.items():
+            rows.append(self._row(name, played, turns))
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values(
             "loss",
+            # So that equal losses stand in the order above, the people's first.
             kind="stable",
             ignore_index=True,
         )
@@ -157,7 +167,8 @@ class Losses:
     @property
     def verdict(self) -> str:
         """How the people did against the rule and a rate held, in a sentence; empty without."""
-        losses = self.frame.dropna(subset="loss").set_index("who")["loss"]
+        played = self.frame.dropna(subset="loss")
+        losses = played.set_index("who")["loss"]
         if _RULE not in losses:
             return ""
         # The people's run is the first.
@@ -177,8 +188,9 @@ class Losses:
     @property
     def notes(self) -> list[str]:
         """Why a row has no run, or what it lacks, a line each."""
-        rows = self.frame[self.frame["note"] != ""]
-        return [f"{name}: {note}" for name, note in zip(rows["who"], rows["note"], strict=True)]
+        has_note = self.frame["note"] != ""
+        notes = self.frame[has_note].set_index("who")["note"]
+        return [f"{name}: {note}" for name, note in notes.items()]
 
     @property
     def caption(self) -> str:
@@ -196,8 +208,9 @@ class Losses:
         return words
 
     def __repr__(self) -> str:
-        shown = self.frame.drop(columns="note").round(2).to_string(index=False, na_rep="-")
-        return "\n".join([self.caption, shown, *self.notes])
+        figures = self.frame.drop(columns="note").round(2)
+        table = figures.to_string(index=False, na_rep="-")
+        return "\n".join([self.caption, table, *self.notes])
 
 
 class _Rivals(NamedTuple):
@@ -217,18 +230,21 @@ def _rivals_of(
     client = None
     if hasattr(model, "call_with_retry"):
         client = run_client(model, "model")
-    models = [nation.name for nation in simulation.nations if _is_model(simulation, nation.name)]
+    names = [nation.name for nation in simulation.nations]
+    models = [name for name in names if _is_model(simulation, name)]
+    targets = _targets(simulation)
     for name, rule in _RIVALS.items():
         # A committee with a model in it cannot decide without one.
         if models and client is None:
             rivals.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
-        # Each person's rule has the target of that person's nation.
-        seats: dict[str, object] = {
-            person: _ruled(simulation, rule, _targets(simulation)[person]) for person in people
-        }
+        seats: dict[str, object] = {}
+        for person in people:
+            # Each person's rule has the target of that person's nation.
+            seats[person] = _ruled(simulation, rule, targets[person])
         if simulation.checks_actions and not models:
-            seats["validator"] = "rule"  # what rules propose is policy, which no model need judge
+            # What rules propose is policy, which no model need judge.
+            seats["validator"] = "rule"
         rivals.runs[name] = simulation.counterfactual(seats, llm_client=client)
     if client is not None:
         seated = dict.fromkeys(people, "model")
@@ -246,7 +262,10 @@ def _rivals_of(
     return rivals
 
 
-def _is_model(simulation: Simulation, nation: str) -> bool:
+def _is_model(
+    simulation: Simulation,
+    nation: str,
+) -> bool:
     return bool(seat_of(simulation, nation) == "model")
 
 
@@ -325,8 +344,13 @@ def _interventions(
     turns: int,
 ) -> list[list[object]]:
     """Return what was set from outside, turn by turn."""
+    # The first is the state to start from, which is compared as that.
     played = run.turns[1 : turns + 1]
-    return [[change.set for change in turn.interventions] for turn in played]
+    return [_values_set(turn) for turn in played]
+
+
+def _values_set(turn: Turn) -> list[object]:
+    return [change.set for change in turn.interventions]
 
 
 def _continued(
@@ -399,9 +423,13 @@ def _games_on(
     with Tape(path, read_only=True) as tape:
         for info in tape.runs():
             run = load(tape, info.id)
+            # A tape may hold other worlds, and runs in which no person had a seat.
             if isinstance(run, Simulation) and people_in(run):
-                place = {"date": info.started[:10], "tape": path.name}
-                yield {**place, **_in_class(run, loss, after)}
+                row = _in_class(run, loss, after)
+                # The day alone, of a time.
+                row["date"] = info.started[:10]
+                row["tape"] = path.name
+                yield row
 
 
 def _in_class(
@@ -419,23 +447,26 @@ def _in_class(
         "advice_asked": advice_asked(run),
     }
     try:
-        losses = Losses(run, None, loss, after=after).frame.set_index("who")["loss"]
+        compared = Losses(run, None, loss, after=after)
     except ConfigError as error:
-        return {**row, "note": str(error)}
+        # A game without a turn has no loss, and its student a row all the same.
+        row["note"] = str(error)
+        return row
+    losses = compared.frame.set_index("who")["loss"]
     peoples = losses[_who(people)]
-    return {
-        **row,
-        "loss": peoples,
-        "against_rule_pct": 100 * (peoples / losses[_RULE] - 1),
-    }
+    row["loss"] = peoples
+    row["against_rule_pct"] = 100 * (peoples / losses[_RULE] - 1)
+    return row
 
 
 def advice_asked(run: Run) -> int:
     """Return in how many answers of people the tape says that the rule was asked before."""
-    return sum(bool(reply_of(call).get("advice_asked")) for call in run.calls)
+    replies = map(reply_of, run.calls)
+    return sum(bool(reply.get("advice_asked")) for reply in replies)
 
 
 def _who(people: Sequence[str]) -> str:
+    """Return what a table calls the people of a run."""
     if len(people) == 1:
         return f"you ({people[0]})"
     return f"people ({', '.join(people)})"

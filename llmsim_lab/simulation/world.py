@@ -130,14 +130,16 @@ class Economy(State):
                 "this state of the economy has lags=None, but the next quarter depends on the last "
                 "ones; take the state of a run, or the start that Simulation(...).state has"
             )
-        return GlobalState(**{name: getattr(self, name) for name in GlobalState.model_fields})
+        figures = {name: getattr(self, name) for name in GlobalState.model_fields}
+        return GlobalState(**figures)
 
     @property
     def global_state(self) -> GlobalState:
         """The economy as models, rules, people and the contracts' classes read it."""
         if not self.gap_error:
             return self.actual
-        return set_levels(self.actual, output_gap=self.output_gap + self.gap_error)
+        gap_read = self.output_gap + self.gap_error
+        return set_levels(self.actual, output_gap=gap_read)
 
     def with_economy(self, economy: GlobalState, **changes: object) -> Self:
         """Return this state with the figures of an economy."""
@@ -232,6 +234,7 @@ class Nation(NationProfile):
     @model_validator(mode="before")
     @classmethod
     def _seated(cls, values: Any) -> Any:
+        # nations=["Ann", "Bob"] names them alone.
         if isinstance(values, str):
             return {"name": values}
         # Written so in files before players were named by their seats.
@@ -243,11 +246,15 @@ class Nation(NationProfile):
         return values
 
 
-def _by_rule(committee: Any) -> Any:
-    return {"rule": committee} if isinstance(committee, str) else committee
+def _by_rule(committee: object) -> object:
+    """Return a committee's settings; a text is the name of its rule."""
+    if isinstance(committee, str):
+        return {"rule": committee}
+    return committee
 
 
 def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
+    """Return nations that have different names: seats and votes are found by them."""
     counts = Counter(nation.name for nation in nations)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
@@ -255,9 +262,14 @@ def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     return nations
 
 
-def _not_a_player(setting: object, info: ValidationInfo) -> object:
+def _not_a_player(
+    setting: object,
+    info: ValidationInfo,
+) -> object:
     """Return a setting; who answers, such as a validator, has a seat and is no setting."""
-    if callable(setting) or (isinstance(setting, Mapping) and "kind" in setting):
+    # Older files said who answers by a kind, where the settings are.
+    has_kind = isinstance(setting, Mapping) and "kind" in setting
+    if callable(setting) or has_kind:
         raise ValueError(
             f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
             "'rule', a function, a person or a client"
@@ -358,9 +370,14 @@ class Simulation(Run[Economy]):
     @property
     def checks_actions(self) -> bool:
         """Whether the validator is asked about each action."""
-        return self.validator == "asked" or (self.validator is None and self.moves_bp is None)
+        if self.validator is None:
+            # Moves on offer are policy; words may be anything.
+            return self.moves_bp is None
+        return self.validator == "asked"
 
     def _reply_type(self) -> type[Proposal]:
+        """Return what a member answers with."""
+        # A choice from probabilities has no reasons, and no words of its own.
         if self.decide:
             return RateMove
         if self.moves_bp:
@@ -370,7 +387,9 @@ class Simulation(Run[Economy]):
     @property
     def _is_briefed(self) -> bool:
         """Whether members read an economist's briefing."""
-        return self.briefing == "economist" or (self.briefing is None and self.moves_bp is not None)
+        if self.briefing is None:
+            return self.moves_bp is not None
+        return self.briefing == "economist"
 
     def _shipped_prompt(self) -> str:
         """Return the name of the prompt of members that have none of their own."""
@@ -396,7 +415,8 @@ class Simulation(Run[Economy]):
         if not self._is_briefed and not self.masked:
             raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
         for name in self._members:
-            if self.moves_bp and "moves" not in self._prompt_of(name).slots:
+            has_slot = "moves" in self._prompt_of(name).slots
+            if self.moves_bp and not has_slot:
                 raise ConfigError(
                     f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer; "
                     "add it, or set moves_bp to null"
@@ -404,16 +424,26 @@ class Simulation(Run[Economy]):
 
     def start(self) -> Economy:
         """Return the quarter to start from, or its mirror image, of which none happened."""
-        first = initial_state(self.start_at) if self.start_at else SimulationState()
-        gap_error = self.gap_noise * self._gap_draw(0)
+        first = SimulationState()
+        if self.start_at:
+            first = initial_state(self.start_at)
+        economy = first.global_state
+        period = first.period
         if self.economy.mirrored:
-            return Economy().with_economy(mirrored(first.global_state), gap_error=gap_error)
-        return Economy().with_economy(first.global_state, period=first.period, gap_error=gap_error)
+            economy = mirrored(economy)
+            # None of it happened, so that it has no date.
+            period = None
+        return Economy().with_economy(
+            economy,
+            period=period,
+            gap_error=self.gap_noise * self._gap_draw(0),
+        )
 
     def _gap_draw(self, turn: int) -> float:
         """Return what is new of a quarter's error of the gap, in standard deviations."""
         # Of its own, so that a run with noise has the shocks of one without.
-        draw = Random(f"{self.seed}/gap noise/{turn}").gauss(0, 1)
+        rng = Random(f"{self.seed}/gap noise/{turn}")
+        draw = rng.gauss(0, 1)
         return -draw if self.economy.mirrored else draw
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
@@ -454,11 +484,18 @@ class Simulation(Run[Economy]):
                 lower_bound=self.engine.lower,
             )
             shocks += Shocks(demand=demand)
-        economy = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
-        # What was set for this quarter alone has acted.
+        economy = RudebuschSvensson().advance(
+            state.actual,
+            interest_rate=rate,
+            shocks=shocks,
+        )
+        period = None
+        if state.period is not None:
+            period = next_quarter(state.period)
         return state.with_economy(
             economy,
-            period=next_quarter(state.period) if state.period else None,
+            period=period,
+            # What was set for this quarter alone has acted.
             shock=NO_SHOCKS,
             gap_error=self._next_gap_error(state.gap_error, turn),
         )
@@ -466,12 +503,14 @@ class Simulation(Run[Economy]):
     def _next_gap_error(self, error: float, turn: int) -> float:
         """Return the error of the gap that is read a quarter later: a stationary AR(1)."""
         # So that its standard deviation is gap_noise in every quarter, the first included.
-        new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._gap_draw(turn)
-        return GAP_NOISE_PERSISTENCE * error + new
+        spread = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise
+        return GAP_NOISE_PERSISTENCE * error + spread * self._gap_draw(turn)
 
     def _quarters(self, state: Economy) -> list[Economy]:
         """Return the run's quarters up to one."""
-        return [*(turn.state for turn in self.turns[:-1]), state]
+        # The latest as it is given: interventions may have changed it.
+        before = [turn.state for turn in self.turns[:-1]]
+        return [*before, state]
 
     def _as_put(self, question: OpenQuestion) -> OpenQuestion:
         return in_rates(self, question)
@@ -503,8 +542,13 @@ class Simulation(Run[Economy]):
         is_mirrored = self.economy.mirrored
         us_from = self.start_at
         if us_from and not is_mirrored:
+            # Where the states begin, which need not be where the run did: the gate asks of others.
             us_from = states[0].period
-        return known_quarters(states, us_from=us_from, mirrored=is_mirrored)
+        return known_quarters(
+            states,
+            us_from=us_from,
+            mirrored=is_mirrored,
+        )
 
     async def _decided(
         self,
@@ -547,8 +591,11 @@ class Simulation(Run[Economy]):
 
         @cache  # and only where a model is asked, since rules read no prompt
         def writer() -> Callable[[str, str], RenderedPrompt]:
-            prompt = self.prompt("validator_economic")
-            return verdict_prompts(prompt, self.domain, self.permissive)
+            return verdict_prompts(
+                self.prompt("validator_economic"),
+                self.domain,
+                self.permissive,
+            )
 
         verdicts = await ask.each(
             policies,
@@ -569,24 +616,38 @@ class Simulation(Run[Economy]):
 
         @cache  # once a turn: all judgements read the same of the economy but for the rate
         def writer() -> _JudgementWriter:
-            prompt = self.prompt("engine_interest_rate")
-            return update_prompts(prompt, self.engine, economy, ask.turn - 1)
+            return update_prompts(
+                self.prompt("engine_interest_rate"),
+                self.engine,
+                economy,
+                ask.turn - 1,
+            )
 
         # One member's vote is the rate.
         if self.committee.rule == "sequential" or len(self._members) < 2:
-            return await self._one_after_the_other(ask, economy, accepted, writer)
+            return await self._one_after_the_other(
+                ask,
+                economy,
+                accepted,
+                writer,
+            )
         start = economy.interest_rate
-        votes = await self._rates_meant(ask, economy, start, accepted, writer)
+        votes = await self._rates_meant(
+            ask,
+            economy,
+            start,
+            accepted,
+            writer,
+        )
         rate = self.committee.rate(votes, current=start)
-        outcomes = {
-            name: {
+        outcomes = {}
+        for name, vote in votes.items():
+            outcomes[name] = {
                 "new_rate": rate,
                 "vote_bp": _basis_points(start, vote),
                 "outcome_bp": _basis_points(start, rate),
                 "dissent": dissents(vote, rate),
             }
-            for name, vote in votes.items()
-        }
         words = minutes(
             self.committee,
             votes,
@@ -675,16 +736,20 @@ class Simulation(Run[Economy]):
                 "reasoning": "The rule takes no rate from words.",
                 "confidence": 1.0,
             }
-        rule = TaylorRule(inflation_target=self._nations[question.player].inflation_target)
-        economy = question.state.global_state
+        nation = self._nations[question.player]
         proposal = rule_proposal(
-            rule,
-            economy,
+            TaylorRule(inflation_target=nation.inflation_target),
+            question.state.global_state,
             self.engine,
             moves_bp=self.moves_bp,
         )
-        fields = {name: getattr(proposal, name) for name in question.reply.model_fields}
-        return {name: value for name, value in fields.items() if value is not None}
+        fields = {}
+        for name in question.reply.model_fields:
+            value = getattr(proposal, name)
+            # Of a rate and a move it states one.
+            if value is not None:
+                fields[name] = value
+        return fields
 
     def changed(
         self,
@@ -699,7 +764,9 @@ class Simulation(Run[Economy]):
         levels = {name: values[name] for name in values if name in _VARIABLES}
         # First, so that a wrong value is named as it was written.
         changed = super().changed(state, values)
-        return changed.with_economy(set_levels(state.actual, **levels))
+        # The lags too: the next quarter follows from them, not from the levels.
+        economy = set_levels(state.actual, **levels)
+        return changed.with_economy(economy)
 
     # --- what is asked, and of which parameters -----------------------------------------------
 
@@ -747,21 +814,20 @@ class Simulation(Run[Economy]):
             )
         # A named economy is told by its name and dates, which is what the gate asks about.
         masked = self.masked and not is_named
-        render = prompt.sharing(
-            {
-                "moves": moves_in_words(self.moves_bp or ()),
-                **briefing(self._known(states), masked=masked),
-            }
-        )
+        # What all members read alike; each one's role and view come below.
+        shared = briefing(self._known(states), masked=masked)
+        shared["moves"] = moves_in_words(self.moves_bp or ())
+        render = prompt.sharing(shared)
 
         def write(name: str, nation: Nation) -> RenderedPrompt:
-            role = role_of(
+            view = view_of(nation, economy.inflation)
+            view["role"] = role_of(
                 name,
                 masked=masked,
                 members=len(self.nations),
                 rule=self.committee.rule,
             )
-            text = render({"role": role, **view_of(nation, economy.inflation)})
+            text = render(view)
             return text.sourced(
                 SOURCES,
                 agent=name,
@@ -788,8 +854,12 @@ class Simulation(Run[Economy]):
                 members=len(self.nations),
                 rule=self.committee.rule,
             )
-            quarters = self._known(states)
-            return briefing_for_people(quarters, nation, role, masked=masked)
+            return briefing_for_people(
+                self._known(states),
+                nation,
+                role,
+                masked=masked,
+            )
 
         return write
 
@@ -803,14 +873,20 @@ class Simulation(Run[Economy]):
             return {}
         columns = state.columns()
         labels = {series.column: str(series) for series in self.series}
-        return {labels[column]: round(columns[column], 2) for column in TOLD}
+        figures = {}
+        for column in TOLD:
+            # To two decimals, as prompts show them.
+            figures[labels[column]] = round(columns[column], 2)
+        return figures
 
     def _prompt_of(self, name: str) -> Prompt:
         """Return the prompt that a member is asked with."""
         text = self._nations[name].prompt
         if text is None:
             return self.prompt(self._shipped)
-        return self.prompt(Prompt.parse(text, name=f"{self._shipped} of {name}"))
+        # Named by its member, so that it can be edited apart from the shipped one.
+        own_prompt = Prompt.parse(text, name=f"{self._shipped} of {name}")
+        return self.prompt(own_prompt)
 
     # --- views --------------------------------------------------------------------------------
 
@@ -846,13 +922,11 @@ class Simulation(Run[Economy]):
             >>> card = Simulation(players="rule").responds()
             >>> print(card.verdict)
         """
-        first = self.nations[0].name
-        [name] = known_names(
-            "member",
-            first if member is None else member,
-            self._nations,
-        )
-        return run_sync(card_of(self._examinee(name), seed, progress))
+        if member is None:
+            member = self.nations[0].name
+        [name] = known_names("member", member, self._nations)
+        examinee = self._examinee(name)
+        return run_sync(card_of(examinee, seed, progress))
 
     def _examinee(self, member: str) -> Examinee:
         """Return a member as the gate examines it: asked as in a turn, about other economies."""
@@ -872,6 +946,7 @@ class Simulation(Run[Economy]):
             alias: str,
         ) -> float:
             states = states_of(quarters)
+            # As in a turn of this run, but about another state: nothing of it is recorded.
             ask = self._asking(states[-1], turn)
             proposals: Mapping[str, Any] = await self._decided(
                 ask,
@@ -893,7 +968,10 @@ class Simulation(Run[Economy]):
         )
 
     def lint(
-        self, *, rule: Rule | None = None, model: MacroModel | None = None
+        self,
+        *,
+        rule: Rule | None = None,
+        model: MacroModel | None = None,
     ) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.
 
@@ -913,17 +991,24 @@ class Simulation(Run[Economy]):
             ...     print(finding.rule)
             Taylor principle
         """
-        rules = self._rules() if rule is None else {"the rule": rule}
-        # With moves on offer the largest of them is what one turn can do.
-        largest = self.engine.max_move
+        rules = self._rules()
+        if rule is not None:
+            rules = {"the rule": rule}
+        largest_move = self.engine.max_move
         if self.moves_bp:
-            largest = max(map(abs, self.moves_bp)) / 100
+            # With moves on offer the largest of them is what one turn can do.
+            largest_move = max(map(abs, self.moves_bp)) / 100
         start = self.turns[0].state.global_state
-        findings = [*of_targets(self.nations)]
+        findings = list(of_targets(self.nations))
         if model is not None:
             findings += of_model(model)
         for name, one_rule in rules.items():
-            findings += of_rule(name, one_rule, start, largest)
+            findings += of_rule(
+                name,
+                one_rule,
+                start,
+                largest_move,
+            )
         return findings
 
     def _rules(self) -> dict[str, Rule]:
@@ -944,15 +1029,22 @@ class Simulation(Run[Economy]):
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
         """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
-        loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
+        # Of several nations the first one's: a frame has one loss.
+        target = config.nations[0].inflation_target
+        loss = QuadraticLoss(inflation_target=target)
         return {"loss": lambda frame: loss.of(frame)["loss"]}
 
     @property
     def series(self) -> Sequence[Series]:
         """The economy's figures, the policy rate with its bounds."""
-        # Only the rate is bounded, by this run's own limits.
         rate, *figures = SERIES
-        return (replace(rate, low=self.engine.lower, high=self.engine.upper), *figures)
+        # Only the rate is bounded, by this run's own limits.
+        bounded = replace(
+            rate,
+            low=self.engine.lower,
+            high=self.engine.upper,
+        )
+        return (bounded, *figures)
 
 
 def seat_of(run: Simulation, nation: str) -> Any:
@@ -985,7 +1077,10 @@ def _note_quarter(
     """Record a quarter: the votes, each proposal and what became of it, the figures it led to."""
     if setting.minutes:
         ask.note(text=setting.minutes)
-    figures = [f"{name.replace('_', ' ')} {getattr(after, name):.2f}" for name in _FIGURES_IN_LINE]
+    figures = []
+    for name in _FIGURES_IN_LINE:
+        value = getattr(after, name)
+        figures.append(f"{name.replace('_', ' ')} {value:.2f}")
     ask.note(
         led_to=", ".join(figures),
         actions=len(proposals),
@@ -1006,7 +1101,10 @@ def _note_quarter(
 
 
 def _basis_points(rate: float, to: float) -> float:
-    return round(100 * (to - rate), 4) + 0.0  # never minus zero
+    """Return a change of the rate in basis points."""
+    change = round(100 * (to - rate), 4)
+    # Never minus zero, which tables would show.
+    return change + 0.0
 
 
 if TYPE_CHECKING:

@@ -128,6 +128,7 @@ class Agent(ABC):
         )
         call = action.chain.call if action.chain else None
         if action.status == "failed":
+            # Of a model that was told so, and asked a second time.
             raise LLMFailureException(
                 "invalid_response",
                 2,
@@ -136,14 +137,16 @@ class Agent(ABC):
                 detail=f"{action.action_string!r} is outside the agent's domain",
                 call=call,
             )
-        if action.rate_change_bp is None and "rate_change_bp" in reply.model_fields:
+        asks_for_move = "rate_change_bp" in reply.model_fields
+        # Words have no size; the run would have to guess one.
+        if asks_for_move and action.rate_change_bp is None:
             raise ConfigError(
                 f"{self.name!r} states no change, and moves are on offer; give the run "
                 "moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
-        fields = self._fields_of(action, state.interest_rate)
+        all_fields = self._fields_of(action, state.interest_rate)
         # A reply forbids what it does not know.
-        fields = {name: value for name, value in fields.items() if name in reply.model_fields}
+        fields = {name: all_fields[name] for name in all_fields if name in reply.model_fields}
         if call is None:
             return fields
         # With its call, so that the tape says which request the decision came from.
@@ -159,9 +162,11 @@ class Agent(ABC):
         if action.rate_change_bp is not None:
             rate = here + action.rate_change_bp / 100
         return {
+            # An action need not say why, or how sure its agent is; a reply must.
             "reasoning": "It gave no reason.",
             "confidence": 1.0,
             **dict(action.policy_decision or ()),
+            # As the agent states it, whatever its decision says.
             "action": action.action_string,
             "rate_change_bp": action.rate_change_bp,
             "proposed_rate": rate,
@@ -175,11 +180,13 @@ class Agent(ABC):
         rate_change_bp: int | None = None,
         proposed_rate: float | None = None,
     ) -> Action:
+        """Return the action that a decision comes to."""
         return Action(
             agent_name=self.name,
             action_string=decision.action,
             policy_decision=decision,
             status=chain.status,
+            # The contract's link from an action to its reasons, unique in a run.
             reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
             chain=chain,
             rate_change_bp=rate_change_bp,
@@ -255,13 +262,17 @@ class LLMAgent(Agent):
 
     def _complaint_about(self, decision: PolicyDecision) -> str | None:
         """Return what goes back to the model about a decision; None if it belongs."""
-        return None if self._validate_decision(decision) else self.complaint
+        if self._validate_decision(decision):
+            return None
+        return self.complaint
 
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
+    """Put the fields of a decision's schema in the order in which a model fills them in."""
     # Inherited fields come first, so a model would be sure of itself before it decided.
     order = ("reasoning", "rate_change_bp", "action", "confidence")
-    schema["properties"] = {name: schema["properties"][name] for name in order}
+    properties = schema["properties"]
+    schema["properties"] = {name: properties[name] for name in order}
 
 
 class RateDecision(PolicyDecision):
@@ -299,6 +310,7 @@ def thin_prompts(
     """
     # Once for all members, who differ in their profile alone.
     shared = {name: number(getattr(economy, name)) for name in _INDICATORS}
+    # What no slot takes is an error.
     if moves_bp and "moves" in prompt.slots:
         shared["moves"] = moves_in_words(moves_bp)
     render = prompt.sharing(shared)
@@ -310,7 +322,12 @@ def thin_prompts(
             target = number(profile.inflation_target)
             advised += f" Mandate: {profile.mandate}. Inflation target: {target}%. "
             advised += f"Temperament: {profile.temperament}."
-        return render({"profile": advised}).sourced(SOURCES, agent=name, turn=turn)
+        text = render({"profile": advised})
+        return text.sourced(
+            SOURCES,
+            agent=name,
+            turn=turn,
+        )
 
     return write
 
@@ -346,7 +363,10 @@ def moves_in_words(moves_bp: Sequence[int]) -> str:
 
 def moves_to_choose(moves_bp: Sequence[int]) -> dict[int, str]:
     """Return moves as ``LLMClient.choose`` offers them."""
-    return {move: f"{move:+d} basis points" if move else "no change" for move in moves_bp}
+    options = {move: f"{move:+d} basis points" for move in moves_bp}
+    if 0 in options:
+        options[0] = "no change"
+    return options
 
 
 class NationAgent(EconLLMAgent):
@@ -372,6 +392,7 @@ class NationAgent(EconLLMAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(name, llm_client)
+        # Made anew, so that a dict of a user's is checked.
         self.profile = NationProfile(**dict(profile or {}))
 
 
@@ -415,11 +436,14 @@ def rule_proposal(
     proposed_rate: float | None = None
     if moves_bp:
         rates = {bp: limits.inside(here + bp / 100) for bp in moves_bp}
+
+        def distance_and_size(bp: int) -> tuple[float, int]:
+            # Rounded, so that two that are equally close are so to the last bit.
+            distance = round(abs(rates[bp] - wanted), 9)
+            return distance, abs(bp)
+
         # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
-        move = min(
-            rates,
-            key=lambda bp: (round(abs(rates[bp] - wanted), 9), abs(bp)),
-        )
+        move = min(rates, key=distance_and_size)
         rate = rates[move]
         # A smaller move is the nearest one; only of the largest is something left.
         is_largest = move in (min(moves_bp), max(moves_bp))
@@ -427,6 +451,7 @@ def rule_proposal(
     else:
         rate = min(
             limits.choices(here),
+            # The lower of two that are equally close.
             key=lambda offered: (abs(offered - wanted), offered),
         )
         proposed_rate = rate
@@ -484,6 +509,7 @@ class TaylorRuleAgent(Agent):
         chain = LLMReasoningChain(
             component="agent",
             agent=self.name,
+            # Of the turn that is being played: the state is the one before it.
             turn=state.turn + 1,
             reasoning=proposal.reasoning,
         )

@@ -52,7 +52,10 @@ class _HasEconomy(Protocol):
 
 
 def known_quarters(
-    states: Sequence[_HasEconomy], *, us_from: str | None = None, mirrored: bool = False
+    states: Sequence[_HasEconomy],
+    *,
+    us_from: str | None = None,
+    mirrored: bool = False,
 ) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
@@ -66,7 +69,8 @@ def known_quarters(
     """
     quarters = [_quarter(state) for state in states]
     if us_from:
-        return [*quarters_before(us_from, mirrored=mirrored), *quarters]
+        history = quarters_before(us_from, mirrored=mirrored)
+        return [*history, *quarters]
     # A table that is empty but for one line would tell a first turn from all others.
     first = quarters[0]
     before = Quarter(
@@ -132,16 +136,16 @@ def briefing(
     # Two years: a prompt that grew with each turn would cost more with each turn.
     latest = quarters[-SHOWN:]
     lines = [_HEADER]
-    for quarters_ago, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
-        lines.append(
-            _line(
-                quarter,
-                quarters_ago,
-                masked=masked,
-            )
+    for place, quarter in enumerate(latest, start=1):
+        line = _line(
+            quarter,
+            len(latest) - place,
+            masked=masked,
         )
+        lines.append(line)
     now = latest[-1]
-    assert now.inflation is not None  # a run's own states have it
+    # A run's own states have it; only the first quarters of the data lack it.
+    assert now.inflation is not None
     real_rate = now.interest_rate - now.inflation
     return {
         "quarters": str(len(latest)),
@@ -171,16 +175,18 @@ def briefing_for_people(
         masked: as for ``briefing``.
     """
     shown = briefing(quarters, masked=masked)
+    # As it is shown, so that both figures of a sentence agree to the last digit.
     view = view_of(profile, float(shown["inflation"]))
-    latest = quarters[-SHOWN:]
+    *earlier, now = quarters[-SHOWN:]
     before = []
-    for quarters_ago, quarter in zip(range(len(latest) - 1, 0, -1), latest, strict=False):
+    for place, quarter in enumerate(earlier):
+        quarters_ago = len(earlier) - place
+        name = _name_of(quarter, quarters_ago, masked=masked)
         before.append(
-            f"{_name_of(quarter, quarters_ago, masked=masked)}: rate {quarter.interest_rate:.2f}, "
+            f"{name}: rate {quarter.interest_rate:.2f}, "
             f"inflation {_cell(quarter.inflation)} (quarter {_cell(quarter.inflation_in_quarter)}),"
             f" gap {_cell(quarter.output_gap)}, unemployment {_cell(quarter.unemployment)}"
         )
-    now = latest[-1]
     return "\n".join(
         [
             f"{role} {view['profile']}",
@@ -210,7 +216,9 @@ def _name_of(
     # Counted back where it is masked: a date would tell a model what happened next.
     if quarter.period and not masked:
         return quarter.period
-    return f"-{quarters_ago}" if quarters_ago else "now"
+    if quarters_ago == 0:
+        return "now"
+    return f"-{quarters_ago}"
 
 
 def _line(
@@ -222,6 +230,7 @@ def _line(
     """Return a quarter as a line of the table."""
     name = _name_of(quarter, quarters_ago, masked=masked)
     real_rate = None
+    # As in the model: minus inflation over four quarters, which the first data lack.
     if quarter.inflation is not None:
         real_rate = quarter.interest_rate - quarter.inflation
     figures = (
@@ -247,9 +256,12 @@ def view_of(profile: NationProfile, inflation: float) -> dict[str, str]:
 
 
 def _cell(value: float | None) -> str:
+    """Return a figure to two decimals."""
     if value is None:
         return "not known"
-    return f"{round(value, 2) + 0.0:.2f}"  # not -0.00
+    # Plus 0, so that no -0.00 is shown.
+    rounded = round(value, 2) + 0.0
+    return f"{rounded:.2f}"
 
 
 def _distance(difference: float) -> str:

@@ -90,7 +90,7 @@ class BehaviorModule(ModuleData):
         agent: str,
         agent_state: Mapping[str, object],
         global_state: Mapping[str, object],
-        *step_number: int,
+        step_number: int | None = None,
     ) -> Any:
         """Return what a function of its code returns; None where it has no such function.
 
@@ -100,7 +100,7 @@ class BehaviorModule(ModuleData):
             agent: the agent's name.
             agent_state: the agent's variables.
             global_state: the world's.
-            step_number: the turn's.
+            step_number: the turn's; None for a function that does not take it.
 
         Raises:
             ModuleError: the code raised, or returned what it must not.
@@ -109,14 +109,16 @@ class BehaviorModule(ModuleData):
             return None
         types, words = _RETURNS[function]
         run = getattr(self.code, function)
+        # Copies: a change that code makes in its arguments would be on no record.
+        arguments: list[object] = [
+            agent,
+            dict(agent_state),
+            dict(global_state),
+        ]
+        if step_number is not None:
+            arguments.append(step_number)
         try:
-            result = run(
-                agent,
-                # Copies: a change that code makes in its arguments would be on no record.
-                dict(agent_state),
-                dict(global_state),
-                *step_number,
-            )
+            result = run(*arguments)
         # All of them: the code is a scenario author's, who needs to read which module failed.
         except Exception as error:
             raise ModuleError(

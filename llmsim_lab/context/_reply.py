@@ -83,7 +83,9 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
     """
     labels: dict[str, str] = {}
     fields: dict[str, Any] = {}
-    for place, line in enumerate(response_format or ("RESPONSE: What you say and do",), 1):
+    if not response_format:
+        response_format = ("RESPONSE: What you say and do",)
+    for place, line in enumerate(response_format, start=1):
         # A line without a colon is all description.
         label = f"PART {place}"
         description = line
@@ -91,9 +93,9 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         if labelled:
             label = labelled[1].strip()
             description = labelled[2]
-        name = re.sub(r"\W+", "_", label.lower()).strip("_")
-        if not name:
-            name = f"part_{place}"
+        words = re.sub(r"\W+", "_", label.lower())
+        # A label of signs alone leaves nothing.
+        name = words.strip("_") or f"part_{place}"
         # A label such as "Copy" or "Public" would hide what every reply has.
         if name[0].isdigit() or hasattr(AgentReply, name):
             name = f"part_{name}"

@@ -92,7 +92,8 @@ class NumericVariable(BaseVariable):
         # True is an int for Python.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{brief(value)} is {type(value).__name__}, not a number")
-        if not abs(value) < _LARGEST:  # "not <" rather than ">=": NaN has to end up here too
+        # "not <" rather than ">=": NaN has to end up here too.
+        if not abs(value) < _LARGEST:
             raise ValueError(f"{brief(value)} is not a number below {_LARGEST:g}")
         if self.min is not None and value < self.min:
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
@@ -101,9 +102,13 @@ class NumericVariable(BaseVariable):
         if self.step:
             # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
             steps = value / self.step
-            if abs(steps - round(steps)) >= 1e-9:
+            distance = abs(steps - round(steps))
+            if distance >= 1e-9:
                 raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
-        return round(value) if self.whole else value  # 65, not 65.0, in prompts and frames
+        if self.whole:
+            # 65, not 65.0, in prompts and frames.
+            return round(value)
+        return value
 
     def text(self, value: object) -> str:
         if type(value) not in (int, float):
@@ -119,7 +124,10 @@ class NumericVariable(BaseVariable):
         return schema
 
     def _as_bound(self, bound: float) -> float:
-        return int(bound) if self.whole and bound.is_integer() else bound
+        # 0, not 0.0, beside values that are integers.
+        if self.whole and bound.is_integer():
+            return int(bound)
+        return bound
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:

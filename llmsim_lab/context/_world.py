@@ -158,11 +158,25 @@ class GameEngine:
                 f"updates have global_vars and agent_vars, not {min(unknown_parts)!r}"
             )
         records = []
-        for name, value in updates.get("global_vars", {}).items():
-            records.append(self.change(None, name, value, source))
-        for agent, changes in updates.get("agent_vars", {}).items():
+        of_world = updates.get("global_vars", {})
+        for name, value in of_world.items():
+            record = self.change(
+                None,
+                name,
+                value,
+                source,
+            )
+            records.append(record)
+        of_agents = updates.get("agent_vars", {})
+        for agent, changes in of_agents.items():
             for name, value in changes.items():
-                records.append(self.change(agent, name, value, source))
+                record = self.change(
+                    agent,
+                    name,
+                    value,
+                    source,
+                )
+                records.append(record)
         return tuple(records)
 
     def change(
@@ -223,7 +237,9 @@ class GameEngine:
         names = self._values[agent]
         if name not in names:
             raise ValueError(f"unknown variable; there are: {', '.join(names) or 'none'}")
-        defined = self.variables.global_vars if agent is None else self.variables.agent_vars
+        defined = self.variables.agent_vars
+        if agent is None:
+            defined = self.variables.global_vars
         # The schema does not name such variables to the model, but not every server limits it to
         # the schema. Modules' code and interventions may change any variable.
         if source == ENGINE and not defined[name].engine_may_set:

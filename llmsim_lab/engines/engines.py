@@ -81,12 +81,18 @@ class LLMEngine(Engine):
         self.llm_client = llm_client
 
     @abstractmethod
-    def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
+    def _construct_state_update_prompt(
+        self,
+        action: Action,
+        current_state: GlobalState,
+    ) -> str:
         """Write the prompt about one action."""
 
     @abstractmethod
     def _apply_state_update(
-        self, decision: StateUpdateDecision, current_state: SimulationState
+        self,
+        decision: StateUpdateDecision,
+        current_state: SimulationState,
     ) -> SimulationState:
         """Return the state after one action."""
 
@@ -96,21 +102,29 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
-        state = start = self.current_state
+        state = self.current_state
+        turn = state.turn + 1
         chains: list[LLMReasoningChain] = []
         for action in validated_actions:
             if not action.validated:
+                # The contract's words, which its tests look for.
                 logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
                 continue
             # One after the other, not at once: each action finds the rate that the last one left.
             decision, chain = await self._decide(
                 action,
                 state.global_state,
-                start.turn + 1,
+                turn,
             )
             chains.append(chain)
             state = self._apply_state_update(decision, state)
-        return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
+        # Also of a turn without an action: time passes.
+        return state.model_copy(
+            update={
+                "turn": turn,
+                "reasoning_chains": tuple(chains),
+            }
+        )
 
     async def __call__(self, question: Question) -> StateUpdateDecision:
         """Judge an action's words as a player of an economic run.
@@ -120,9 +134,17 @@ class LLMEngine(Engine):
         """
         # With the rate that this action meets, which is not yet the state's.
         economy = question.values["economy"]
-        self.current_state = SimulationState(turn=question.turn - 1, global_state=economy)
-        action = Action(agent_name=question.player, action_string=question.values["action"])
+        # Its prompt says which turn the state is of.
+        self.current_state = SimulationState(
+            turn=question.turn - 1,
+            global_state=economy,
+        )
+        action = Action(
+            agent_name=question.player,
+            action_string=question.values["action"],
+        )
         decision, _ = await self._decide(action, economy, question.turn)
+        # The run has the chain: it records every call.
         return decision
 
     async def _decide(
@@ -156,6 +178,7 @@ class LLMEngine(Engine):
         if decision.call is None and bounds:
             problem = bounds["check"](decision)
             if problem:
+                # One attempt: whether such a client asked again is not known.
                 raise LLMFailureException(
                     "invalid_response",
                     1,
@@ -163,13 +186,12 @@ class LLMEngine(Engine):
                     "engine",
                     detail=problem,
                 )
-        rate = decision.new_interest_rate
         chain = chain_of(
             decision,
             site,
             logger=logger,
             prompt=prompt,
-            new_interest_rate=rate,
+            new_interest_rate=decision.new_interest_rate,
         )
         return decision, chain
 
@@ -184,25 +206,40 @@ class EconLLMEngine(LLMEngine):
     Arguments are those of ``LLMEngine``.
     """
 
-    def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        prompt = Prompt.load("engine_interest_rate")
+    def _construct_state_update_prompt(
+        self,
+        action: Action,
+        current_state: GlobalState,
+    ) -> str:
+        """Write the prompt about one action; that of a run's player is the same."""
         write = update_prompts(
-            prompt,
+            Prompt.load("engine_interest_rate"),
             self.config,
             current_state,
             self.current_state.turn,
         )
-        return write(current_state.interest_rate, action.action_string, action.agent_name)
+        return write(
+            current_state.interest_rate,
+            action.action_string,
+            action.agent_name,
+        )
 
     def _apply_state_update(
-        self, decision: StateUpdateDecision, current_state: SimulationState
+        self,
+        decision: StateUpdateDecision,
+        current_state: SimulationState,
     ) -> SimulationState:
         """Set the rate and count the turn; the past that macro models read stays as it is."""
+        # A copy, not built anew: levels and lags would be compared, which disagree in between.
         economy = current_state.global_state.model_copy(
             update={"interest_rate": decision.new_interest_rate}
         )
-        turn = self.current_state.turn + 1
-        return current_state.model_copy(update={"global_state": economy, "turn": turn})
+        return current_state.model_copy(
+            update={
+                "global_state": economy,
+                "turn": self.current_state.turn + 1,
+            }
+        )
 
     async def _decide(
         self,
@@ -219,15 +256,25 @@ class EconLLMEngine(LLMEngine):
             )
         # Real data have more digits than the prompt shows, and the schema offers what it shows.
         here = round(current_state.interest_rate, 2)
-        bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(here))}
-        bounds["check"] = lambda decision: self.config.problem(
-            decision.new_interest_rate, current=here
+
+        def problem(decision: StateUpdateDecision) -> str | None:
+            return self.config.problem(decision.new_interest_rate, current=here)
+
+        choices = tuple(self.config.choices(here))
+        return await super()._decide(
+            action,
+            current_state,
+            turn,
+            choices={"new_interest_rate": choices},
+            # Not every server holds a reply to the choices.
+            check=problem,
+            **bounds,
         )
-        return await super()._decide(action, current_state, turn, **bounds)
 
 
 def dissents(vote: float, outcome: float) -> bool:
     """Return True if a member wanted another rate than the one that was set."""
+    # 0.1 + 0.2 is not 0.3.
     return abs(vote - outcome) > 1e-9
 
 
@@ -243,13 +290,18 @@ def minutes(
         return f"No vote counts, so the rate stays at {number(current)}%."
 
     def change(to: float) -> str:
-        return f"{number(to)}% ({round(100 * (to - current), 2) + 0:+g} bp)"
+        # Plus 0, so that a hold is no -0.
+        points = round(100 * (to - current), 2) + 0
+        return f"{number(to)}% ({points:+g} bp)"
 
     # By name, since the order in which members are named does not matter.
-    cast = ", ".join(f"{name} {change(vote)}" for name, vote in sorted(votes.items()))
-    against = [name for name, vote in sorted(votes.items()) if dissents(vote, rate)]
-    dissent = f"dissent: {', '.join(against)}" if against else "no dissent"
-    return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
+    in_order = sorted(votes.items())
+    cast = [f"{name} {change(vote)}" for name, vote in in_order]
+    against = [name for name, vote in in_order if dissents(vote, rate)]
+    dissent = "no dissent"
+    if against:
+        dissent = f"dissent: {', '.join(against)}"
+    return f"Votes: {', '.join(cast)}. By the rule {committee}: {change(rate)}; {dissent}."
 
 
 def update_prompts(
@@ -311,5 +363,11 @@ class EconomicEngine(EconLLMEngine):
             self.current_state.global_state,
             interest_rate=state.global_state.interest_rate,
         )
+        # An undated state stays undated.
         period = next_quarter(state.period) if state.period else None
-        return state.model_copy(update={"global_state": economy, "period": period})
+        return state.model_copy(
+            update={
+                "global_state": economy,
+                "period": period,
+            }
+        )

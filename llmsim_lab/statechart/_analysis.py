@@ -48,7 +48,8 @@ class Cascade:
             # One from before the run began is not known; its answers are shown below the root.
             if parent is None or parent not in ids:
                 parent = self.root.id
-            children.setdefault(parent, []).append(post)
+            siblings = children.setdefault(parent, [])
+            siblings.append(post)
         return children
 
     @cached_property
@@ -78,7 +79,8 @@ class Cascade:
     @property
     def breadth(self) -> int:
         """Posts on the level that has most of them."""
-        return max(Counter(self.levels.values()).values())
+        counts = Counter(self.levels.values())
+        return max(counts.values())
 
     def tree(self, *, most: int = 40) -> str:
         """Return the cascade as lines of text, indented by level.
@@ -91,8 +93,11 @@ class Cascade:
         for number, level in self.levels.items():
             post = by_id[number]
             line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"
+            # A reshare has the text of another post, which stands above.
             if post.kind != "reshare":
-                line += f": {clip(printable(post.text, keep=' '), 80)}"
+                text = printable(post.text, keep=" ")
+                line += f": {clip(text, 80)}"
+            indent = "  " * level
             # Names and words come from files and models: no control character may reach a terminal.
-            lines.append("  " * level + printable(line, keep=" "))
+            lines.append(indent + printable(line, keep=" "))
         return "\n".join(few(lines, most))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -95,8 +95,9 @@ class SocialSimulation(Run[SocialState]):
     def start(self) -> SocialState:
         """Return the network before the first turn: everybody in the chart's initial state."""
         initial = self.statechart.initial
-        people = tuple(UserState(user.name, initial) for user in self.config.population)
-        return self._posted(SocialState(people=people), self.config.seed_posts)
+        people = [UserState(user.name, initial) for user in self.config.population]
+        empty = SocialState(people=tuple(people))
+        return self._posted(empty, self.config.seed_posts)
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
@@ -162,11 +163,22 @@ class SocialSimulation(Run[SocialState]):
         """Ask the authors of posts for their words; return the posts with their texts."""
         # By name, since a user makes one move a turn, so publishes one post at most.
         by_author = {new.author.name: new for new in new_posts}
+        # A reshare has the text of another post.
+        authors = [name for name, new in by_author.items() if new.post.kind != "reshare"]
+
+        def prompt(name: str) -> RenderedPrompt:
+            new = by_author[name]
+            return post_prompt(
+                new.author,
+                new.post,
+                new.about,
+                self.prompt("social_post"),
+            )
+
         replies = await ask.each(
-            # A reshare has the text of another post.
-            [name for name, new in by_author.items() if new.post.kind != "reshare"],
+            authors,
             Draft,
-            lambda name: post_prompt(*by_author[name], self.prompt("social_post")),
+            prompt,
             tag="writer",
             fallback=lambda name: phrase(by_author[name].post, seed=players_seed(self.config)),
             post=lambda name: by_author[name].post,
@@ -181,9 +193,11 @@ class SocialSimulation(Run[SocialState]):
 
     def rule(self, question: Question) -> Any:
         """Return a draw by how well the post fits the user's interests; for writers a phrase."""
+        # Players may have luck of their own, apart from the run's.
         seed = players_seed(self.config)
         if question.tag == "writer":
-            return Draft(text=phrase(question.values["post"], seed=seed))
+            text = phrase(question.values["post"], seed=seed)
+            return Draft(text=text)
         drawn = question.values["move"].by_rule(seed)
         return self._reply(rationale="drawn by the rule", next_state=drawn)
 
@@ -206,6 +220,7 @@ class SocialSimulation(Run[SocialState]):
             # Names are looked up, so that a misspelt one is an error and not a ban without effect.
             names = [person.name for person in state.people]
             banned = known_names("user", values["banned"], names)
+            # These and no others: who is not named any more is let in again.
             people = [person.with_ban(person.name in banned) for person in state.people]
             state = state.replace(people=tuple(people))
         if "post" not in values:
@@ -221,18 +236,22 @@ class SocialSimulation(Run[SocialState]):
         # Users do not see their own posts, nor one that is put in in their name.
         ids_by_author: dict[str, list[int]] = {}
         for number, new in enumerate(new_posts, state.next_post):
-            posts.append(
-                Post(
-                    id=number,
-                    author=new.author,
-                    text=new.text,
-                    topics=new.topics,
-                    turn=state.at,
-                    root=number,
-                )
+            post = Post(
+                id=number,
+                author=new.author,
+                text=new.text,
+                topics=new.topics,
+                turn=state.at,
+                # It answers nothing: its own cascade begins with it.
+                root=number,
             )
-            ids_by_author.setdefault(new.author, []).append(number)
-        people = [person.having_seen(ids_by_author.get(person.name, ())) for person in state.people]
+            posts.append(post)
+            ids = ids_by_author.setdefault(new.author, [])
+            ids.append(number)
+        people = []
+        for person in state.people:
+            own_ids = ids_by_author.get(person.name, ())
+            people.append(person.having_seen(own_ids))
         entries = [FeedEntry(post) for post in posts]
         return state.replace(
             people=tuple(people),
@@ -248,9 +267,11 @@ class SocialSimulation(Run[SocialState]):
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
         """Return a user's options as they are asked about."""
-        is_rule = self.seat(move.agent.name, tag="reasoner") == self.rule
-        # A rule does not read them, and drawing an order takes time.
-        if is_rule or not self.shuffle:
+        if not self.shuffle:
+            return move.ordered(None)
+        player = self.seat(move.agent.name, tag="reasoner")
+        # The rule does not read them, and drawing an order takes time.
+        if player == self.rule:
             return move.ordered(None)
         return move.rotated(self.seed)
 
@@ -271,14 +292,16 @@ class SocialSimulation(Run[SocialState]):
         Of two of one size the older comes first.
         """
         # The state that the run began from has what was liked before.
-        likes = Counter({entry.post.id: entry.likes for entry in self.turns[0].state.feed})
+        first = self.turns[0].state
+        likes = Counter({entry.post.id: entry.likes for entry in first.feed})
         for turn in self.turns[1:]:
             likes.update(like.post for like in turn.state.likes)
-        by_root = dict[int, list[Post]]()
+        by_root: defaultdict[int, list[Post]] = defaultdict(list)
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
+            # A post of an older tape may not say which cascade it is in.
             root = number if post.root is None else post.root
-            by_root.setdefault(root, []).append(post)
+            by_root[root].append(post)
         cascades = []
         for posts in by_root.values():
             likes_of_all = sum(likes[post.id] for post in posts)
@@ -304,7 +327,9 @@ class SocialSimulation(Run[SocialState]):
         ``replies``, ``reshares``, ``likes`` in all of it; ``users``, how many different authors.
         """
         rows = [_cascade_row(cascade) for cascade in self.cascades()]
-        return frame_of(rows, [*_CascadeRow._fields]).set_index("root")
+        # With its columns also where there is no post.
+        frame = frame_of(rows, list(_CascadeRow._fields))
+        return frame.set_index("root")
 
 
 class _CascadeRow(NamedTuple):

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, StringConstraints, ValidationError
 
@@ -71,7 +71,13 @@ class MoveQuestion:
     @property
     def place(self) -> tuple[object, ...]:
         """What tells it from other questions of a run: turn, user, trigger, and post if any."""
-        return self.turn, self.agent.name, self.trigger, getattr(self.context, "id", None)
+        post = getattr(self.context, "id", None)
+        return (
+            self.turn,
+            self.agent.name,
+            self.trigger,
+            post,
+        )
 
     def ordered(self, seed: int | None) -> list[AgentState]:
         """Return the options, each once, as a model reads them; None leaves them as they are."""
@@ -80,7 +86,8 @@ class MoveQuestion:
             return options
         # A string seed is hashed the same way in every process.
         place = "/".join(map(str, (seed, *self.place)))
-        return random.Random(place).sample(options, len(options))
+        rng = random.Random(place)
+        return rng.sample(options, len(options))
 
     def rotated(self, seed: int) -> list[AgentState]:
         """Return the options, each once, in the run's order, begun at a place drawn for the post.
@@ -92,7 +99,9 @@ class MoveQuestion:
             seed: of the run.
         """
         options = list(dict.fromkeys(self.options))
-        ordered = random.Random(str(seed)).sample(options, len(options))
+        # Of the seed alone: one order in the whole run, of which turns begin at other places.
+        rng = random.Random(str(seed))
+        ordered = rng.sample(options, len(options))
         about = getattr(self.context, "id", None)
         share = draw(
             seed,
@@ -107,8 +116,9 @@ class MoveQuestion:
     def by_rule(self, seed: int | str) -> AgentState:
         """Return the option that the rule draws: a logit on how well a post fits the interests."""
         # Without a post there is neither a good match nor a bad one.
-        post = self.context
-        match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
+        match = 0.5
+        if isinstance(self.context, Post):
+            match = interest_match(self.agent, self.context)
         # A logit, as the feed's choice is: chances go with the exponential of the utilities.
         weights = {option: _APPEAL[option].weight(match) for option in self.options}
         total = sum(weights.values())
@@ -128,6 +138,7 @@ _Reason = Annotated[OneSentence, StringConstraints(strip_whitespace=True, min_le
 class NextState(Decision):
     """What the model answers: the state to go to."""
 
+    gives_reason: ClassVar[Rationale] = False
     next_state: _StateName
 
 
@@ -135,6 +146,7 @@ class NextState(Decision):
 class ExplainedNextState(Decision):
     """The same with a reason, which comes first so that the choice can follow from it."""
 
+    gives_reason: ClassVar[Rationale] = "before"
     rationale: _Reason
     next_state: _StateName
 
@@ -147,6 +159,7 @@ class ExplainedNextState(Decision):
 class NextStateExplained(Decision):
     """The same with the reason after the choice, which it then explains."""
 
+    gives_reason: ClassVar[Rationale] = "after"
     next_state: _StateName
     rationale: _Reason
 
@@ -255,7 +268,10 @@ class Reasoner:
             self.counts["fallback"] += 1
             return chosen
         # A decision made by hand, as a test's client returns, knows no call.
-        self.counts[decision.call.status if decision.call else "ok"] += 1
+        status: Status = "ok"
+        if decision.call is not None:
+            status = decision.call.status
+        self.counts[status] += 1
         return AgentState(decision.next_state)
 
     async def _asked(
@@ -265,14 +281,13 @@ class Reasoner:
     ) -> Any:
         """Return the model's answer, of the class that is asked for."""
         options = question.ordered(self.seed)
-        # What is asked for says where the reason stands, since a reasoner alone has no run.
-        [rationale] = [place for place, kind in _BY_RATIONALE.items() if kind is reply]
         return await self.llm_client.call_with_retry(
             prompt=move_prompt(
                 question,
                 options,
                 Prompt.load("reasoner"),
-                rationale,
+                # What is asked for says where the reason stands: a reasoner alone has no run.
+                reply.gives_reason,
             ),
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
@@ -303,11 +318,13 @@ def move_prompt(
         rationale: where the answer gives a reason.
     """
     agent = question.agent
+    # The contract's form, which has no reason.
     answer_form = '{"next_state": "<state_value>"}'
     if rationale == "before":
         answer_form = '{"rationale": "<one sentence>", "next_state": "<state_value>"}'
     elif rationale == "after":
         answer_form = '{"next_state": "<state_value>", "rationale": "<one sentence>"}'
+    option_lines = [f"- {option.value}: {STATE_DESCRIPTIONS[option]}" for option in options]
     return prompt.render(
         agent_name=agent.name,
         agent_interests=", ".join(agent.interests),
@@ -315,7 +332,7 @@ def move_prompt(
         current_state=question.current_state.value,
         trigger=question.trigger,
         context=format_context(question.context),
-        options="\n".join(f"- {option.value}: {STATE_DESCRIPTIONS[option]}" for option in options),
+        options="\n".join(option_lines),
         answer_form=answer_form,
     )
 
@@ -380,7 +397,10 @@ _KIND_WORDS: dict[PostKind, str] = {
 }
 
 
-def parse_reasoner_response(response_text: str, options: Sequence[AgentState]) -> AgentState:
+def parse_reasoner_response(
+    response_text: str,
+    options: Sequence[AgentState],
+) -> AgentState:
     """Return the option that a reply names.
 
     Raises:
@@ -395,13 +415,22 @@ def parse_reasoner_response(response_text: str, options: Sequence[AgentState]) -
     return AgentState(reply.next_state)
 
 
-def _not_an_option(value: str, options: Sequence[AgentState]) -> str:
+def _not_an_option(
+    value: str,
+    options: Sequence[AgentState],
+) -> str:
+    # The contract's words, and what the model may choose instead.
     return f"Invalid state: {value}; the options are {', '.join(options)}"
 
 
-def _fault(value: str, options: Sequence[AgentState]) -> str | None:
+def _fault(
+    value: str,
+    options: Sequence[AgentState],
+) -> str | None:
     """Return what is wrong with the state that a reply names; None if it is one of the options."""
-    return None if value in options else _not_an_option(value, options)
+    if value in options:
+        return None
+    return _not_an_option(value, options)
 
 
 class _Appeal(NamedTuple):
@@ -437,6 +466,7 @@ _APPEAL: dict[AgentState, _Appeal] = {
 def draw(*place: object) -> float:
     """Return a number from 0 to 1, the same for the same place in every process."""
     # Not ``hash``, which is salted anew in each process.
-    text = "/".join(map(str, place)).encode()
+    text = "/".join(map(str, place))
+    digest = blake2b(text.encode(), digest_size=7).digest()
     # 7 bytes, more than the 53 bits of a float; the largest of them may be rounded up to 1.
-    return int.from_bytes(blake2b(text, digest_size=7).digest()) / 2**56
+    return int.from_bytes(digest) / 2**56

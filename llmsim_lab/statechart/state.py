@@ -111,9 +111,11 @@ class SocialState(State):
     @property
     def at_hand(self) -> dict[int, Post]:
         """The posts that a user may act on, by id."""
-        # What a user is looking at may have left circulation since.
         posts = {entry.post.id: entry.post for entry in self.feed}
-        return posts | {post.id: post for post in self.kept}
+        # What a user is looking at may have left circulation since.
+        for post in self.kept:
+            posts[post.id] = post
+        return posts
 
     def columns(self) -> dict[str, Any]:
         """Return what was done in the turn, and how many users are in each state.
@@ -123,14 +125,18 @@ class SocialState(State):
         """
         counts = Counter(person.state for person in self.people)
         kinds = Counter(post.kind for post in self.new_posts)
-        return {
+        deciders = Counter(move.decided_by for move in self.moves)
+        columns: dict[str, Any] = {
             "likes": len(self.likes),
             "replies": kinds["reply"],
             "reshares": kinds["reshare"],
             "posts": kinds["original"],
-            **{state.value: counts[state] for state in AgentState},
-            "moves": len(self.moves),
-            # Those that a fallback decided included: their users were asked.
-            "asked": sum(move.decided_by == "reasoner" for move in self.moves),
-            "banned": sum(person.banned for person in self.people),
         }
+        # All states, so that a frame has the same columns whatever happened.
+        for state in AgentState:
+            columns[state.value] = counts[state]
+        columns["moves"] = len(self.moves)
+        # Those that a fallback decided included: their users were asked.
+        columns["asked"] = deciders["reasoner"]
+        columns["banned"] = sum(person.banned for person in self.people)
+        return columns

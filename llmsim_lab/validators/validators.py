@@ -38,7 +38,9 @@ _SOURCES = {
 
 
 def verdict_prompts(
-    prompt: Prompt, domain: str, permissive: bool
+    prompt: Prompt,
+    domain: str,
+    permissive: bool,
 ) -> Callable[[str, str], RenderedPrompt]:
     """Return what writes to the one who judges whether actions belong to a domain.
 
@@ -73,7 +75,9 @@ class Validator(ABC):
 
     @abstractmethod
     async def validate_actions(
-        self, actions: Sequence[Action], state: SimulationState
+        self,
+        actions: Sequence[Action],
+        state: SimulationState,
     ) -> list[Action]:
         """Return the actions marked: as many as came in, in the same order."""
 
@@ -105,7 +109,9 @@ class LLMValidator(Validator):
         """Write the prompt about one action."""
 
     async def validate_actions(
-        self, actions: Sequence[Action], state: SimulationState
+        self,
+        actions: Sequence[Action],
+        state: SimulationState,
     ) -> list[Action]:
         """Return the actions marked, in the same order; none is dropped.
 
@@ -115,7 +121,8 @@ class LLMValidator(Validator):
             LLMFailureException: the model failed on one of them.
         """
         # At once: verdicts do not depend on each other.
-        return await gather_all([self._marked(action, state) for action in actions])
+        marking = [self._marked(action, state) for action in actions]
+        return await gather_all(marking)
 
     async def __call__(self, question: Question) -> ValidationDecision:
         """Answer as a player of an economic run.
@@ -123,12 +130,20 @@ class LLMValidator(Validator):
         Raises:
             LLMFailureException: the model failed.
         """
+        action = Action(
+            agent_name=question.player,
+            action_string=question.values["action"],
+        )
         # The run has the chain: it records every call.
-        action = Action(agent_name=question.player, action_string=question.values["action"])
         decision, _ = await self._decide(action, question.turn)
         return decision
 
-    async def _marked(self, action: Action, state: SimulationState) -> Action:
+    async def _marked(
+        self,
+        action: Action,
+        state: SimulationState,
+    ) -> Action:
+        """Return an action with its verdict."""
         # It was outside the domain, after a second try: a model need not be asked again.
         if action.status == "failed":
             result = ValidationResult(
@@ -137,6 +152,7 @@ class LLMValidator(Validator):
                 action_evaluated=action.action_string,
             )
         else:
+            # Of the turn that is being played: the state is the one before it.
             decision, chain = await self._decide(action, state.turn + 1)
             result = ValidationResult(
                 **dict(decision),
@@ -144,11 +160,20 @@ class LLMValidator(Validator):
                 chain=chain,
                 action_evaluated=action.action_string,
             )
-        return action.model_copy(update={"validated": result.is_valid, "validation_result": result})
+        # A copy: the caller's own action stays without a verdict.
+        return action.model_copy(
+            update={
+                "validated": result.is_valid,
+                "validation_result": result,
+            }
+        )
 
     async def _decide(
-        self, action: Action, turn: int
+        self,
+        action: Action,
+        turn: int,
     ) -> tuple[ValidationDecision, LLMReasoningChain]:
+        """Ask the model about one action."""
         # Of the agent whose action it is, so that calls of one turn can be told apart.
         site = CallSite(
             component="validator",
@@ -179,6 +204,7 @@ class EconLLMValidator(LLMValidator):
     """
 
     def _construct_validation_prompt(self, action: Action) -> str:
+        # The same text as of a run's player, so that a verdict does not depend on who asks.
         write = verdict_prompts(
             Prompt.load("validator_economic"),
             self.domain,

@@ -230,7 +230,6 @@ class EconLLMEngine(LLMEngine):
         current_state: SimulationState,
     ) -> SimulationState:
         """Set the rate and count the turn; the past that macro models read stays as it is."""
-        # A copy, not built anew: levels and lags would be compared, which disagree in between.
         economy = current_state.global_state.model_copy(
             update={"interest_rate": decision.new_interest_rate}
         )

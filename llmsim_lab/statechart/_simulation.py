@@ -299,7 +299,7 @@ class SocialSimulation(Run[SocialState]):
         by_root: defaultdict[int, list[Post]] = defaultdict(list)
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
-            # A post of an older tape may not say which cascade it is in.
+            # One that names no cascade begins its own.
             root = number if post.root is None else post.root
             by_root[root].append(post)
         cascades = []

@@ -126,6 +126,7 @@ class Agent(ABC):
                 period=state.period,
             )
         )
+        # A rule's action has no chain of a model.
         call = action.chain.call if action.chain else None
         if action.status == "failed":
             # Of a model that was told so, and asked a second time.

@@ -69,6 +69,7 @@ def known_quarters(
     """
     quarters = [_quarter(state) for state in states]
     if us_from:
+        # What really happened, up to the quarter that the run starts from.
         history = quarters_before(us_from, mirrored=mirrored)
         return [*history, *quarters]
     # A table that is empty but for one line would tell a first turn from all others.
@@ -85,6 +86,7 @@ def known_quarters(
 
 
 def _quarter(state: _HasEconomy) -> Quarter:
+    # With the gap as players read it, which may not be the true one.
     economy = state.global_state
     return Quarter(
         period=state.period,
@@ -115,6 +117,7 @@ def role_of(
     if members == 1:
         economy = "a large economy" if masked else name
         return f"You are the central bank of {economy} and set its policy interest rate."
+    # Members have names, which say nothing of the economy; but a masked run names nobody.
     member = "one" if masked else f"{name}, one"
     return (
         f"You are {member} of the {members} members of the committee that sets the policy interest "

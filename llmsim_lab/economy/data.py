@@ -50,6 +50,7 @@ def load_us_macro() -> pd.DataFrame:
     import pandas as pd
 
     rows = _quarters()
+    # A period, not a date: a quarter's figures are of all of it.
     index = pd.PeriodIndex(
         list(rows),
         freq="Q",
@@ -125,6 +126,7 @@ def quarters_before(
     first = start_quarter(quarter)
     quarters = []
     for period, row in _quarters().items():
+        # The quarter itself is the state that the run starts from.
         if period >= first:
             break
         read = _mirrored_figure if mirrored else dict.__getitem__

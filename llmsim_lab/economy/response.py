@@ -507,6 +507,7 @@ def _on_target(missed_by: Estimated) -> Criterion:
     value, low, high = missed_by.rounded()
     surely_off = low > _NEAR or high < -_NEAR
     surely_near = low > -_NEAR and high < _NEAR
+    # A player that moves slowly and draws has a wide interval, and is not failed for that.
     may_be_none = -_FAR < low <= 0 <= high < _FAR
     verdict: Verdict = "undecided"
     if surely_off:

@@ -36,7 +36,7 @@ World = Literal["plain", "mirrored", "oil"]
 OIL_TURN = 4
 """The quarter that the oil shock hits."""
 FAR = 3.0
-"""Percentage points."""
+"""Percentage points between the rule's rate and the one in force: no move on offer is as large."""
 
 RULE = "Taylor rule"
 INERTIA = "rule, inertia .85"
@@ -362,12 +362,16 @@ def _rules_beside(recorded: Simulation) -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for name, rule in PLAYERS.items():
         rules[name] = rule
+        # Those that do not look at the economy aim at nothing.
         if isinstance(rule, TaylorRule):
             rules[name] = replace(rule, inflation_target=target)
     return rules
 
 
-def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
+def _played(
+    recorded: Simulation,
+    rule: Rule,
+) -> pd.DataFrame:
     """Return the quarters of a recorded run as another player has them."""
     agent = TaylorRuleAgent(
         rule=rule,
@@ -380,37 +384,44 @@ def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
     return run.run(recorded.turn_number, progress=False)
 
 
-def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
+def _judged(
+    recorded: Simulation,
+    model: str,
+) -> pd.DataFrame:
     """Return what each player decides in the quarters of a recorded run that are judged."""
-    import numpy as np
-
     # Not the last state, after which nothing was decided.
     economies = [turn.state.global_state for turn in recorded.turns[:-1]]
-    quarters = frame_of([dict(economy) for economy in economies])[list(STATE)]
-    quarters[model] = [_expected(recorded, turn.answers[0]) for turn in recorded.turns[1:]]
+    figures = frame_of([dict(economy) for economy in economies])
+    quarters = figures[list(STATE)]
+    # One bank answers in each turn.
+    answers = [turn.answers[0] for turn in recorded.turns[1:]]
+    quarters[model] = [_expected(recorded, answer) for answer in answers]
     rules = _rules_beside(recorded)
     for name, rule in rules.items():
-        proposals = [
-            rule_proposal(
+        moves = []
+        for economy in economies:
+            proposal = rule_proposal(
                 rule,
                 economy,
                 recorded.engine,
                 moves_bp=recorded.moves_bp,
             )
-            for economy in economies
-        ]
-        quarters[name] = [proposal.rate_change_bp for proposal in proposals]
+            moves.append(proposal.rate_change_bp)
+        quarters[name] = moves
     rest = rest_at(recorded.nations[0].inflation_target)
-    asked_for = np.array([rate_by(rules[RULE], economy) for economy in economies])
+    asked_for = figures.assign(rate=[rate_by(rules[RULE], economy) for economy in economies])[
+        "rate"
+    ]
     # At its lower bound the rule asks for 0, and in the mirror image for twice the resting rate.
     is_free = (asked_for > 0) & (asked_for <= 2 * rest.interest_rate)
-    is_near = np.abs(asked_for - quarters["interest_rate"]) <= FAR
-    judged: pd.DataFrame = quarters[is_free & is_near]
+    distance = asked_for - quarters["interest_rate"]
+    judged: pd.DataFrame = quarters[is_free & (distance.abs() <= FAR)]
     return judged
 
 
 def _expected(recorded: Simulation, answer: Answer) -> float:
     """Return the move that was decided on, of a drawn one the mean that it was drawn from."""
+    # As they were offered, since answers are found by their questions.
     options = moves_to_choose(recorded.moves_bp or ())
     measured = []
     # Each order of the letters was a question of its own; its recorded answer is the one to it.
@@ -419,8 +430,11 @@ def _expected(recorded: Simulation, answer: Answer) -> float:
             reply = call.reply
             if reply is None or not reply.top_logprobs:
                 continue
-            if call.request.messages[-1].content.endswith(question):
+            text = call.request.messages[-1].content
+            if text.endswith(question):
                 measured.append((reply, call))
-    if recorded.decide == "sample" and len(measured) == len(options):
+    # Without the answer to each order the pull of the letters would not cancel.
+    is_complete = len(measured) == len(options)
+    if recorded.decide == "sample" and is_complete:
         return by_letters(options, measured).expectation
     return float(answer.fields["rate_change_bp"])

@@ -56,6 +56,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         demonstration: of ``Demonstration.read``.
     """
     figure = new_figure(11, 8)
+    # The headline first, who responds beside it, and the paths that this follows from below.
     (oil, slopes), (plain, mirrored) = figure.subplots(2, 2)
     _draw_oil(oil, demonstration)
     _draw_responses(slopes, demonstration)
@@ -72,6 +73,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     _draw_rates(mirrored, demonstration, "mirrored", below)
     for axes in (oil, plain, mirrored):
         plain_axes(axes, "y")
+        # There is no quarter 2.5.
         axes.locator_params(axis="x", integer=True)
     # What really happened had other shocks, and is drawn for orientation alone.
     past = load_us_macro().loc[start:].head(len(demonstration.path(RULE, "plain")))
@@ -146,6 +148,7 @@ def _draw_rates(
             label = f"{label}: mean and range of {seeds}"
         rates = demonstration.path(player, world)
         _line(axes, rates, player, label)
+    # All runs have the same bounds, as they have the same start.
     [first, *_] = demonstration.runs.values()
     low, high = first["plain"].config.engine.rate_bounds
     axes.set(

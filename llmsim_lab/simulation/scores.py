@@ -174,6 +174,7 @@ class Losses:
         # The people's run is the first.
         peoples = losses[next(iter(self.runs))]
         rules = losses[_RULE]
+        # The least loss is best.
         verb = "loses to"
         if peoples < rules:
             verb = "beats"
@@ -334,6 +335,7 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
     for name, read in compared.items():
         first = read(simulation)
         second = read(other)
+        # The first difference is enough: others may follow from it.
         if first != second:
             return f"its {name} is another: {second!r:.120}, not {first!r:.120}"
     return ""

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _VARIABLES = tuple(series.column for series in SERIES if series.column != "taylor_rate")
+# Of the source, whatever the targets are that the nations have: the line that all are drawn beside.
 _TAYLOR = TaylorRule()
 TOLD = ("interest_rate", "inflation", "unemployment", "gdp_growth")
 """What the shortest prompt names: a person knows no more than a model does."""
@@ -181,6 +182,7 @@ class EconomicDecision(PolicyDecision):
 
     @model_validator(mode="after")
     def _is_economic(self) -> Self:
+        # A rate is policy, whatever the words beside it.
         if self.proposed_rate is None and not is_economic(self.action):
             raise ValueError(NOT_ECONOMIC)
         return self
@@ -357,6 +359,7 @@ class Simulation(Run[Economy]):
         self._reply = self._reply_type()
         self._shipped = self._shipped_prompt()
         self._check_moves()
+        # Without a chair no name is looked up.
         known_names("chair", self.committee.chair or (), self._members)
         # A rate that a bound moves would not be the mirror image.
         rate = self.start().interest_rate
@@ -845,6 +848,7 @@ class Simulation(Run[Economy]):
 
         def write(name: str) -> str:
             nation = self._nations[name]
+            # A text of its own is shown as it is, and four indicators are short already.
             if nation.prompt is not None or not self._is_briefed:
                 return ""
             masked = self.masked and not alias
@@ -869,6 +873,7 @@ class Simulation(Run[Economy]):
         player: str,
     ) -> Mapping[str, Any]:
         """Return the quarter's figures that the shortest prompt names."""
+        # A validator and an engine have no figures of their own to look at.
         if player not in self._nations:
             return {}
         columns = state.columns()
@@ -1019,11 +1024,13 @@ class Simulation(Run[Economy]):
             if isinstance(player, TaylorRuleAgent):
                 rules[name] = player.rule
             elif player == "rule":
+                # As ``rule`` answers for it.
                 rules[name] = TaylorRule(inflation_target=nation.inflation_target)
         return rules
 
     def _doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
+        # As a warning's fields: the rule, what was found, the remedy.
         return [finding._asdict() for finding in self.lint()]
 
     @classmethod

@@ -318,6 +318,7 @@ def _in_numbers(effect: Estimate) -> str:
     if effect.low is not None:
         text += f" ({effect.low:.2f} to {effect.high:.2f})"
     p = effect.p if effect.p_family is None else effect.p_family
+    # No p-value is 0, which three decimals would say.
     if p is not None and p < 0.0005:
         text += ", p < .001"
     elif p is not None:

@@ -603,6 +603,7 @@ class Study:
                 self._task = None
                 # A budget is one call's: the next run() has its own, or none.
                 self._player.purse = None
+                # Of a study that was stopped some are left, which ``_take_up`` never had.
                 self._player.playing.clear()
                 self._files.read_progress()
                 self._listeners()
@@ -1168,6 +1169,7 @@ class Study:
         facts = []
         ended = self.counts["done"] + self.counts["failed"]
         if ended < len(self._jobs):
+            # Who looks until p < .05 finds differences that are not there.
             facts.append(
                 f"{ended} of {len(self._jobs)} runs so far: do not stop as soon as p < .05"
             )
@@ -1319,6 +1321,7 @@ class Study:
         ]
 
     def _group(self, arm: str, unit: Unit) -> GroupOfPeople:
+        # Kept: it takes the run with all its calls, of which nothing else is kept.
         if (arm, unit) not in self._groups:
             job = self._jobs[arm, unit]
             answers = []
@@ -1592,6 +1595,7 @@ class Study:
         """Return what was registered, each part beside what was played; empty without."""
         if self.registration is None:
             return []
+        # As the tapes have them, not as the study would make them now.
         facts = self._played_facts()
         return self.registration.compared(self._design(facts), facts.started)
 
@@ -1704,6 +1708,7 @@ class Study:
             fixed=said(world.fixed),
             unit=self.unit_name,
             units=list(self.units),
+            # A situation is continued by one turn.
             turns=1 if world.asks_again else world.turns,
             samples=self._samples,
             outcomes=said(self.outcome),
@@ -1923,6 +1928,7 @@ class Study:
             contrast = contrast_name(arm, self.reference)
             band = self.by_turn(outcome, arm)
             unit = str(band["unit"].iloc[0])
+            # by_turn counts a pair of runs as one.
             if unit == "run" and self._is_paired(None):
                 unit = "pair"
             count = int(band["n"].max())
@@ -1932,7 +1938,7 @@ class Study:
                 contrast=contrast,
                 units=counted(count, unit),
             )
-        # By its label, or by the column that it is.
+        # By its label, or by the column that it is: both are what a user calls it.
         labels = [label for label, column in self.outcome.items() if outcome in (label, column)]
         effects: list[Estimate] = []
         if labels and len(self.arms) > 1:
@@ -2026,6 +2032,7 @@ class Study:
             by_arm[run.arm, run.status] += 1
         rows: list[list[object]] = []
         for arm, levels in self.arms.items():
+            # In the order of the heads.
             counts = [by_arm[arm, state] for state in _STATES]
             rows.append([arm, *levels.values(), *counts])
         factors = self.arms[self.reference]

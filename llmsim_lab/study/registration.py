@@ -156,6 +156,7 @@ class Registration:
 
     def __str__(self) -> str:
         words = f"{self.path}, registered {self.registered_at:%Y-%m-%d %H:%M} UTC"
+        # A plan that was written after the first results is no plan of them.
         if self.runs_before:
             words += f" after {counted(self.runs_before, 'run')} had begun"
         else:
@@ -170,6 +171,7 @@ class Registration:
     @property
     def claimed_arms(self) -> list[str]:
         """The arms that the claims compare: of a formula, all that were registered."""
+        # Effects of a formula are means over all arms.
         if self.claims.formula is not None:
             return list(self.design.arms)
         # A dict as an ordered set: the reference is in many contrasts.

@@ -473,6 +473,7 @@ def estimate_of(
     if parts.interval is not None:
         low, high = parts.interval
     typical = None
+    # Beside a mean of skewed differences, whose interval is too narrow.
     if parts.typical is not None:
         typical = estimate_of(contrast, outcome, parts.typical, level)
     return Estimate(

@@ -124,6 +124,7 @@ class Estimate:
         if self.value is None:
             return f"{self.contrast}: not known ({self.note})"
         parts = [self._worded_value(unit)]
+        # Of texts, and of too few or too coarse values, there is none.
         if self.low is not None:
             parts.append(f"{100 * self.level:g} % {self.low:.2f} to {self.high:.2f}")
         if self.p_family is not None and self.p_family != self.p:

@@ -75,7 +75,7 @@ class LLMEngine(Engine):
         llm_client: LLMClient | None = None,
     ) -> None:
         super().__init__()
-        # A run's configuration has it as ``engine``; the contract's tests hand in None.
+        # A run's configuration has it as ``engine``.
         self.config: EngineConfig = getattr(config, "engine", config) or EngineConfig()
         if llm_client is not None:
             llm_client = checked_client(llm_client, "llm_client")

@@ -36,7 +36,7 @@ World = Literal["plain", "mirrored", "oil"]
 OIL_TURN = 4
 """The quarter that the oil shock hits."""
 FAR = 3.0
-"""Percentage points between the rule's rate and the one in force: no move on offer is as large."""
+"""Percentage points from the rate in force: no move on offer comes near one farther away."""
 
 RULE = "Taylor rule"
 INERTIA = "rule, inertia .85"
@@ -389,10 +389,12 @@ def _judged(
     model: str,
 ) -> pd.DataFrame:
     """Return what each player decides in the quarters of a recorded run that are judged."""
+    import numpy as np
+
     # Not the last state, after which nothing was decided.
     economies = [turn.state.global_state for turn in recorded.turns[:-1]]
-    figures = frame_of([dict(economy) for economy in economies])
-    quarters = figures[list(STATE)]
+    figures = [dict(economy) for economy in economies]
+    quarters = frame_of(figures)[list(STATE)]
     # One bank answers in each turn.
     answers = [turn.answers[0] for turn in recorded.turns[1:]]
     quarters[model] = [_expected(recorded, answer) for answer in answers]
@@ -409,13 +411,11 @@ def _judged(
             moves.append(proposal.rate_change_bp)
         quarters[name] = moves
     rest = rest_at(recorded.nations[0].inflation_target)
-    asked_for = figures.assign(rate=[rate_by(rules[RULE], economy) for economy in economies])[
-        "rate"
-    ]
+    asked_for = np.array([rate_by(rules[RULE], economy) for economy in economies])
     # At its lower bound the rule asks for 0, and in the mirror image for twice the resting rate.
     is_free = (asked_for > 0) & (asked_for <= 2 * rest.interest_rate)
-    distance = asked_for - quarters["interest_rate"]
-    judged: pd.DataFrame = quarters[is_free & (distance.abs() <= FAR)]
+    distance = np.abs(asked_for - quarters["interest_rate"])
+    judged: pd.DataFrame = quarters[is_free & (distance <= FAR)]
     return judged
 
 

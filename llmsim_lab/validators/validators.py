@@ -182,7 +182,6 @@ class LLMValidator(Validator):
         )
         prompt = self._construct_validation_prompt(action)
         decision = await self.llm_client.call_with_retry(
-            # Of both attempts together, so that one verdict cannot hold up a turn for long.
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
             response_model=ValidationDecision,

@@ -159,7 +159,10 @@ class ComposedModules:
             raise ConfigError(f"module {twice!r} is given twice; name each once")
         ordered: dict[str, BehaviorModule] = {}
 
-        def add(name: str, *above: str) -> None:
+        def add(
+            name: str,
+            above: tuple[str, ...] = (),
+        ) -> None:
             if name not in by_name:
                 raise ConfigError(
                     f"module {above[-1]!r} requires {name!r}, which is not given"
@@ -170,7 +173,7 @@ class ComposedModules:
                 circle = " -> ".join([*above, name])
                 raise ConfigError(f"modules require each other in a circle: {circle}")
             for needed in by_name[name].requires:
-                add(needed, *above, name)
+                add(needed, (*above, name))
             # Two modules may require one: it stands where it was needed first.
             ordered.setdefault(name, by_name[name])
 

@@ -8,6 +8,10 @@ import { say } from "./words.js";
 const NARROW = 520; // a chart below this many pixels has its names above it
 const LONGEST = 26; // characters of a name
 
+/** A piece of a line before its name: theory and people have one colour. */
+const SAMPLE = h("svg", { class: "sample", width: 30, height: 8, "aria-hidden": "true" },
+  h("path", { class: "curve", d: "M2 4H28" }));
+
 /** What a line is called; the class and the theory in the words of the page. */
 const nameOfLine = ({ kind, label }) => clip(
   kind === "class" || kind === "theory" ? say(kind) : label.replaceAll("_", " "), LONGEST);
@@ -82,7 +86,8 @@ export function BigChart({ name, lines: given, wide, high, planned }) {
       y: ends[at] + 0.35 * text }, names[at]));
   return h("figure", { class: "big" },
     h("figcaption", null, nameInWords(name),
-      narrow && names.map((it, at) => h("span", { key: it, class: `name ${kinds[at]}` }, it))),
+      narrow && names.map((it, at) => h("span", { key: it, class: `name ${kinds[at]}` },
+        SAMPLE, it))),
     h("svg", { width: wide, height: high, "font-size": text.toFixed(1), role: "img",
       "aria-label": chartInWords(name, lines, names) },
     ticks(lowest, highest, 5).map(level), ticks(firstTurn, lastTurn, 10, true).map(turn),

@@ -23,12 +23,12 @@ class Committee(Settings):
     """How the votes of several agents become the one interest rate.
 
     Attributes:
-        rule: ``median``, the vote in the middle; of an even number, the point between the two in
-            the middle that is closest to the rate in force. ``majority``, the rate that more than
-            half of the votes name; without one the rate stays. ``chair``, the chair's vote, as far
-            as it is within the tolerance of the median. ``sequential`` is no committee: actions are
-            applied one after the other, each to the rate that the last one left, as in the engine
-            contract, so that the order of the agents matters.
+        rule: which vote counts: ``median``, the one in the middle; of an even number, the point
+            between those two that is closest to the rate in force. ``majority``, the rate that more
+            than half of the votes name; without one the rate stays. ``chair``, the chair's vote, as
+            far as it is within the tolerance of the median. ``sequential`` is no committee: actions
+            are applied one after the other, each to the rate that the last one left, as in the
+            engine contract, so that the order of the agents matters.
         chair: whose vote that is; where the chair has no vote that counts, the median decides.
         tolerance_bp: how far from the median the others follow the chair, basis points.
     """

@@ -15,7 +15,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.config import StateChange
-from llmsim_lab.run.forms import MOST_SET, Field, fields_of
+from llmsim_lab.run.forms import MOST_SET, Field, documented, fields_of, help_of_number
 from llmsim_lab.run.recorded import listed_interventions
 from llmsim_lab.run.state import State
 from llmsim_lab.run.turn import Turn, own_numbers
@@ -89,15 +89,18 @@ def change_fields(
         {"set": numbers},
         labels,
     )
+    for field in fields:
+        if field["place"][0] == "set":
+            field["help"] = help_of_number(run.state_type, field["place"][-1]).rstrip(".")
     for name, prompt in prompts_by_name(run).items():
-        field: Field = {
+        prompt_field: Field = {
             "place": ["prompt", name],
             "label": f"Prompt {name}",
             "value": prompt.text,
             "help": "",
             "schema": {"type": "string", "long": True},
         }
-        fields.append(field)
+        fields.append(prompt_field)
     return fields
 
 
@@ -106,7 +109,13 @@ def parameter_fields(run: Run) -> list[Field]:
     config = run.config
     values = config.model_dump(mode="json", by_alias=True)
     values["rationale"] = config.rationale  # left out above where it is the default
-    return fields_of(type(config).model_json_schema(), values)
+    # The configuration is made of the class, whose docstring says what its parameters are.
+    about = documented(type(run)) | documented(type(config))
+    return fields_of(
+        type(config).model_json_schema(),
+        values,
+        about=about,
+    )
 
 
 def prompts_by_name(run: Run) -> dict[str, Prompt]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import cleandoc
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
+
+from pydantic import BaseModel
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.fields import field_fault, field_of, field_words, typed_value
@@ -29,12 +32,15 @@ _VAST = 2**53
 _NOT_HERE = {"turn", "turns", "interventions", "llm", "name", "replicate"}
 """Of a configuration or an intervention, what a form has no field for."""
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+_ATTRIBUTES = re.compile(r"^(?:Args|Attributes):\n((?: {4}.*\n?|\n(?= ))*)", re.MULTILINE)
+"""The parts of a docstring that name what there is; not those on errors and results."""
 
 
 def fields_of(
     schema: Mapping[str, Any],
     values: Mapping[str, Any],
     labels: Mapping[str, str] | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> list[Field]:
     """Return the fields of a schema: numbers, texts, choices, truth values.
 
@@ -42,13 +48,58 @@ def fields_of(
         schema: of an object; what its description says of attributes is the fields' help.
         values: what it holds now.
         labels: words for names.
+        about: help for names at the top, where the description says none.
     """
-    fields = list(islice(_fields((), schema, values, schema, ""), MOST_FIELDS))
+    drawn = _fields(
+        (),
+        schema,
+        values,
+        schema,
+        "",
+        about or {},
+    )
+    fields = list(islice(drawn, MOST_FIELDS))
     for field in fields:
         name = field["place"][-1]
-        label = (labels or {}).get(name)
-        field["label"] = label or label_of(field["place"], field["schema"])
+        label = (labels or {}).get(name) or label_of(field["place"], field["schema"])
+        field["label"] = _capitalized(label)
     return fields
+
+
+def documented(cls: type) -> dict[str, str]:
+    """Return what a class and its parents say of their parameters and attributes, by name.
+
+    It stands in docstrings, below ``Args:`` or ``Attributes:``, or with a field's description.
+    """
+    about: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        about |= _about_attributes(cleandoc(vars(base).get("__doc__") or ""))
+    for name, field in getattr(cls, "model_fields", {}).items():
+        if field.description:
+            about[name] = field.description
+    return about
+
+
+def help_of_number(state_type: type, name: str) -> str:
+    """Return what a state's class says of one of its numbers, such as ``shock.supply``."""
+    help_text = ""
+    holder: type | None = state_type
+    for part in name.split("."):
+        if holder is None:
+            break
+        field = getattr(holder, "model_fields", {}).get(part)
+        help_text = documented(holder).get(part, help_text)
+        if field is not None:  # else a key of a dict, whose values are of the same class
+            holder = _class_within(field.annotation)
+    return help_text
+
+
+def _class_within(annotation: object) -> type | None:
+    """Return the class of what a field holds: of ``dict[str, Firm]`` it is ``Firm``."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part
+    return None
 
 
 def label_of(
@@ -66,6 +117,10 @@ def label_of(
     # Those that pydantic makes of names say nothing more.
     if title and title.lower() != place[-1].replace("_", " ").lower():
         words = title
+    return _capitalized(words)
+
+
+def _capitalized(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
@@ -75,6 +130,7 @@ def _fields(
     value: Any,
     root: Mapping[str, Any],
     help_text: str,
+    about_top: Mapping[str, str],
 ) -> Iterator[Field]:
     """Yield the fields at a place and within it.
 
@@ -84,6 +140,7 @@ def _fields(
         value: what stands there now.
         root: the whole schema, to which references point.
         help_text: what the part around it says of it.
+        about_top: help for names at the top.
     """
     part = field_of(schema, root)
     values = value if isinstance(value, Mapping) else {}
@@ -95,6 +152,8 @@ def _fields(
         if not place and name in _NOT_HERE:
             continue
         inner_help = about.get(name, "")
+        if not place and not inner_help:
+            inner_help = about_top.get(name, "")
         # What says how to write a mapping says nothing of a number in it.
         if not inner_help and not about and place != ("set",):
             inner_help = help_text
@@ -104,6 +163,7 @@ def _fields(
             values.get(name),
             root,
             inner_help,
+            about_top,
         )
     if place and not inner and _fits(part, value):
         yield {
@@ -161,7 +221,9 @@ def _without_vast_limits(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _about_attributes(description: str) -> dict[str, str]:
     """Return what a class's description says of its attributes, by their names."""
-    attributes = _ATTRIBUTE.findall(description.partition("Attributes:")[2])
+    attributes: list[tuple[str, str]] = []
+    for section in _ATTRIBUTES.findall(description):
+        attributes += _ATTRIBUTE.findall(section)
     return {name: " ".join(words.replace("``", "").split()) for name, words in attributes}
 
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import is_reasonable
-from llmsim_lab._util.text import clip, whole
+from llmsim_lab._util.text import clip, listed, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.people.figures import measured_people
 from llmsim_lab.run.charts import (
@@ -338,7 +338,9 @@ class Reading:
             notes.append(source.note)
         if info.id in self._narrowed:
             notes.append(_LEFT_OUT)
-        notes += filter(None, [self._charted[info.id].missing()])
+        notes += filter(
+            None, [self._charted[info.id].missing(), self._without_effect(info, source)]
+        )
         facts: Record = {
             "id": info.id,
             "name": info.name,
@@ -369,6 +371,36 @@ class Reading:
             self._append({"run": {**shown, "columns": [*shown["columns"]]}})
         else:
             self._append({"run": {"id": info.id, **changed}})
+
+    def _without_effect(self, info: RunInfo, source: Any) -> str:
+        """Return a sentence on numbers set at a fork whose later turns are its parent's; else "".
+
+        Which numbers a turn computes anew cannot be known before it is played: only its author
+        could say so, with a mark at the field.
+        """
+        if info.fork_turn is None:
+            return ""
+        names: list[str] = []
+        compared = 0
+        for turn in source.turns:
+            if turn.number == info.fork_turn:
+                for intervention in turn.interventions:
+                    names += intervention.set
+            if turn.number <= info.fork_turn:
+                continue
+            parents_turn = self._turn_of(info.parent or 0, turn.number)
+            if parents_turn is None:
+                break
+            if parents_turn.state != turn.state:
+                return ""
+            compared += 1
+        if not names or not compared:
+            return ""
+        return (
+            f"Setting {listed(names)} made no difference: the turns after it end as those of run "
+            f"{info.parent}. If each turn computes it anew, mark the field, and no form offers it: "
+            "Field(frozen=True), or pydantic's computed_field."
+        )
 
     def _defaults(self, source: Any) -> str:
         """Return the defaults of a run's parameters as JSON; nothing where its class is unknown."""

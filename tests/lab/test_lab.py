@@ -435,10 +435,17 @@ async def test_forks_and_restarts_ask_with_the_settings_that_they_are_given() ->
 # --- people ---------------------------------------------------------------------------------------
 
 
-async def test_a_forms_help_names_limits_that_matter_and_no_types_and_its_labels_have_units() -> (
-    None
-):
+async def test_a_forms_help_is_what_the_class_says_with_limits_and_its_labels_have_units() -> None:
     class Late(Run[Pot]):
+        """A world.
+
+        Args:
+            wait_s: how long they think.
+
+        Raises:
+            loud: is no parameter here.
+        """
+
         wait_s: float = 3
         boost_pct: Annotated[float, Field(le=50)] = 10
         loud: bool = False
@@ -448,8 +455,10 @@ async def test_a_forms_help_names_limits_that_matter_and_no_types_and_its_labels
     await eventually(lambda: any("form" in it for it in browser.heard))
     parts = browser.latest("form")["parts"]
     told = {field["label"]: field["help"] for part in parts for field in part["fields"]}
-    assert told["Seed"] == "a whole number of at least 0"  # not "below 18446744073709551616"
-    assert told["Wait (s)"] == told["Loud"] == ""
+    # Not "below 18446744073709551616".
+    assert told["Seed"].endswith("sampling included; a whole number of at least 0")
+    assert told["Rationale"].startswith("where replies have their reasoning")
+    assert (told["Wait (s)"], told["Loud"]) == ("how long they think", "")
     assert told["Boost (%)"] == "a number of at most 50"
     assert "Players · everybody" in told
 

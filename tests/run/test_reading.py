@@ -156,6 +156,32 @@ def test_a_fork_has_its_own_turns_with_what_it_changed_and_its_parents_before() 
     assert of_poorer["calls"] == turns[1, 1]["calls"]
 
 
+class Tally(State):
+    level: float = 1
+    talks: int = 0
+
+
+class Talk(Run[Tally]):
+    async def turn(self, state: Tally, ask: Ask) -> Tally:
+        return state.replace(level=state.level + 1, talks=2)
+
+
+def test_a_number_set_from_outside_that_each_turn_makes_anew_is_told_beside_the_fork() -> None:
+    run = played(Talk(), 3)
+    reading = Reading("talks")
+    reading.add(about(run, 1), run)
+    for number, name in ((2, "talks"), (3, "level")):
+        fork = run.fork(1, intervene={name: 9})
+        origin = RunOrigin(parent=1, fork_turn=1)
+        reading.add(about(fork, number, origin), fork)
+        assert reading.runs[number]["notes"] == []  # nothing was played yet
+        fork.run(2)
+        reading.add(about(fork, number, origin), fork)
+    [note] = reading.runs[2]["notes"]
+    assert note.startswith("Setting talks made no difference: the turns after it end as")
+    assert reading.runs[3]["notes"] == []
+
+
 @pytest.mark.parametrize(
     ("cached", "words"),
     [

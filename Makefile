@@ -76,7 +76,7 @@ coverage: .venv/.ready-test ## measure what the quick tests and those that start
 		--cov-fail-under=$(COVERAGE_PCT)
 
 # check-process has the same in brief, with a fixed seed.
-check-faults: .venv/.ready-test ## try hostile input and faults for some five minutes (ARGS=--long: ten times as much)
+check-faults: .venv/.ready-test ## try hostile input and faults for some three minutes (ARGS=--long: fifteen times what is by chance)
 	$(BIN)/python -m pytest -m process $(WAITING) worksteal tests/faults --full --seed=-1 $(ARGS)
 
 # Each library that the core calls is called by these; the rest of the tests is the same code again.

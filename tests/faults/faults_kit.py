@@ -46,7 +46,7 @@ import psutil
 __all__ = ["Attack", "Case", "Nursery", "Plan", "Tally", "serving"]
 
 CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 60.0
-SIZES = {"brief": 1, "full": 12, "long": 120}
+SIZES = {"brief": 1, "full": 8, "long": 120}
 TESTS = Path(__file__).resolve().parents[1]
 _KITS = [*TESTS.glob("*/*_kit.py"), TESTS / "prompts" / "test_bombs.py"]
 for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in _KITS})]:
@@ -96,7 +96,7 @@ class Plan:
         return random.Random(self.seed)
 
     def times(self, brief: int) -> int:
-        """Return how often to try: so often in CI, 12 times in three minutes, 120 in long."""
+        """Return how often to try: so often in CI, 8 times in three minutes, 120 in long."""
         return brief * SIZES[self.size]
 
     def chosen(self, table: Mapping[str, Any], brief: int) -> list[tuple[str, Any]]:

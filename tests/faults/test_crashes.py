@@ -1,9 +1,9 @@
 """Power that fails, disks that fill, Ctrl-C at any line, kills: what was recorded is not lost.
 
-Elsewhere: files that vanish, are replaced or appended to, two processes and forked ones
-(``test_files_in_use``), servers (``test_ill_servers``), a kernel's interrupt in JupyterLab
-(``browser/test_browser_faults``), a study's processes (``study/test_study_processes``), a killed
-room (``room/test_room_process``).
+Elsewhere: kills at random moments (``tape/test_tape_crashes``), files that vanish, are replaced or
+appended to, two processes and forked ones (``test_files_in_use``), servers (``test_ill_servers``),
+a kernel's interrupt in JupyterLab (``browser/test_browser_faults``), a study's processes
+(``study/test_study_processes``), a killed room (``room/test_room_process``).
 """
 
 from __future__ import annotations
@@ -56,6 +56,71 @@ def played_on(world: World, path: Path) -> Any:
         run.run(TURNS - run.turn_number, progress=False)
         run.close()
     return run
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+MOMENTS = ("before", "half", "after")
+"""Of a line: nothing of it is written, half of it, all of it."""
+
+
+def killed_at(line: int, moment: str) -> None:
+    """Have this process killed as so many lines of a tape are written."""
+    write = os.write
+    left = line
+
+    def deadly(number: int, raw: bytes) -> int:
+        nonlocal left
+        if not raw.endswith(b'"}\n'):
+            return write(number, raw)
+        left -= 1
+        if left > 0:
+            return write(number, raw)
+        if moment != "before":
+            write(number, raw if moment == "after" else raw[: len(raw) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    os.write = deadly
+
+
+def kill_at_a_line(world: World, part: float, moment: str, folder: Path) -> None:
+    """Kill a run at one of its lines, and the one that continues it too; then let it end."""
+    whole = recorded(world, folder / "whole.tape")
+    lines = (folder / "whole.tape").read_bytes().count(b"\n")
+    path = folder / "x.tape"
+    for at in (1 + int(part * (lines - 1)), 2):
+        child = os.fork()
+        if child == 0:
+            try:
+                killed_at(at, moment)
+                begin = not path.exists() or not list(Tape(path, read_only=True).runs())
+                (recorded if begin else played_on)(world, path)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    if not path.exists() or not list(Tape(path, read_only=True).runs()):
+        run = recorded(world, path)  # killed before its first turn was on the tape
+    else:
+        run = played_on(world, path)
+    assert verify(path) == []
+    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+
+
+def killed_runs(plan: Plan) -> Iterator[Case]:
+    """Yield each world, killed at so many of its lines; in long at each of them."""
+    source = plan.source
+    for name, world in WORLDS.items():
+        count = {"brief": 1, "full": 6}.get(plan.size, plan.times(1))
+        for number in range(count):
+            part = number / count if plan.size == "long" else source.random()
+            moment = MOMENTS[number % 3]
+            step = partial(kill_at_a_line, world, part, moment)
+            yield Case(f"{name} {moment} {part:.3f}", {"kill": step}, may_raise=False)
+
+
+def test_a_run_killed_at_any_line_ends_as_one_that_was_not(attack: Attack) -> None:
+    attack("crash: killed runs", killed_runs)
 
 
 # --- power ----------------------------------------------------------------------------------------

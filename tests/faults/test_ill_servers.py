@@ -127,7 +127,7 @@ def load_slowly(load_s: float, folder: Path) -> None:
 def ill_servers(plan: Plan) -> Iterator[Case]:
     source = plan.source
     for kind, _ in plan.chosen(ILLS, 3):
-        for _ in range(1 if plan.size == "brief" else plan.times(1) // 6):
+        for _ in range(1 if plan.size == "brief" else plan.times(1) // 8):
             step = partial(play_with, kind, source.randint(1, 4 * TURNS))
             yield Case(f"{kind}, seed {plan.seed}", {"play": step}, may_raise=False)
     load_s = {"brief": 2.0, "full": 10.0}.get(plan.size, 180.0)

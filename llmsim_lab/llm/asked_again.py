@@ -19,7 +19,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
 from llmsim_lab._util.checks import whole_number
@@ -48,9 +47,12 @@ _TOP_P = 0.95
 """And none beyond those that together are so likely."""
 _PLAIN_OPTIONS = {"temperature", "seed", "num_ctx", "num_predict", "cache_prompt"}
 """With others the sampler draws in another way than by these three."""
-_DRAW_REACH = 0.25
-"""How far apart the tokens may lie on which one random number falls: twice what was seen with a
-prompt cache; see ``_distance``."""
+_TIE = 0.2
+"""Tokens whose probabilities have logarithms as near as that may change places with a prompt cache:
+three times the difference of the likely ones of ``smollm2-135m`` (root mean square)."""
+_DRAW_REACH = 0.1
+"""How far apart two tokens may lie on which one random number falls, ties left out. Of 59 replies
+with a prompt cache none was above 0; see ``_distance``."""
 _LARGEST_WINDOW = 32_768
 """Tokens of a context window that a tape can have a server load; more takes a client's num_ctx."""
 _LIKELY = 100
@@ -614,12 +616,25 @@ def _first_difference(traced: Sequence[TracedToken], wanted: bytes) -> _Differen
         fitting = [token for token in likely if _goes_on(wanted, token.content, start, differs_at)]
         if fitting:
             return _Difference(written, fitting, likely)
-        before = [token for token in likely if token.probability > written.probability]
-        if len(before) >= _TOP_K:
-            # Beyond what the sampler draws from: the grammar left none of those, as between two
-            # fields, where ':"' may also be written as ':' and '"'.
+        if likely and written not in _drawn_from(likely):
+            # The grammar left none of those, as between two fields, where ':"' may also be written
+            # as ':' and '"'.
             return _Difference(written, likely[-1:], likely)
     return None
+
+
+def _drawn_from(likely: Sequence[Token]) -> list[Token]:
+    """Return the tokens that the sampler draws from, where no grammar leaves it others."""
+    top = likely[:_TOP_K]
+    whole = math.fsum(token.probability for token in top)
+    drawn_from: list[Token] = []
+    mass = 0.0
+    for token in top:
+        if mass >= _TOP_P * whole or token.probability < _MIN_P * top[0].probability:
+            break
+        drawn_from.append(token)
+        mass += token.probability
+    return drawn_from
 
 
 def _distance(difference: _Difference, temperature: float) -> float:
@@ -627,33 +642,30 @@ def _distance(difference: _Difference, temperature: float) -> float:
 
     It lays its tokens side by side, the likeliest first, each as wide as it is likely, and takes
     the one on which its random number falls. That number follows from the seed. So where the
-    widths differ a little, another token is drawn that lies beside the first or near to it, however
-    likely others are. 0 if one of the tokens was left to it by the grammar.
+    widths differ a little, another token is drawn that lies beside the first, however likely
+    others are. 0 if one of the two was left to the sampler by the grammar.
     """
-    top = difference.likely[:_TOP_K]
-    whole = math.fsum(token.probability for token in top)
-    kept: list[Token] = []
-    mass = 0.0
-    for token in top:
-        if mass >= _TOP_P * whole or token.probability < _MIN_P * top[0].probability:
-            break
-        kept.append(token)
-        mass += token.probability
+    drawn_from = _drawn_from(difference.likely)
     # The temperature is what comes last, after some tokens were left out.
-    widths = [(token.probability / whole) ** (1 / temperature) for token in kept]
-    ends = list(accumulate(widths))
-    places = {token.content: place for place, token in enumerate(kept)}
-    written = places.get(difference.written.content)
-    if written is None:
-        return 0.0
+    widths = [token.probability ** (1 / temperature) for token in drawn_from]
+    whole = math.fsum(widths)
     distances = []
     for token in difference.fitting:
-        place = places.get(token.content)
-        if place is not None:
-            first, second = sorted((place, written))
-            # From where the first one ends to where the second begins.
-            distances.append((ends[second] - widths[second] - ends[first]) / ends[-1])
-    return min(distances, default=0.0)
+        if token not in drawn_from or difference.written not in drawn_from:
+            return 0.0
+        ends = [token, difference.written]
+        first, second = sorted(drawn_from.index(end) for end in ends)
+        between = 0.0
+        for place in range(first + 1, second):
+            # One that is about as likely as an end may have had its place before.
+            if not any(_are_tied(drawn_from[place], end) for end in ends):
+                between += widths[place]
+        distances.append(between / whole)
+    return min(distances)
+
+
+def _are_tied(first: Token, second: Token) -> bool:
+    return abs(math.log(first.probability / second.probability)) <= _TIE
 
 
 def _goes_on(

@@ -145,3 +145,9 @@ def test_shares_and_truth_values_have_their_own_axes() -> None:
     share, over = RateChart(run, columns=["share", "over"]).figure.axes
     assert share.get_ylim() == (0, 1)
     assert [tick.get_text() for tick in over.get_yticklabels()] == ["no", "yes"]
+
+
+def test_of_very_many_runs_the_first_twenty_are_in_words() -> None:
+    frame = pd.DataFrame({"turn": [0, 1], "level": [1.0, 2.0]})
+    text = RateChart({f"run {n}": frame for n in range(23)}).static_text()
+    assert "\nrun 19, turns 0 to 1: level 1 → 2\nand 3 more runs\n" in text

@@ -125,6 +125,19 @@ async def test_headlines_are_the_quarters_numbers_the_most_striking_first() -> N
         assert sorted(it.split()[0] for it in others) == ["Inflation", "Real"]
 
 
+@pytest.mark.parametrize(
+    ("points", "verb"), [(0.8, "climbs"), (1.3, "jumps"), (-0.8, "falls"), (-1.3, "tumbles")]
+)
+async def test_a_headline_says_how_large_a_change_is(points: float, verb: str) -> None:
+    before = round(table_of().to_frame()["inflation"].iloc[0], 1)
+    change = {"turn": 1, "set": {"inflation": before + points}}
+    calm = {"shock_scale": 0}
+    async with seated(table_of(turns=3, economy=calm, interventions=[change])) as visitor:
+        await visitor.answer(rate="9.67")
+        [news] = [line for line in visitor.now["news"] if line.startswith("Inflation")]
+        assert news.startswith(f"Inflation {verb} to ")
+
+
 async def test_a_second_click_on_the_same_answer_plays_no_second_quarter() -> None:
     async with seated(table_of()) as visitor:
         ask = visitor.ask()["id"]

@@ -5,13 +5,12 @@ The reference of the site is written from it: ``scripts/build_docs.py``.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
 from pathlib import Path
 
-from structure_kit import nodes
+from structure_kit import read_source
 
 import llmsim_lab
 
@@ -100,8 +99,7 @@ NAMED_BY_TWO_CONTRACTS = {
 def test_no_two_classes_share_a_name_unless_contracts_ask_for_it() -> None:
     where: dict[str, list[str]] = {}
     for name, path in MODULES.items():
-        for node in nodes(path):
-            if isinstance(node, ast.ClassDef):
-                where.setdefault(node.name, []).append(name)
+        for class_name in read_source(path).classes:
+            where.setdefault(class_name, []).append(name)
     assert len(where) > 200, "next to no class found"
     assert {name for name, found in where.items() if len(found) > 1} == set(NAMED_BY_TWO_CONTRACTS)

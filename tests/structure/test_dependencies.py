@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structure_kit import nodes
+from structure_kit import read_source
 
 # Used without an import: programs, pytest's plugins, and stubs for mypy.
 NOT_IMPORTED = {
@@ -69,7 +69,7 @@ def imported(folder: Path) -> frozenset[str]:
     local = {name for path in folder.rglob("*.py") for name in (path.stem, path.parent.name)}
     found = set()
     for path in folder.rglob("*.py"):
-        for node in nodes(path):
+        for node in read_source(path).imports:
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

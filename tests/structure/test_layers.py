@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from structure_kit import nodes
+from structure_kit import read_source
 
 import llmsim_lab
 
@@ -60,7 +60,7 @@ def _named_by(node: ast.AST) -> list[str]:
         assert not node.level, f"import {node.module} by its whole name"
         # `from package import name` means a submodule, where there is one of that name.
         return [f"{node.module}.{alias.name}" for alias in node.names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+    if isinstance(node, ast.Call):
         values = [*node.args, *(it.value for it in node.keywords)]
         return [it.value for it in values if isinstance(it, ast.Constant)]
     return []
@@ -74,7 +74,7 @@ def imports_of(root: Path) -> list[Import]:
     paths = {module_name(path, root): path for path in sorted(root.rglob("*.py"))}
     found = []
     for source, path in paths.items():
-        for node in nodes(path):
+        for node in read_source(path).imports:
             names = (name if name in paths else name.rpartition(".")[0] for name in _named_by(node))
             found += [
                 Import(source, target, getattr(node, "lineno", 0))

@@ -76,7 +76,7 @@ def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, faul
         ("a: " + "[" * 1000, "is not valid YAML: maximum recursion depth"),
         ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
         (f"a: {'9' * 200_000}", "the number 9+… has 200,000 digits; give one of at most"),
-        (f"a: [{'1, ' * 50_000}]", "is not valid YAML: it has more than 50,000 keys and values"),
+        ("a:\n" + "-\n" * 50_000, "is not valid YAML: it has more than 50,000 keys and values"),
         ("#" * 4_194_305, "is longer than 4 MiB, which no configuration is"),
     ],
 )

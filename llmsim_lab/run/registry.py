@@ -20,6 +20,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import ConfigError, TapeError
@@ -97,11 +99,17 @@ def sources_digest(cls: RunClass, base: RunClass) -> str:
         base: ``Run``, whose own are not in it.
     """
     sources = _sources_of(_without_base(cls, base))
-    config = cls.config_type.model_json_schema()
-    state = cls.state_type.model_json_schema()
+    config = _schema_of(cls.config_type)
+    state = _schema_of(cls.state_type)
     shared = base.config_type.model_fields
     fields = {name: schema for name, schema in config["properties"].items() if name not in shared}
     return digest_of(*sources, dumps([fields, state]))
+
+
+# Kept: pydantic takes milliseconds for it, and each study asks anew.
+@lru_cache(maxsize=64)
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
 def _without_base(cls: RunClass, base: RunClass) -> list[RunClass]:

@@ -24,6 +24,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run.guided import plays_a_turn
 from llmsim_lab.run.people import People, people_of
 from llmsim_lab.run.seating import SeatQuestion, put
+from llmsim_lab.run.told import told_in
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.chair import advice_for
 from llmsim_lab.simulation.scores import AFTER, Losses, Rival, advice_asked, of_class
@@ -245,7 +246,7 @@ class HumanSeat(Lab):
         shown: Message = {
             "people": [*self.people.seats],
             "asks": asks,
-            "told": self._told(),
+            "told": told_in(self.simulation, self.people.seats),
             "over": self.people.over,
             "waiting": [*self.waiting_for],
             "stepping": plays_a_turn(self.simulation),
@@ -270,11 +271,8 @@ class HumanSeat(Lab):
             for name, asked in self.people.next().items()
         }
 
-    def _told(self) -> Message:
-        """Return what each player here is told of the latest state, as far as the world says."""
-        run = self.simulation
-        told = {name: run.told(run.state, name) for name in self.people.seats}
-        return {name: dict(facts) for name, facts in told.items() if facts}
+    def _tell_people(self) -> None:
+        """Say nothing apart: the seat shows what its people are told."""
 
     _more = _asked
 

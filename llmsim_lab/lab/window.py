@@ -54,6 +54,7 @@ from llmsim_lab.run.recorded import (
 )
 from llmsim_lab.run.registry import how_to_import
 from llmsim_lab.run.seating import SeatQuestion, put
+from llmsim_lab.run.told import seats_of_people, told_in
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt
 
@@ -115,6 +116,7 @@ class LiveWindow:
         self._sent_at = 0.0
         self._faults: dict[str, Mapping[str, str]] = {}
         """What was wrong with the last answer, by the question's number."""
+        self._told: Message = {}
         self._lock = threading.RLock()
         self._loop = self._loop_to_play_on()
         self.first = {"run": self._open(source, run)}
@@ -247,6 +249,7 @@ class LiveWindow:
         self._read_turns(number)
         self._soon()
         self._more()
+        self._tell_people()
 
     def _more(self) -> None:
         """Show what a view has beside the run; called after each turn and when playing ends."""
@@ -293,7 +296,7 @@ class LiveWindow:
     def _do_since(self, at: int = 0) -> None:
         at = whole_number("at", at)
         self._say({"at": at, "records": self.reading.since(at)})
-        self._say({"live": self._live})
+        self._say({"live": self._live, "told": self._told})
         self._asked()
 
     def _guarded(
@@ -705,6 +708,17 @@ class LiveWindow:
         """Show what a person is asked, on whichever thread the question came or went."""
         waiting = self._put_question()
         self._say({"ask": None if waiting is None else self._as_shown(waiting[1])})
+
+    def _tell_people(self) -> None:
+        """Show what people are told of the latest turn, and at the end their payoff."""
+        told: Message = {}
+        for number, run in self.runs.read.items():
+            lines = told_in(run, seats_of_people(run)) if isinstance(run, Run) else {}
+            if lines:
+                told[str(number)] = lines
+        if told != self._told:
+            self._told = told
+            self._say({"told": told})
 
     def _as_shown(self, asked: SeatQuestion) -> Message:
         """Return a question as its form is drawn, with what was wrong with the last answer."""

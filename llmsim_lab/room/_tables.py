@@ -10,7 +10,7 @@ from pathlib import Path
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_cell
 from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
-from llmsim_lab.room._views import payoff_of, told_of
+from llmsim_lab.run.told import payoff_of, told_of
 from llmsim_lab.run.turn import Answer, Turn
 
 Row = dict[str, object]

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import math
-from typing import cast
-
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.room._charts import class_charts
 from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
-from llmsim_lab.run import Run, State
-
-logger = logging.getLogger(__name__)
+from llmsim_lab.run import Run
+from llmsim_lab.run.told import payoff_of, told_of
 
 _MOST_NAMED = 8
 """Of those who are waited for; a phone has no room for two hundred names."""
@@ -93,44 +88,6 @@ def _game_view(
         if payoff is not None:
             view["payoff"] = payoff
     return view
-
-
-def payoff_of(run: Run, seat: str) -> float | None:
-    """Return what a player is paid, where the world has ``payoff(player)``."""
-    payoff = getattr(run, "payoff", None)
-    if not callable(payoff) or not run.turn_number:  # a round may end before its first turn
-        return None
-    try:
-        value = float(payoff(seat))
-    except Exception as error:  # noqa: BLE001 - a world's own code, which must not end the page
-        logger.warning("payoff(%r) failed, so no payoff is shown: %r", seat, error)
-        return None
-    if not math.isfinite(value):
-        logger.warning("payoff(%r) is %r, so no payoff is shown", seat, value)
-        return None
-    return value
-
-
-def told_of(
-    run: Run,
-    state: State,
-    seat: str,
-) -> dict[str, JSON]:
-    """Return what a player is told of a state; what is no number and no text as a text."""
-    try:
-        results = dict(run.told(state, seat))
-    except Exception as error:  # noqa: BLE001 - a world's own code, which must not end the page
-        logger.warning("told(state, %r) failed: %r", seat, error)
-        return {}
-    return {str(label): _as_told(value) for label, value in results.items()}
-
-
-def _as_told(value: object) -> JSON:
-    """Return a value as pages take it; NaN is no JSON, nor are other libraries' numbers."""
-    is_number = isinstance(value, float) and math.isfinite(value)
-    if is_number or isinstance(value, str | bool | int):
-        return cast("JSON", value)
-    return str(value)
 
 
 def _waiting(group: RoomGroup) -> JSON:

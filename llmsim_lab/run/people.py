@@ -13,6 +13,7 @@ from llmsim_lab.llm.scope import scope
 from llmsim_lab.run.guided import plays_a_turn
 from llmsim_lab.run.question import Question
 from llmsim_lab.run.recorded import Run
+from llmsim_lab.run.told import is_over
 from llmsim_lab.run.turn import Turn
 from llmsim_lab.types import CallSite, Decision, Number, Rationale
 
@@ -173,8 +174,7 @@ class People:
     @property
     def over(self) -> bool:
         """True if no further turn is planned."""
-        planned: int = self.run.config.turns
-        return self.run.turn_number >= planned > 0 or self.run.done(self.run.state)
+        return is_over(self.run)
 
     def waiting(self) -> dict[str, PersonAsked]:
         """Return what waits for their answers, by seat."""

@@ -92,6 +92,8 @@ def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
 @pytest.fixture(scope="module")
 def page(context: BrowserContext, address: str) -> Page:
     """One page for all tests, since Python takes seconds to start in it."""
+    # Here, as for JupyterLab's page: a test that makes a folder in the checkout is a fault.
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page = context.new_page()
     page.set_default_timeout(START_MS)
     page.goto(address)
@@ -156,7 +158,6 @@ def test_a_second_tab_keeps_a_copy_of_its_own(page: Page) -> None:
 def test_the_page_is_accessible_and_fits(page: Page, scheme: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 950})
     page.emulate_media(color_scheme=scheme)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"playground-{width}-{scheme}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert faults_of(page, "body") == []

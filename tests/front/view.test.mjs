@@ -67,6 +67,14 @@ test("who is waited for is named whole, the others are counted", () => {
     "Playing turn 2. Ann reading about 870 tokens, 3 s");
 });
 
+test("what people are told of the latest turn stands above the next question", () => {
+  const ann = { "the other chose": "D", "your payoff in all": 0 };
+  const told = { 1: { Ann: ann }, 2: { Bob: { x: 1 } } };
+  const { texts } = makeWindow(FISHING, { told });
+  assert.deepEqual(texts("told-of").map((text) => text.replace(/turn \d+/, "turn n")),
+    ["Ann after turn nthe other choseDyour payoff in all0"]);
+});
+
 test("a long fault is cut, and shown whole on a click", () => {
   const fault = `no reply. ${"x".repeat(2000)}`, { texts, button } = makeWindow(FISHING, { fault });
   assert.ok(texts("fault")[0].length < 400);

@@ -89,6 +89,26 @@ async def test_turns_are_on_the_tape_at_once_and_a_person_is_asked(desk: Desk) -
     assert page.endswith("pot.html")
 
 
+async def test_a_person_is_told_what_came_of_a_turn_and_at_the_end_the_payoff(desk: Desk) -> None:
+    code = data_path("templates/prisoners_dilemma.py").read_text()
+    head = "class PrisonersDilemma(Run[Dilemma]):\n"
+    short = code.replace(head, head + '    defaults = {"turns": 2}\n')
+    await desk.open(short, players={"*": "rule", "Ann": "person"})
+    told: list[object] = []
+    for turn in (1, 2):
+        desk.send("play", run=1, turns=1)
+        asked = await desk.until(
+            lambda message, turn=turn: (
+                (asked := message.get("window", {}).get("ask")) and asked["turn"] == turn and asked
+            )
+        )
+        desk.send("answer", id=asked["id"], values={"move": "C"})
+        desk.told.clear()
+        told.append(await desk.until(lambda message: message.get("window", {}).get("told")))
+    lines = {"the other chose": "D", "you earned": 0}
+    assert told == [{"1": {"Ann": lines}}, {"1": {"Ann": lines | {"your payoff in all": 0}}}]
+
+
 async def test_a_kept_tape_is_opened_with_its_runs_and_played_on(tmp_path: Path) -> None:
     before = Desk(tmp_path)
     await before.open()

@@ -106,7 +106,7 @@ async def test_a_worlds_own_code_ends_nobodys_page() -> None:
         here.room.start()
         await asyncio.gather(*[guest.answer() for guest in guests])
         view = await guests[0].until(lambda view: view.get("turn") == 1)
-        assert view["told"] == [["nan", "nan"], ["set", "{1}"]]
+        assert view["told"] == [["nan", "nan"], ["set", "1"]]
     async with open_room(Broken(players=PEOPLE, turns=2)) as here, playing(here):
         guests = await here.guests(4)
         here.room.start()

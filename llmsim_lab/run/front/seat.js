@@ -3,8 +3,8 @@ import { Segments, soft, Table } from "./calls.js";
 import { Charts, plain, Swatch, turnName } from "./chart.js";
 import { h } from "./dom.js";
 import { Fold } from "./fold.js";
-import { change, facts, figure, labelled, sayValue } from "./text.js";
-import { addView, Ask, liveWords } from "./view.js";
+import { change, facts, figure } from "./text.js";
+import { addView, Ask, liveWords, Told } from "./view.js";
 
 const SCORE_PARTS = ["loss", "inflation", "output gap", "rate changes", "term alone"];
 
@@ -48,17 +48,6 @@ function Seat({ store, run, last }) {
       : h("div", { class: "row mid" }, !over && !live.busy && h("button", { class: "primary",
         onclick: () => commands({ do: "play", run: run.id, turns: 1 }) }, "Step"), more),
     economic && at > 0 && h(Charts, { store, items, turn: at, runs }));
-}
-
-/** What the world tells the player of the latest turn. */
-function Told({ told, last }) {
-  const lines = Object.entries(told);
-  return lines.length > 0 && h("dl", { class: "quarter", "aria-label": `Turn ${last}` },
-    lines.map(([name, value]) => {
-      const { label, unit } = labelled(name);
-      return h("div", { key: name }, h("dt", null, label),
-        h("dd", null, h("b", null, sayValue(value)), unit && h("small", null, ` ${unit}`)));
-    }));
 }
 
 function Indicator({ reading, run, item: { column, label, unit }, n }) {

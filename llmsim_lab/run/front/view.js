@@ -10,7 +10,7 @@ import { Fold } from "./fold.js";
 import { changedIn, Form, textOf } from "./form.js";
 import { Head, Runs } from "./runs.js";
 import { Start } from "./state.js";
-import { clip, facts, figure, plural, titled } from "./text.js";
+import { clip, facts, figure, labelled, plural, sayValue, titled } from "./text.js";
 import { Decisions, networkPanels, Story, Turn } from "./turn.js";
 
 const VIEWS = {
@@ -33,7 +33,7 @@ const canPlay = ({ commands, panels }, run) => (
 export const addView = (name, view) => { VIEWS[name] = view; };
 
 export function App({ store }) {
-  const { panels, commands, ask, form } = store;
+  const { panels, commands, ask, told, form } = store;
   const views = viewsOf(store);
   if (!views.length) {
     return h("p", { class: "wait soft", role: "status" }, liveWords(store) || "Reading …");
@@ -50,6 +50,7 @@ export function App({ store }) {
     has("head") && h(Head, now),
     commands && has("transport") && h(Transport, now),
     commands && h(Live, now),
+    has("transport") && now.run && h(News, { told: told?.[now.run.id] ?? {}, turn: now.last }),
     ask && has("transport") && h(Ask, { key: `ask ${ask.id}`, store, ask }),
     ofRun && form?.parts.length > 0 && h(Change, { key: `${form.run} ${form.turn}`, store, form }),
     !tabsFirst && tabs,
@@ -283,6 +284,24 @@ function Change({ store, form }) {
     cancel: () => store.set({ form: null }),
     ref: (el) => el.querySelector("input, select, textarea")?.focus(),
   }, h(Segments, { label: "What to change", items }));
+}
+
+/** What the people in a run are told of its latest turn. */
+function News({ told, turn }) {
+  return Object.entries(told).map(([name, lines]) => h("section",
+    { key: `told ${name}`, class: "told-of", "aria-label": `${name} is told` },
+    h("h4", null, `${name} after turn ${turn}`), h(Told, { told: lines, last: turn })));
+}
+
+/** What the world tells a player of the latest turn. */
+export function Told({ told, last }) {
+  const lines = Object.entries(told);
+  return lines.length > 0 && h("dl", { class: "quarter", "aria-label": `Turn ${last}` },
+    lines.map(([name, value]) => {
+      const { label, unit } = labelled(name);
+      return h("div", { key: name }, h("dt", null, label),
+        h("dd", null, h("b", null, sayValue(value)), unit && h("small", null, ` ${unit}`)));
+    }));
 }
 
 /** A person plays: the situation that a model would have read, and a form for the answer. */

@@ -99,7 +99,7 @@ class _EnumeratedWay:
         self.others: list[Mapping[_Draw, object]] = []
         self.unmet = set(drawn)
         """What is given and was not drawn: none, if the same was asked as before."""
-        self._drawn = dict(drawn)
+        self.drawn = dict(drawn)
         self._least = least
         self._times: Counter[_Draw] = Counter()
 
@@ -117,10 +117,10 @@ class _EnumeratedWay:
         self._times[draw] += 1
         draw = draw._replace(number=self._times[draw])
         self.unmet.discard(draw)
-        if draw not in self._drawn:
+        if draw not in self.drawn:
             self._branch(draw, choice)
-            self._drawn[draw] = choice.mode
-        value = self._drawn[draw]
+            self.drawn[draw] = choice.mode
+        value = self.drawn[draw]
         self.probability *= choice.probabilities[value]
         return value
 
@@ -133,7 +133,7 @@ class _EnumeratedWay:
             if probability < self._least:
                 self.lost += probability
             else:
-                self.others.append({**self._drawn, draw: value})
+                self.others.append({**self.drawn, draw: value})
 
 
 class _RecordedWay:
@@ -272,6 +272,7 @@ class _Histories:
     async def _add_level(self) -> None:
         """Play one more turn of each history, in every way."""
         nodes: list[_Node] = []
+        is_first = True
         lost = self.lost[-1]
         # Breadth first, since only histories of the same turn can come to the same.
         for node in self.levels[-1]:
@@ -287,13 +288,19 @@ class _Histories:
                 past = await self.play(node.turns, way)
                 turn: Turn = past[-1]
                 self.keeps_past = self.keeps_past or past.was_read
-                # The same draws lead to the same questions, unless something else changed them.
-                if way.unmet:
+                # The same draws lead to the same questions and the same state, unless something
+                # else changed them. Of states one in each turn is compared, which is quick.
+                is_same = not way.unmet
+                if is_first:
+                    is_first = False
+                    repeated = await self.play(node.turns, _EnumeratedWay(way.drawn, least))
+                    is_same = is_same and repeated[-1].state == turn.state
+                if not is_same:
                     raise ConfigError(
-                        f"turn {turn.number} of {type(self.walker).__name__} asked something else "
-                        "when it was played again from the same state: its prompts depend on "
-                        "something that is not in the state, such as an attribute, a clock or "
-                        "chance of its own; put it into the state"
+                        f"turn {turn.number} of {type(self.walker).__name__} asked or did "
+                        "something else when it was played again from the same state with the same answers: "
+                        "it depends on something that is not in the state, such as an attribute, a "
+                        "clock or chance of its own; put it into the state, and draw from ask.rng"
                     )
                 ways += way.others
                 lost += node.probability * way.lost

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import itertools
 import math
+import random
 import time
 from collections import Counter
 from pathlib import Path
@@ -309,6 +310,12 @@ class ByTheClock(Dilemma):
         return f"Past: {time.perf_counter_ns()}"
 
 
+class ByChance(Dilemma):
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        after = await super().turn(state, ask)
+        return Played(past=f"{after.past}{random.random()}")
+
+
 class Quoting(Dilemma):
     async def turn(self, state: Played, ask: Ask) -> Played:
         said = await ask.each(["Ann", "Bob"], Move, self.seen, decide="sample")
@@ -349,7 +356,8 @@ class FromOutside(Dilemma):
     ("world", "message"),
     [
         (FreeText, r"Ann of turn 1 is asked for an answer.*decide='sample'"),
-        (ByTheClock, r"asked something else when it was played again from the same state"),
+        (ByTheClock, r"turn 1 of ByTheClock asked or did something else when it was played again"),
+        (ByChance, r"turn 1 of ByChance asked or did something else .* draw from ask.rng"),
         (Impatient, r"turn 1 gives up waiting for Ann, and how long an answer takes has no"),
         (FromOutside, r"ask.outside\('rain', ...\) brings something from outside"),
     ],

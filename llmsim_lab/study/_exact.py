@@ -296,12 +296,7 @@ class _Histories:
                     repeated = await self.play(node.turns, _EnumeratedWay(way.drawn, least))
                     is_same = is_same and repeated[-1].state == turn.state
                 if not is_same:
-                    raise ConfigError(
-                        f"turn {turn.number} of {type(self.walker).__name__} asked or did "
-                        "something else when it was played again from the same state with the same answers: "
-                        "it depends on something that is not in the state, such as an attribute, a "
-                        "clock or chance of its own; put it into the state, and draw from ask.rng"
-                    )
+                    raise _depends_on_more(turn, self.walker)
                 ways += way.others
                 lost += node.probability * way.lost
                 probability = node.probability * way.probability
@@ -403,6 +398,16 @@ class _Histories:
                 self._asking[key] = asyncio.create_task(asking, context=self._context)
             self.known[key] = await self._asking[key]
         return self.known[key]
+
+
+def _depends_on_more(turn: Turn, world: Run) -> ConfigError:
+    """Return the error of a turn that is not the same when it is played again."""
+    return ConfigError(
+        f"turn {turn.number} of {type(world).__name__} asked or did something else when it was "
+        "played again from the same state with the same answers: it depends on something that is "
+        "not in the state, such as an attribute, a clock or chance of its own; put it into the "
+        "state, and draw from ask.rng"
+    )
 
 
 def _key_of(client: LLMClient, prompt: str, options: Options) -> str:

@@ -35,6 +35,7 @@ GUARD = (
     """chart: {states: [a, b], transitions: [{trigger: x, source: a, target: b, guard: '%s'}]}"""
 )
 CALLS = '__import__("os").system("touch RAN")'
+BOMB = "{% for a in range(9999) %}" * 3 + "x" + "{% endfor %}" * 3
 YAML: dict[str, str | bytes] = {
     **{f"aliases: {key}": f"{ALIASES}{key}: *a8\n" for key in ("name", "players", "llm", "turns")},
     **{
@@ -88,6 +89,20 @@ YAML: dict[str, str | bytes] = {
     "20,000 nations": f"nations: [{', '.join(f'N{at}' for at in range(20_000))}]\n",
     "a population": "kind: social\npopulation: 1000000000\n",
     "a population below": "kind: social\npopulation: {size: 1000000000}\n",
+    **{
+        f"people: {name}": f"nations: [A]\npopulation: {people}\n"
+        for name, people in {
+            "a column": "{rows: {A: {__class__: 1}}}",
+            "no column": "{rows: {A: {}}}",
+            "half a template": "{rows: {A: {age: 3}}, words: '{{ age'}",
+            "a bomb": f"{{rows: {{A: {{age: 3}}}}, words: '{BOMB}'}}",
+            "a digit too many": f"{{rows: {{A: {{age: {'9' * 5_000}}}}}}}",
+            "20,000 of them": f"{{rows: {{{', '.join(f'P{at}: {{a: 1}}' for at in range(20_000))}}}}}",
+            "wrong margins": "{rows: {A: {age: 3}}, wanted: {age: {x: .nan}}}",
+            "a list": "[1, 2]",
+            "a path": "/etc/passwd",
+        }.items()
+    },
     "seed posts": "kind: social\npopulation: 12\nseed_posts: 1000000000\n",
     "a guard": f"kind: social\n{GUARD % CALLS}\n",
     "a scenario's modules": f"{CRISIS}modules: [evil, ../evil, /etc/passwd]\n",

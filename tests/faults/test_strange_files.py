@@ -35,6 +35,7 @@ GUARD = (
     """chart: {states: [a, b], transitions: [{trigger: x, source: a, target: b, guard: '%s'}]}"""
 )
 CALLS = '__import__("os").system("touch RAN")'
+CROWD = ", ".join(f"P{at}: {{a: 1}}" for at in range(20_000))
 BOMB = "{% for a in range(9999) %}" * 3 + "x" + "{% endfor %}" * 3
 YAML: dict[str, str | bytes] = {
     **{f"aliases: {key}": f"{ALIASES}{key}: *a8\n" for key in ("name", "players", "llm", "turns")},
@@ -97,7 +98,7 @@ YAML: dict[str, str | bytes] = {
             "half a template": "{rows: {A: {age: 3}}, words: '{{ age'}",
             "a bomb": f"{{rows: {{A: {{age: 3}}}}, words: '{BOMB}'}}",
             "a digit too many": f"{{rows: {{A: {{age: {'9' * 5_000}}}}}}}",
-            "20,000 of them": f"{{rows: {{{', '.join(f'P{at}: {{a: 1}}' for at in range(20_000))}}}}}",
+            "20,000 of them": f"{{rows: {{{CROWD}}}}}",
             "wrong margins": "{rows: {A: {age: 3}}, wanted: {age: {x: .nan}}}",
             "a list": "[1, 2]",
             "a path": "/etc/passwd",

@@ -44,8 +44,15 @@ class AgentReply(Decision):
                 lines.append(f"{self.labels[name]}: {text}")
         return "\n".join(lines)
 
-    reasoning: ClassVar[str] = ""
-    """Not asked for: an assessment is a field of its own."""
+    @property
+    def reasoning(self) -> str:
+        """The assessment; where none was asked for, the whole answer."""
+        for name, label in self.labels.items():
+            if label == PRIVATE:
+                assessment: str = getattr(self, name).strip()
+                return assessment or self.public
+        return self.public
+
     confidence: ClassVar[None] = None
     """Not asked for."""
 

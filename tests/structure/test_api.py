@@ -103,3 +103,30 @@ def test_no_two_classes_share_a_name_unless_contracts_ask_for_it() -> None:
             where.setdefault(class_name, []).append(name)
     assert len(where) > 200, "next to no class found"
     assert {name for name, found in where.items() if len(found) > 1} == set(NAMED_BY_TWO_CONTRACTS)
+
+
+TESTED_AS_UNITS = {
+    "assistant/test_confirmation.py": "which words are a yes: hundreds of texts",
+    "assistant/test_lookup.py": "tools' results on a tape, live and replayed",
+    "cli/test_doctor.py": "what a model can do, by scripted models",
+    "faults/test_crashes.py": "a room's journal that was cut",
+    "faults/test_tool_servers.py": "tools of servers that misbehave",
+    "llm/test_limits.py": "how many requests at once, with a clock of its own",
+    "page_kit.py": "the joined scripts of a room's pages",
+    "room/test_news.py": "that the loop is woken once",
+    "study/test_charts.py": "charts of effects that no small study has",
+    "tape/test_journal.py": "the journal of a tape, byte by byte",
+    "tape/test_tape_miss.py": "how requests differ, setting by setting",
+}
+"""Tests that import modules with an underscore, and what they test there."""
+
+
+def test_tests_use_public_modules_but_for_the_units_named_here(repo: Path) -> None:
+    folder = repo / "tests"
+    private = re.compile(r"^(?:from|import) llmsim_lab\.(?!_util)[\w.]*\._", re.MULTILINE)
+    users = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        if private.search(path.read_text("utf-8"))
+    }
+    assert users == set(TESTED_AS_UNITS)

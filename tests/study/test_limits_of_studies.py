@@ -43,5 +43,5 @@ def test_a_study_takes_a_limit_and_nothing_beyond(
     for value in taken:
         ask(study, value)
     for value in refused:
-        with pytest.raises(ConfigError, match="must be|at most|seeds"):
+        with pytest.raises(ConfigError, match=r"must be|at most|seeds"):
             ask(study, value)

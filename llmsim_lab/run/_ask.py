@@ -503,8 +503,8 @@ class Ask:
         if self._over:
             raise ConfigError(f"{_noting(player, columns)}: turn {self.turn} is over")
         # ask.note(5) would be a note of no one.
-        are_texts = all(isinstance(value, str) for value in (player, component, text, led_to))
-        if not are_texts or not (text or led_to or columns):
+        are_texts = [isinstance(value, str) for value in (player, component, text, led_to)]
+        if not all(are_texts) or not (text or led_to or columns):
             raise ConfigError(
                 f"{_noting(player, columns)} notes nothing: ask.note('Ann', text='...', "
                 "accepted=True)"
@@ -1166,12 +1166,14 @@ def _close_returned(work: Sequence[_Work]) -> None:
 
 def _texts_for_servers(work: Sequence[_Work]) -> list[str]:
     """Return the prompts that servers are sent; no server reads those of people and scripts."""
-    return [
-        item.text
-        for item in work
-        if isinstance(item, _ToModel | _ToMeasure)
-        and not isinstance(getattr(item.client, "backend", None), Person | ScriptedBackend)
-    ]
+    texts: list[str] = []
+    for item in work:
+        # By tuples, since this is asked of each question: a union is made anew each time.
+        if isinstance(item, (_ToModel, _ToMeasure)):
+            backend = getattr(item.client, "backend", None)
+            if not isinstance(backend, (ScriptedBackend, Person)):
+                texts.append(item.text)
+    return texts
 
 
 def _measured_together(work: Sequence[_Work]) -> list[_Work]:

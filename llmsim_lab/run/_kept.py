@@ -378,7 +378,8 @@ def _is_same_dict(
             if isinstance(key, str):
                 raise _lost(_place(path), was, back)
             same = False  # a number as a key of a dict in ``Any`` is a text in JSON
-        same = is_same(value, value_back, (*path, str(key))) and same
+        if not is_same(value, value_back, (*path, str(key))):
+            same = False
     return same
 
 
@@ -394,7 +395,8 @@ def _is_same_list(
         raise _lost(_place(path), was, back)
     same = True
     for number, (value, value_back) in enumerate(zip(was, back, strict=True)):
-        same = is_same(value, value_back, (*path, str(number))) and same
+        if not is_same(value, value_back, (*path, str(number))):
+            same = False
     return same
 
 
@@ -416,10 +418,12 @@ def _is_same_model(
         # A cached property, or the call that gave a reply: what came back has none.
         written = {name: written.get(name) for name in read_back}
         same = False
-    same = _is_same_dict(written, read_back, path) and same
+    if not _is_same_dict(written, read_back, path):
+        same = False
     # Of a class with extra="allow".
-    if was.__pydantic_extra__:
-        same = is_same(was.__pydantic_extra__, back.__pydantic_extra__, path) and same
+    extra = was.__pydantic_extra__
+    if extra and not is_same(extra, back.__pydantic_extra__, path):
+        same = False
     return same
 
 

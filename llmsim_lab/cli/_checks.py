@@ -48,7 +48,10 @@ class Ability(NamedTuple):
 
 
 async def findings(
-    client: LLMClient, progress: Callable[[str], object] = lambda _: None, *, first: int = 100
+    client: LLMClient,
+    progress: Callable[[str], object] = lambda _: None,
+    *,
+    first: int = 100,
 ) -> list[Ability]:
     """Return what a model can do, as asked here and now.
 

@@ -361,7 +361,8 @@ class StatusError(Exception):
     @property
     def words(self) -> str:
         """All that it says, for searching."""
-        return " ".join([*self._named, _words(self._text)]).strip()
+        words = " ".join([*self._named, _words(self._text)])
+        return words.strip()
 
     def __str__(self) -> str:
         return self.text
@@ -409,7 +410,9 @@ class Server:
 
     @asynccontextmanager
     async def opened(
-        self, body: Mapping[str, Any] | None = None, chat: ChatRequest | None = None
+        self,
+        body: Mapping[str, Any] | None = None,
+        chat: ChatRequest | None = None,
     ) -> AsyncIterator[Transport]:
         """Give the way to this server, and turn what goes wrong on it into failures of ours.
 
@@ -571,7 +574,7 @@ class Server:
         text = f"{self.name} rejects the request{for_model}: {error.text}"
         if status in (401, 403, 407):
             text += self._way_in(error, sent.credential)
-        elif "model_not_found" in error.words or (status == 404 and "model" in error.text.lower()):
+        elif _lacks_model(error):
             reason = "model_not_found"
             text = f"{self.name} has no model {model!r}: {error.text}"
             if self.pull:
@@ -656,6 +659,14 @@ class Server:
         if credential.kind == "Bearer":
             return f"; the key that it was shown is not one that it knows: {key_hint}"
         return f"; it does not know this user name and password: {password_hint}"
+
+
+def _lacks_model(error: StatusError) -> bool:
+    """Return True if a server says that it has no such model, as well as that can be known."""
+    if "model_not_found" in error.words:
+        return True
+    # A wrong address is a 404 as well, whose words are of a path.
+    return error.status == 404 and "model" in error.text.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -792,7 +803,9 @@ class HttpAnswer:
         return self._response.content
 
     async def reply(
-        self, on_text: OnText | None, add: Callable[[Written, bytes], None]
+        self,
+        on_text: OnText | None,
+        add: Callable[[Written, bytes], None],
     ) -> ChatReply:
         """Return a reply that comes as a stream of lines.
 

@@ -309,7 +309,9 @@ class LLMClient:
         before, origin = self._messages_of(prompt, site)
 
         async def ask(
-            messages: Sequence[Message], settings: JSONMapping, top: int | None
+            messages: Sequence[Message],
+            settings: JSONMapping,
+            top: int | None,
         ) -> tuple[ChatReply, CallRecord]:
             request = self._new_request(
                 tuple(messages),
@@ -549,7 +551,9 @@ class LLMClient:
         return read
 
     def _messages_of(
-        self, prompt: str, site: CallSite | None
+        self,
+        prompt: str,
+        site: CallSite | None,
     ) -> tuple[tuple[Message, ...], Origin | None]:
         """Return a prompt's messages, and where its values came from."""
         if not prompt or prompt.isspace():
@@ -564,7 +568,9 @@ class LLMClient:
         return (_system_message(prompt.system), user), origin
 
     def _with_form(
-        self, messages: Sequence[Message], schema: JSONMapping | None
+        self,
+        messages: Sequence[Message],
+        schema: JSONMapping | None,
     ) -> tuple[Message, ...]:
         """Return the messages, with the form of the reply where the first attempt tells it."""
         # Most servers enforce the schema; to tell it costs tokens in each request.
@@ -702,7 +708,9 @@ def _schema_of(
 
 @lru_cache(maxsize=1024)
 def _text_limits_of(
-    response_model: type[BaseModel], max_text: int | None, rationale: Rationale
+    response_model: type[BaseModel],
+    max_text: int | None,
+    rationale: Rationale,
 ) -> tuple[TextLimit, ...]:
     """Return how long the texts of a reply may be, whatever else is allowed in it."""
     return text_limits_of(

@@ -111,10 +111,9 @@ def connect(
         else:
             answering = _embedded(name, config, download=download)
     except BackendError as error:
-        message = str(error)
         if kind == "ollama":
-            message += ", or use connect('embedded')"
-        raise ConfigError(message) from error
+            raise ConfigError(f"{error}, or use connect('embedded')") from error
+        raise ConfigError(str(error)) from error
     config = config.model_copy(update={"model": answering.name})
     chosen = answering.chosen
     if config.repeatable:
@@ -213,17 +212,17 @@ def _auto(
         )
     except BackendError as error:
         # Said where the embedded model is taken instead: users who have an Ollama wonder.
-        reason = str(error)
+        no_ollama = str(error)
     if runtime_installed() and (download or installed_models()):
         # Of why there is no Ollama without the ways out, which are not needed now.
         return _embedded(
             "",
             config,
-            reason.partition(";")[0],
+            no_ollama.partition(";")[0],
             download=download,
         )
     raise ConfigError(
-        f"no model was found: {reason}. Three ways to get one: an Ollama server with a model "
+        f"no model was found: {no_ollama}. Three ways to get one: an Ollama server with a model "
         f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; an embedded model: {_GET}, "
         f"then 'llmsim-lab model get'; or name a model, as {_SPECS}"
     )

@@ -351,8 +351,10 @@ class Person(ChatBackend):
         except TimeoutError:
             if not limit.expired():  # what asks raised it
                 raise
-            words = f"{question.name} did not answer within {self.timeout_s:g} s"
-            raise BackendError(words, reason="timeout") from None
+            raise BackendError(
+                f"{question.name} did not answer within {self.timeout_s:g} s",
+                reason="timeout",
+            ) from None
         finally:
             # In any case, so that no window shows a question that nothing waits for.
             waiting.cancel()

@@ -68,7 +68,11 @@ class OllamaBackend(ChatBackend):
 
     @without_locals
     def __init__(
-        self, model: str | None = None, *, host: str | None = None, key: Key | None = None
+        self,
+        model: str | None = None,
+        *,
+        host: str | None = None,
+        key: Key | None = None,
     ) -> None:
         address = _address(host)
         self.host = address.url
@@ -300,7 +304,10 @@ def _address(host: str | None) -> Address:
 
 @asynccontextmanager
 async def _official(
-    server: Server, model: str = "", *, timeout_s: float | None = None
+    server: Server,
+    model: str = "",
+    *,
+    timeout_s: float | None = None,
 ) -> AsyncIterator[ollama.AsyncClient]:
     """Give the official client for a few questions.
 

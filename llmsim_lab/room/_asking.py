@@ -49,7 +49,8 @@ def take_answer(
         typed = ask.put.read(values)
         reply = ask.put.taken(typed)
         # Noted with the reply, so that the tape says who decided, also where seats change hands.
-        ask.person.answer(ask.question, {**reply, PARTICIPANT: guest.id})
+        reply[PARTICIPANT] = guest.id
+        ask.person.answer(ask.question, reply)
     except AnswerError as error:
         raise _wrong(error) from error
     except ConfigError as error:

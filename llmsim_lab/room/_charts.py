@@ -157,7 +157,8 @@ def _theory(
         if value is not None:
             # One number for all turns: a level line.
             last_turn = run.config.turns
-            points: list[JSON] = [[1, float(value)], [last_turn, float(value)]]
+            level = float(value)
+            points: list[JSON] = [[1, level], [last_turn, level]]
             lines.append(_Line(arm, "theory", points))
     is_same_for_all = all(line.values == lines[0].values for line in lines)
     if lines and is_same_for_all:

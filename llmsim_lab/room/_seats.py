@@ -465,8 +465,9 @@ class RoomSeats:
             self._clear_seats()  # of a start that was cut off between the seats and the phase
             # By the seed, so that a teacher can say afterwards how seats were dealt.
             rng = random.Random(f"{self.source.seed} {self.round}")
-            guests = self.guests
-            self._deal(rng.sample(guests, len(guests)), self._dealt_places(rng))
+            shuffled = rng.sample(self.guests, len(self._guests))
+            places = self._dealt_places(rng)
+            self._deal(shuffled, places)
             self.fault = ""
             last_turn = 1 if is_stepwise else None
             self._move("open", last_turn)
@@ -594,7 +595,8 @@ class RoomSeats:
     def _count(self, turn: Turn) -> None:
         """Count who answered in a turn; what a turn under way was answered may be asked again."""
         for answer in turn.answers:
-            guest = self._guests.get(str(answer.fields.get(PARTICIPANT, "")))
+            guest_id = str(answer.fields.get(PARTICIPANT, ""))
+            guest = self._guests.get(guest_id)
             if guest is not None:
                 guest.answers += 1
 
@@ -656,8 +658,10 @@ class RoomSeats:
             return None
         group = self.groups[guest.place.group]
         ask = group.asks.get(guest.place.seat)
+        if ask is None or ask.shown_at is None:
+            return None
         # One that was shown may not be asked any more: the round is over.
-        if ask is None or ask.shown_at is None or not self._may_be_asked(ask.question):
+        if not self._may_be_asked(ask.question):
             return None
         return ask
 

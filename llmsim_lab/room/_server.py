@@ -291,7 +291,8 @@ class RoomServer:
         if request.method == "POST":
             origin = request.headers.get("origin", "").lower()
             site = request.headers.get("sec-fetch-site", "same-origin")
-            media_type, _, _ = request.headers.get("content-type", "").partition(";")
+            content_type = request.headers.get("content-type", "")
+            media_type, _, _ = content_type.partition(";")
             is_foreign = (
                 is_foreign
                 or origin not in (f"http://{host}", f"https://{host}")
@@ -310,7 +311,8 @@ class RoomServer:
         if action == "":
             return self._page(desk, request)
         if action == "about":
-            return _json(desk.about(request.cookies.get(desk.cookie, "")))
+            token = request.cookies.get(desk.cookie, "")
+            return _json(desk.about(token))
         viewer = self._viewer(desk, request)
         if action == "now":
             viewer.polled()
@@ -359,8 +361,10 @@ class RoomServer:
     ) -> Response:
         if action == "join":
             message = await _message(request)
+            # Who joined before, in another tab, has one already.
+            known_token = request.cookies.get(desk.cookie, "")
             try:
-                token, content = desk.join(message, request.cookies.get(desk.cookie, ""))
+                token, content = desk.join(message, known_token)
             except RoomError as fault:
                 # Here and not in the desk, which computes and waits for nothing.
                 if fault.code == "wrong_code":

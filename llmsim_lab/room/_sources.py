@@ -56,7 +56,8 @@ class RunSource:
         people = list(People(run).seats)
         if "*" in run.players and seats is not None:
             people = [*people, OTHERS]  # foreseen are those alone who are asked first
-        self.plans = [GroupPlan(run.name, "", 0, _taken(seats, people))]
+        taken = _taken(seats, people)
+        self.plans = [GroupPlan(run.name, "", 0, taken)]
 
     @property
     def item(self) -> Run:

@@ -98,7 +98,8 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
                     row |= {f"result {label}": value for label, value in results.items()}
                 rows.append(row)
     if guest.closing is not None:
-        rows.append({"turn": "closing", "answered_by": guest.id, **guest.closing})
+        closing: Row = {"turn": "closing", "answered_by": guest.id}
+        rows.append(closing | guest.closing)
     return _as_csv(rows)
 
 
@@ -167,7 +168,8 @@ def otree_csv(seats: RoomSeats) -> str:
     if not rows:  # else programs that read tables fail on a file without a header
         rows = [dict.fromkeys(_OTREE_COLUMNS)]
         return _as_csv(rows).partition("\n")[0] + "\n"
-    return _as_csv(_in_order(rows, ("participant", "player", "group", "subsession", "session")))
+    models = ("participant", "player", "group", "subsession", "session")
+    return _as_csv(_in_order(rows, models))
 
 
 def _otree_row(

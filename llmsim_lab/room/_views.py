@@ -48,9 +48,11 @@ def guest_view(
     if is_over and group is None:  # who came when all seats were taken has nothing to show for it
         return view | {"step": "done"}
     if is_over:
-        return view | {"step": "done", "code": seats.keys.completion_code(guest.id)}
+        code = seats.keys.completion_code(guest.id)
+        return view | {"step": "done", "code": code}
     if seats.phase == "lobby":
-        return view | {"step": "lobby", "here": len(seats.guests), "seats": seats.count}
+        here = len(seats.guests)
+        return view | {"step": "lobby", "here": here, "seats": seats.count}
     if group is None:
         return view | {"step": "full"}
     if group.run is None:
@@ -133,7 +135,8 @@ def teacher_view(
     """Return who sits where, and who is waited for since when."""
     rows: list[JSON] = [_group_row(seats, group) for group in seats.playing]
     # Who waits for a seat: before the start all, later those for whom there is none.
-    lobby: list[JSON] = [_person(guest) for guest in seats.guests if guest.place is None]
+    waiting = [guest for guest in seats.guests if guest.place is None]
+    lobby: list[JSON] = [_person(guest) for guest in waiting]
     return {
         **_class_view(seats),
         "charts": class_charts(seats.groups, beside, with_arms=True),
@@ -161,7 +164,8 @@ def _class_view(seats: RoomSeats) -> JSONObject:
         if group.is_over:
             continue
         turns.append(run.turn_number + 1)
-        shown += sum(ask.shown_at is not None for ask in group.asks.values())
+        for ask in group.asks.values():
+            shown += ask.shown_at is not None
         people += _people_in(seats, group)
     return {
         "title": seats.source.title,

@@ -136,7 +136,8 @@ class Room:
         if self._server is None:
             self._host = host or self._host
             # After a restart the one that people's pages know.
-            self._server = self._begin(port or self._port or self._seats.port)
+            wanted_port = port or self._port or self._seats.port
+            self._server = self._begin(wanted_port)
         return self
 
     def _begin(self, port: int) -> RoomServer:
@@ -287,7 +288,10 @@ class Room:
             "link": self.link,
             "base": self._base,
             "code": self.code,
-            "qr": {"path": "".join(squares), "size": len(code.matrix)},
+            "qr": {
+                "path": "".join(squares),
+                "size": len(code.matrix),
+            },
             "projector": self.projector_link,
             "try_out": trials,
         }

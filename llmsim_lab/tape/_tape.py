@@ -103,7 +103,8 @@ class Tape(AbstractContextManager["Tape"]):
         """Return the runs that have a turn; one whose process was killed before has nothing."""
         self.journal.refresh()
         # Only a kill between two lines leaves a run without its first turn.
-        return sorted(self.journal.index.runs.keys() & self.journal.index.turns.keys())
+        index = self.journal.index
+        return sorted(index.runs.keys() & index.turns.keys())
 
     def run(self, run: int | None = None) -> RunInfo:
         """Return one run, the latest if none is named.
@@ -298,7 +299,9 @@ class Tape(AbstractContextManager["Tape"]):
         """
         total = PromptsRead()  # what a server holds follows from the calls before
         calls = self.calls(self.run(run).id, forgotten=True)
-        return frame_of([_frame_row(call, total.add(call.attempt)) for call in calls])
+        # In order: what a server reads anew follows from the prompts before.
+        rows = [_frame_row(call, total.add(call.attempt)) for call in calls]
+        return frame_of(rows)
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.

@@ -230,7 +230,8 @@ def _without_patience(run: RunInfo) -> dict[str, object]:
 
 
 def edited_prompts(
-    before: Mapping[str, Any], after: Mapping[str, Any]
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
 ) -> dict[tuple[str, str], list[str]]:
     """Return which of the prompts that two manifests both have differ: their places, by the texts.
 
@@ -276,7 +277,9 @@ def _prompts(
         if len(changed) == _MAX_FIELDS:
             changed.append(f"and {len(edits) - _MAX_FIELDS:,} more")
             break
-        names = ", ".join(dict.fromkeys(place.partition("#")[0] for place in places))
+        # One prompt may stand at several places; its name is said once.
+        prompt_names = dict.fromkeys(place.partition("#")[0] for place in places)
+        names = ", ".join(prompt_names)
         change = _word_change(was, now, allowance)
         changed.append(_line(f"prompt {_line(names, _MAX_TEXT)}: {change}"))
     return changed
@@ -386,7 +389,9 @@ def run_line(info: RunInfo, changed: Sequence[str]) -> str:
         played = f"turn {first}"
     else:
         played = "no turn yet"
-    parts = [info.name, verb, played, info.outcome or "open", info.model or "no model"]
+    outcome = info.outcome or "open"
+    model = info.model or "no model"
+    parts = [info.name, verb, played, outcome, model]
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:
         texts.insert(2, _line("; ".join(changed)))  # after how it came about

@@ -279,7 +279,9 @@ class Unrecorded:
     ) -> None:
         """Remember what may not be done twice."""
         if self._memory is not None and outcome.get("once"):
-            self._memory.keep_outside(plain({"what": kind, "key": key, "nth": nth, **outcome}))
+            # As a tape's line would say it.
+            line = {"what": kind, "key": key, "nth": nth, **outcome}
+            self._memory.keep_outside(plain(line))
 
 
 class Rehearsal:
@@ -542,7 +544,8 @@ class LiveRecorder(_AtTurn):
                 of that component will be made again as well.
         """
         with self.writing():
-            self._read_turn(self.run, self.tape.run(self.run).turns + 1)
+            unfinished = self.tape.run(self.run).turns + 1
+            self._read_turn(self.run, unfinished)
             self._forget_failed(_failure_in(error))
 
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
@@ -648,8 +651,10 @@ def _failure_in(error: BaseException | None) -> LLMFailureException | None:
 
 def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:
     """Return True if a call, of which this is the last attempt, is to be made again."""
+    if last.reason is None:
+        return False
     # A first attempt that may be tried again is not yet the end of its call.
-    if last.reason is None or (last.request.attempt == 1 and last.retry):
+    if last.request.attempt == 1 and last.retry:
         return False
     if last.reply is None:
         return True

@@ -238,7 +238,8 @@ def _invalid(
 
 
 def text_limits_of(
-    response_model: type[BaseModel], schema: Mapping[str, Any]
+    response_model: type[BaseModel],
+    schema: Mapping[str, Any],
 ) -> tuple[TextLimit, ...]:
     """Return how long a schema allows the texts of a reply to be.
 

@@ -36,7 +36,9 @@ class StoodIn:
         return self._stood_in(context, context.scope.stand_in)
 
     async def _stood_in(
-        self, context: CallContext[T], stand_in: Callable[[ChatRequest], ChatReply]
+        self,
+        context: CallContext[T],
+        stand_in: Callable[[ChatRequest], ChatReply],
     ) -> Outcome[T]:
         """Return what was read in the first valid reply of the stand-in, or in the last."""
         request = context.request

@@ -278,7 +278,10 @@ class ModelServer:
             return child
 
     async def ask(
-        self, child: ChildProcess, request: ChatRequest, on_text: OnText | None
+        self,
+        child: ChildProcess,
+        request: ChatRequest,
+        on_text: OnText | None,
     ) -> ChatReply:
         """Let the child answer a request; it has no other one meanwhile."""
         heard = time.monotonic()

@@ -13,7 +13,7 @@ from llmsim_lab._util.text import counted, duration
 from llmsim_lab.cli._output import errors, open_folder, say
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out
 from llmsim_lab.llm import connect
-from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN
+from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN, check_margin
 from llmsim_lab.simulation.people import (
     DESIGNS,
     GROUPS,
@@ -65,6 +65,7 @@ def people(
         "groups_of_many": groups_of_many,
         "rationale": "before" if reasons else False,
     }
+    check_margin(margin)
     # Before anything is asked, since an hour later it is too late to choose more.
     if groups_of_many < LEAST_GROUPS or (written and groups < LEAST_GROUPS):
         say(f"With fewer than {LEAST_GROUPS} groups a condition has no interval and no verdict.")

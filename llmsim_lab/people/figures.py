@@ -116,6 +116,12 @@ class PublishedFigure:
         return not self.values and self.count is None and self.sd is None
 
 
+def check_margin(margin: object) -> None:
+    """Raise ConfigError for a margin that is not a number above 0."""
+    if real_number("margin", margin) <= 0:
+        raise ConfigError(f"margin={margin} must be above 0, such as {MARGIN}")
+
+
 class PeopleMeasure(NamedTuple):
     """What people did beside a column of a run's decisions.
 

@@ -211,9 +211,11 @@ class Population(Settings):
         rows = table.frame.iloc[rng.permutation(chosen)]
         players = {}
         for name, row in zip(table.names, rows.to_dict("records"), strict=True):
-            players[name] = {
-                str(column): _plain(value, str(column)) for column, value in row.items()
-            }
+            cells: dict[str, Value] = {}
+            for label, value in row.items():
+                column = str(label)  # a text already, for pandas any label
+                cells[column] = _plain(value, column)
+            players[name] = cells
         margins: dict[str, dict[str, float]] = {}
         for column, shares in wanted.items():
             margins[column] = {}
@@ -454,13 +456,15 @@ def _weights_of(
     """
     import numpy as np
 
-    given = plain_numbers(weights)
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+    entries = plain_numbers(weights)
+    # A set would drop equal weights, and lose their order.
+    is_list = isinstance(entries, Sequence) and not isinstance(entries, str | bytes)
+    if not is_list:
         raise ConfigError(
             f"weights={brief(weights)} must be a column's name, or a list: a number for each row"
         )
     numbers: NDArray[np.float64] = np.array(
-        [real_number("a weight", weight, least=0) for weight in given]
+        [real_number("a weight", weight, least=0) for weight in entries]
     )
     if len(numbers) != rows or not numbers.any():
         raise ConfigError(
@@ -484,22 +488,24 @@ def _player_names(
     if n is not None:
         whole_number("n", n, least=1, most=_MOST_PLAYERS)
     if names is None:
-        players = rows if n is None else n
-        return tuple([f"P{number}" for number in range(1, players + 1)])
-    given = plain_numbers(names)
+        last = rows if n is None else n
+        return tuple(f"P{number}" for number in range(1, last + 1))
+    entries = plain_numbers(names)
     # A set has no order: each program would give other people the rows.
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+    is_list = isinstance(entries, Sequence) and not isinstance(entries, str | bytes)
+    if not is_list:
         raise ConfigError(f"names={brief(names)} must be a list of texts: names=['Ann', 'Bob']")
-    for name in given:
+    for name in entries:
         if not isinstance(name, str):
             raise ConfigError(f"names has {brief(name)}, and a player's name is a text")
-    if len(set(given)) != len(given) or n not in (None, len(given)):
-        players = len(given) if n is None else n
+    players = len(entries) if n is None else n
+    different = len(set(entries))
+    if different != len(entries) or players != len(entries):
         raise ConfigError(
-            f"names are {len(given)}, {len(set(given))} of them different, and n={players} players "
+            f"names are {len(entries)}, {different} of them different, and n={players} players "
             "need one each"
         )
-    return tuple(given)
+    return tuple(entries)
 
 
 def _plain(value: object, column: str) -> Value:
@@ -518,7 +524,8 @@ def _plain(value: object, column: str) -> Value:
     if isinstance(plain, float):
         return real_number(f"a value of {column}", plain)
     # Dates, categories and bands are told in words, which is all that a prompt does with them.
-    if not pd.api.types.is_scalar(value) or isinstance(value, bytes | complex):
+    has_words = pd.api.types.is_scalar(value) and not isinstance(value, bytes | complex)
+    if not has_words:
         raise ConfigError(
             f"the column {column!r} has {brief(value)}; a cell is a text, a number, a truth value "
             f"or a date: frame[{column!r}] = frame[{column!r}].map(...)"

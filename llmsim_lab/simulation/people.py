@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from markupsafe import Markup
 from pydantic import AfterValidator, Field
 
-from llmsim_lab._util.checks import known_names, real_number, whole_number
+from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.files import as_path, data_path
 from llmsim_lab._util.html import join, scrolling, styled, table
 from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.people.figures import MARGIN
+from llmsim_lab.people.figures import MARGIN, check_margin
 from llmsim_lab.run import Ask, Question, Run, State, load
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.run.page import write_page
@@ -431,8 +431,7 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if real_number("margin", margin) <= 0:
-        raise ConfigError(f"margin={margin:g} must be above 0, such as {MARGIN}")
+    check_margin(margin)
 
     from llmsim_lab.study.estimates.people import groups_for
 

@@ -24,7 +24,7 @@ from llmsim_lab._util.text import brief, counted, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.people import PublishedFigure
-from llmsim_lab.people.figures import MARGIN, PeopleMeasure, measured_people
+from llmsim_lab.people.figures import MARGIN, PeopleMeasure, check_margin, measured_people
 from llmsim_lab.run import Run, load
 from llmsim_lab.study._exact import Exact, Law
 from llmsim_lab.study._study import Study
@@ -436,14 +436,11 @@ def _margins(
     Raises:
         ConfigError: a number is of the wrong kind, or leaves nothing or everything near.
     """
-    real_number("margin", margin)
-    real_number("spread_margin", spread_margin)
+    check_margin(margin)
+    if real_number("spread_margin", spread_margin) <= 1:
+        raise ConfigError(f"spread_margin={spread_margin} must be above 1, such as {SPREAD_MARGIN}")
     if not 0 < real_number("level", level) < 1:
-        raise ConfigError(f"level={level:g} must be above 0 and below 1, such as 0.95")
-    if margin <= 0 or spread_margin <= 1:
-        raise ConfigError(
-            f"margin={margin:g} must be above 0, and spread_margin={spread_margin:g} above 1"
-        )
+        raise ConfigError(f"level={level} must be above 0 and below 1, such as 0.95")
     return Margins(
         mean=margin,
         spread=spread_margin,

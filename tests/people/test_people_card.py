@@ -94,6 +94,18 @@ def test_the_command_prints_the_card_and_continues_where_it_ended(
     assert len(list(Path("out/people/runs/disjunction").glob("*.tape"))) == 12
 
 
+def test_a_wrong_margin_is_an_error_before_anything_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["llmsim-lab", "people", "--model", "rule", "--margin", "nan"])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert "margin=nan must be a finite number" in printed.err
+    assert "Playing" not in printed.out
+
+
 def main_ends_well() -> None:
     with pytest.raises(SystemExit) as ended:
         main()

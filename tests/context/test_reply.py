@@ -47,7 +47,7 @@ def test_each_part_asked_for_is_a_field_in_that_order() -> None:
 def test_others_hear_all_but_the_assessment() -> None:
     run = asked_for(*STRAIT, reply=DIG)
     assert heard(run) == "ACTIONS: Dig."
-    assert {it.reasoning for it in run.turns[1].answers} == {"Water follows use.", "Dry."}
+    assert run.turns[1].answers[1].fields["assessment"] == " Dry. "
 
 
 def test_a_label_that_is_taken_gets_another_field() -> None:

@@ -186,10 +186,44 @@ async def room_step(_: Path) -> None:
     for_spreadsheets(table)
 
 
+def named_by(words: list[str], folder: Path) -> list[Path]:
+    """Return paths in a folder that are called so, as far as files can be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [word.replace("/", "|")[:80] for word in words]
+    return [
+        folder / name for name in names if not set(name) & {"\0", "\ud800"} and name[0] not in "._"
+    ]
+
+
+def class_step(folder: Path) -> None:
+    """Grade hand-ins, and let players meet, whose names are strangers' words."""
+    pages = {}
+    count = len(named_by(POISON, folder / "poisoned" / "in"))
+    for kind, words in (("poisoned", POISON), ("harmless", HARMLESS[:count])):
+        for path in named_by(words, folder / kind / "in"):
+            path.mkdir()
+            (path / "x.tape").write_text(words[0])
+        out = folder / kind / "grades"
+        printed = command("grade", folder / kind / "in", "--out", out)
+        for_terminals(printed)
+        for_spreadsheets(written(out / "grades.csv"))
+        pages[kind] = written(out / "index.html")
+        for path in out.glob("pages/*.html"):
+            assert not [name for _, name in Elements(written(path)).attributes if name[:2] == "on"]
+    same_elements(pages["poisoned"], pages["harmless"])
+
+
 def words_shown(plan: Plan) -> Iterator[Case]:
     html = {f"HTML of {name}": partial(html_step, show) for name, show in HTML.items()}
     text = {f"text of {name}": partial(text_step, show) for name, show in TEXT.items()}
-    steps = {**html, **text, "CSV": csv_step, "SVG": svg_step, "log": log_step}
+    steps = {
+        **html,
+        **text,
+        "CSV": csv_step,
+        "SVG": svg_step,
+        "a class": class_step,
+        "log": log_step,
+    }
     yield Case("words", steps, record_both, may_raise=False)
     yield Case("a room", {"CSV of a room": room_step}, may_raise=False)
 

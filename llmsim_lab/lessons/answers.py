@@ -42,6 +42,8 @@ _CLOSE = 10
 """Tolerances away from the answer, which are still nearly right."""
 _MOST_MEMBERS = 100
 """Of a set: each member takes a try of scrypt, and a hand-in's list may be as long as it likes."""
+_LARGEST = 1e200
+"""Of numbers: so that a step of the finest grid still has a number."""
 _ROUNDING = 1e-9
 """Of a tolerance: its ends count."""
 
@@ -162,8 +164,8 @@ class AnswerKey(Settings):
             raise ConfigError(f"there is no question {name}; there are {listed([*self.questions])}")
         key_question = self.questions[name]
         try:
-            _form(key_question.kind, answer).encode()
-        except (TypeError, ValueError, OverflowError) as error:
+            _form(key_question.kind, answer)
+        except TypeError as error:
             return Graded(
                 question=name,
                 verdict="wrong",
@@ -340,11 +342,18 @@ def _form(
         return "|".join(sorted({_form("words", item) for item in items}))
     if kind == "words":
         text = str(plain_number(answer)).casefold()
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TypeError("the answer has half a character (a surrogate)") from error
         return re.sub(r"[\W_]+", " ", text).strip() or text.strip()
     number = plain_number(answer)
-    if isinstance(number, bool) or not isinstance(number, Number) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, Number):
         raise TypeError("the answer is a number")
-    float(number)  # a whole number may be larger than any
+    if abs(number) > _LARGEST:
+        raise TypeError(f"the answer is beyond {_LARGEST:g}")
+    if math.isnan(number):
+        raise TypeError("the answer is a number, not NaN")
     if not width:
         return f"{number:.12g}"
     return str(math.floor((number - offset) / width))

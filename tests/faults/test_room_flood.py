@@ -219,7 +219,7 @@ def cases(plan: Plan) -> Iterator[Case]:
     steps = {"play": partial(play_under_attack, people=people, requests=requests)}
     yield Case("an insider", {"play": play_with_an_insider}, may_raise=False, wall_s=200)
     # The class's own browsers and the attackers work in this process too.
-    yield Case(f"{people} people", steps, cpu_s=5 + people / 8 + requests / 400, wall_s=1_000)
+    yield Case(f"{people} people", steps, cpu_s=5 + people / 8 + requests / 400, wall_s=3_000)
 
 
 def test_a_class_plays_on_while_its_room_is_attacked_and_sees_nothing_of_others(

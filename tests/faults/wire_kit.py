@@ -183,6 +183,9 @@ FAULTS: dict[str, Fault] = {
     "one line of 17 MB": stream(lambda _: repeated(b"x" * 60_000)),
     "8 MB of arguments": stream(many_arguments),
     "20,000 calls": stream(lambda protocol: repeated(protocol.call(b"{}"), 2 * MB)),
+    "900 kB of arguments, then letter by letter": stream(
+        lambda protocol: _then(protocol.call(b"x" * 900_000), repeated(protocol.call(b"x"), 4 * MB))
+    ),
     "500 with 10 MB": always(document(b"E" * 10**7, b"500 X")),
     "a header of 50 MB": lambda *_: _then(b"HTTP/1.1 200 OK\r\nX: ", repeated(b"y", 50 * MB)),
     "headers of 50 MB": lambda *_: _then(

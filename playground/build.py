@@ -86,9 +86,11 @@ def build(folder: Path) -> None:
             f"{folder} is not a playground and has files in it; name a new folder"
         )
     shutil.rmtree(folder, ignore_errors=True)
+    # Apart from what is ours, so that a host can keep it for longer.
     runtime = folder / "pyodide"
     runtime.mkdir(parents=True)
     with tarfile.open(runtime_package()) as package:
+        # File by file: the package has its types and consoles too, which no page needs.
         for name in RUNTIME:
             content = package.extractfile(f"package/{name}")
             assert content is not None
@@ -98,6 +100,7 @@ def build(folder: Path) -> None:
         join_site(Path(wheels), folder / "site.zip")
     for name in PAGE:
         shutil.copy(HERE / name, folder)
+    # The same front end as in notebooks, as one module.
     (folder / "window.js").write_text(module(), encoding="utf-8")
     (folder / "worlds.json").write_text(
         json.dumps(worlds()),
@@ -111,6 +114,7 @@ def runtime_package() -> Path:
     Raises:
         RuntimeError: npm is missing or fails, or the package is not the one that is named here.
     """
+    # Of the user and not of this checkout: it is 13 MB, and the same for years.
     cache = platformdirs.user_cache_path("llmsim-lab")
     package = cache / f"pyodide-{PYODIDE}.tgz"
     if not package.exists() or sha512_of(package) != PYODIDE_SHA512:
@@ -120,6 +124,7 @@ def runtime_package() -> Path:
                 "npm is needed to fetch Pyodide: install it (Debian: apt install npm)"
             )
         cache.mkdir(parents=True, exist_ok=True)
+        # "pack" and not "install": no script of a package runs.
         command = [npm, "pack", "--silent", f"pyodide@{PYODIDE}", "--pack-destination", str(cache)]
         result = subprocess.run(
             command,
@@ -130,6 +135,7 @@ def runtime_package() -> Path:
         )
         if result.returncode:
             raise RuntimeError(f"npm could not fetch pyodide {PYODIDE}:\n{result.stderr[-2000:]}")
+    # npm has checked it against the registry; this is against what was reviewed here.
     digest = sha512_of(package)
     if digest != PYODIDE_SHA512:
         raise RuntimeError(f"{package} has sha512 {digest}, not {PYODIDE_SHA512}; delete it")
@@ -151,6 +157,7 @@ def fetch_wheels(folder: Path) -> None:
         "".join(map(locked, PACKAGES)),
         encoding="utf-8",
     )
+    # By pip and not uv: uv has no command that fetches wheels of another platform.
     command = [
         *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
         *("--no-deps", "--require-hashes", "--only-binary=:all:"),
@@ -182,11 +189,13 @@ def join_site(wheels: Path, path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as site:
         for wheel in sorted(wheels.glob("*.whl")):
             with zipfile.ZipFile(wheel) as content:
+                # markupsafe has no wheel for browsers, and runs without its compiled part.
                 for name in content.namelist():
                     if not (ELSEWHERE in wheel.name and name.endswith(".so")):
                         add(site, name, content.read(name))
         for source, target in OWN.items():
             for file in sorted((REPO / source).rglob("*")):
+                # Compiled by this machine's Python, which a browser's does not read.
                 if file.is_file() and file.parent.name != "__pycache__":
                     name = f"{target}/{file.relative_to(REPO / source).as_posix()}"
                     add(site, name, file.read_bytes())
@@ -213,6 +222,7 @@ def worlds() -> list[dict[str, str]]:
     offered = []
     for path in paths:
         code = path.read_text(encoding="utf-8")
+        # Read and not imported: a world's code runs in the browser alone.
         about = ast.get_docstring(ast.parse(code)) or path.stem
         title = about.partition(":")[0].partition("\n")[0]
         offered.append({"name": path.stem, "title": title, "code": code})

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+# Names of audit events: PEP 578, and the table in Python's documentation.
 TOUCHES_PROCESSES = {
     "os.exec",
     "os.fork",
@@ -94,19 +95,23 @@ def set_limits(
     if not starts_threads:
         # For the system a thread is a process. It does not count those of root.
         limits["RLIMIT_NPROC"] = 0
+    # By its name, since types know it only where the system has it.
     with suppress(ImportError):  # Windows
         resource = importlib.import_module("resource")
         for name, value in limits.items():
             # macOS has no such limit of addresses.
             with suppress(AttributeError, ValueError, OSError):
                 resource.setrlimit(getattr(resource, name), (value, value))
+    # Without links, as the paths that are compared with it: macOS's /tmp is one.
     root = os.path.realpath(own_folder)
 
     def check_path(path: object) -> None:
+        # Numbers are files that are open already, and were looked at then.
         if not isinstance(path, str | bytes | os.PathLike):
             return
         target = os.path.realpath(os.fsdecode(path))
-        if target != os.devnull and os.path.commonpath([root, target]) != root:
+        is_inside = os.path.commonpath([root, target]) == root
+        if target != os.devnull and not is_inside:
             raise PermissionError(f"a hand-in writes to its own folder only, not to {target}")
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:
@@ -114,12 +119,14 @@ def set_limits(
             raise PermissionError("a hand-in starts and ends no process")
         if event in USES_NETWORK:
             raise PermissionError("a hand-in has no network")
-        if event in CHANGES_FILES or (event == "open" and arguments[2] & WRITES):
+        opens_to_write = event == "open" and arguments[2] & WRITES
+        if event in CHANGES_FILES or opens_to_write:
             check_path(arguments[0])
         # Path.mkdir(exist_ok=True) tries, and is told that it is there.
         if event == "os.mkdir" and not os.path.isdir(arguments[0]):  # noqa: PTH112
             check_path(arguments[0])
 
+    # For good: Python has no call that takes a hook away.
     sys.addaudithook(guard)
 
 
@@ -136,6 +143,7 @@ class Printed(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Count a text."""
+        # Counted and not kept: what is printed may be more than fits into memory.
         self._left -= len(text)
         if self._left < 0:
             raise RuntimeError(f"it printed more than {self.most:,} characters")
@@ -176,13 +184,18 @@ class Player:
         # A folder of this name, a link that leads nowhere; a fifo would be waited for.
         if not Path(self.file).is_file():
             raise TypeError("it is not a file: a folder, or a link that leads nowhere")
+        # Not imported: a module stays, and with it what the last match left in it.
         names: dict[str, Any] = {"__name__": "player", "__file__": self.file}
-        exec(compile(Path(self.file).read_bytes(), self.file, "exec"), names)
-        functions = [
-            value
-            for name, value in names.items()
-            if inspect.isfunction(value) and value.__module__ == "player" and name[0] != "_"
-        ]
+        # As bytes: Python finds the encoding that the file names.
+        content = Path(self.file).read_bytes()
+        code = compile(content, self.file, "exec")
+        exec(code, names)
+        functions = []
+        for name, value in names.items():
+            # Not those that the file imports.
+            is_own = inspect.isfunction(value) and value.__module__ == "player"
+            if is_own and not name.startswith("_"):
+                functions.append(value)
         if "play" not in names and len(functions) != 1:
             raise TypeError(f"it has {len(functions)} functions, and none is called play(question)")
         self._function = names.get("play") or functions[0]
@@ -190,6 +203,7 @@ class Player:
 
     def answer(self, question: Record) -> Any:
         """Return what the function answers."""
+        # From a number of the run's generator, so that a seed gives the same moves again.
         rng = random.Random(question.pop("rng"))
         reply = self._function(
             AskedPlayer(
@@ -214,6 +228,7 @@ async def _awaited(reply: Any) -> Any:
 def _shell() -> Any:
     from IPython.core.interactiveshell import InteractiveShell
 
+    # IPython's own, since a lesson's cells have magics and wait at the top level.
     class Shell(InteractiveShell):
         def enable_gui(self, gui: object = None) -> None:
             """Do nothing, so that %matplotlib inline works as in a notebook."""
@@ -262,8 +277,10 @@ def replay_tape(tape: str, files: list[str]) -> int:
     from llmsim_lab.tape import Tape
 
     for file in files:
-        sys.path.insert(0, str(Path(file).parent))
-        importlib.import_module(Path(file).stem)
+        # As when it was recorded: a tape names a world by its module.
+        path = Path(file)
+        sys.path.insert(0, str(path.parent))
+        importlib.import_module(path.stem)
     with Tape(tape, read_only=True) as opened:
         runs = opened.runs()
         for info in runs:
@@ -289,6 +306,7 @@ def _fault(error: BaseException, file: str) -> str:
     words = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, SystemExit):
         words = "it called exit()"
+    # The innermost line that is the student's: below it is the library's.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == file:
             return f"line {frame.lineno}: {words}"
@@ -297,6 +315,7 @@ def _fault(error: BaseException, file: str) -> str:
 
 def main() -> None:
     """Do what is asked, until there is nothing more to read."""
+    # Copies, before 0 and 1 lead elsewhere.
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     # What the hand-in reads and prints is not this conversation.
@@ -316,6 +335,7 @@ def main() -> None:
     if not file:
         # As in a notebook's kernel: modules beside it can be imported.
         sys.path.insert(0, str(Path.cwd()))
+    # Before threads: Linux lets only a process of one thread leave into a user of its own.
     has_left = leave_network()
     set_limits(
         settings["cpu_s"],
@@ -333,11 +353,12 @@ def main() -> None:
         replies.write(text.encode() + b"\n")
         replies.flush()
         line = requests.readline()
-        if not line:
+        if not line:  # the host has closed the pipe, or is gone
             return
         request = json.loads(line, object_hook=Record)
         try:
-            reply = {"result": tasks[request.pop("do")](**request)}
+            task = tasks[request.pop("do")]
+            reply = {"result": task(**request)}
         except BaseException as error:  # noqa: BLE001 - a hand-in raises anything, exit() too
             reply = {"fault": _fault(error, file)}
 

@@ -63,7 +63,8 @@ class Graded:
     text: str = ""
 
     def __str__(self) -> str:
-        words = {"right": "right", "nearly": "nearly", "wrong": "not yet"}[self.verdict]
+        # Never "wrong": it may be tried again.
+        words = "not yet" if self.verdict == "wrong" else self.verdict
         return f"{self.question}: {words}. {self.text}".rstrip()
 
     __repr__ = __str__
@@ -149,7 +150,8 @@ class AnswerKey(Settings):
             ConfigError: it is not there, or is not a key.
         """
         try:
-            return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls(**content)
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(f"{path} is not the key of a lesson: {error}") from error
 
@@ -171,6 +173,7 @@ class AnswerKey(Settings):
                 verdict="wrong",
                 text=str(error),
             )
+        # Right first: an answer may be within what is nearly right, too.
         entries: list[tuple[Verdict, KnownAnswer]] = []
         entries += [("right", entry) for entry in key_question.right]
         entries += [("nearly", entry) for entry in key_question.nearly]
@@ -185,6 +188,7 @@ class AnswerKey(Settings):
         if key_question.kind == "set":
             items = list(plain_numbers(answer))
             right_items = [item for item in items if self._is_member(name, key_question, item)]
+            # From half on; with less a list is more wrong than nearly right.
             if items and 2 * len(right_items) >= len(items):
                 text = (
                     f"{len(right_items)} of your {len(items)} belong to it; something is wrong or "
@@ -229,7 +233,8 @@ class AnswerKey(Settings):
         )
         if _check(secret) != entry.check:
             return None
-        return _padded(bytes.fromhex(entry.text), secret).decode()
+        padded = bytes.fromhex(entry.text)
+        return _padded(padded, secret).decode()
 
 
 def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
@@ -238,6 +243,7 @@ def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
     Raises:
         ConfigError: a question has no answer, or a number no tolerance.
     """
+    # New for each key: two keys of one lesson do not show which answers they share.
     salt = secrets.token_hex(16)
     in_key = {}
     for question in questions:
@@ -279,6 +285,7 @@ def _in_key(salt: str, question: LessonQuestion) -> KeyQuestion:
     answer = question.answer
     nearly = [entry_of(value, reason) for value, reason in question.nearly.items()]
     members: list[KnownAnswer] = []
+    # Of zero a sign and a percentage are zero too.
     if kind == "number" and answer:
         tolerance = question.tolerance
         percent = "is it a share or a percentage?"
@@ -339,15 +346,19 @@ def _form(
             raise TypeError("the answer is a list or a set")
         if len(items) > _MOST_MEMBERS:
             raise TypeError(f"the answer has {len(items):,} members; at most {_MOST_MEMBERS} count")
-        return "|".join(sorted({_form("words", item) for item in items}))
+        forms = {_form("words", item) for item in items}
+        return "|".join(sorted(forms))
     if kind == "words":
-        text = str(plain_number(answer)).casefold()
+        text = str(plain_number(answer)).casefold().strip()
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise TypeError("the answer has half a character (a surrogate)") from error
-        return re.sub(r"[\W_]+", " ", text).strip() or text.strip()
+        plain_text = re.sub(r"[\W_]+", " ", text).strip()
+        # An answer of signs alone, such as "<", stands for itself.
+        return plain_text or text
     number = plain_number(answer)
+    # True is a number to Python, and no answer to "how many".
     if isinstance(number, bool) or not isinstance(number, Number):
         raise TypeError("the answer is a number")
     if abs(number) > _LARGEST:
@@ -369,6 +380,7 @@ def _secret(
     # The grid is in it: one step's number in two grids would be one pad for two texts.
     whole_salt = f"{salt} {width!r} {offset!r}".encode()
     form = _form(kind, answer, width, offset)
+    # Slow on purpose: a student can try all whole numbers up to a thousand, but waits for it.
     return hashlib.scrypt(
         form.encode(),
         salt=whole_salt,
@@ -380,13 +392,17 @@ def _secret(
 
 
 def _check(secret: bytes) -> str:
-    return hashlib.sha256(b"check" + secret).hexdigest()[:24]
+    # Of the secret and not the secret itself, with which the text could be read.
+    digest = hashlib.sha256(b"check" + secret).hexdigest()
+    return digest[:24]
 
 
 def _padded(text: bytes, secret: bytes) -> bytes:
     """Return a text with a pad, or without it again."""
+    # As long as the text, and used once: each entry has a secret of its own.
     pad = hashlib.shake_256(b"text" + secret).digest(len(text))
-    return bytes(byte ^ pad_byte for byte, pad_byte in zip(text, pad, strict=True))
+    pairs = zip(text, pad, strict=True)
+    return bytes(byte ^ pad_byte for byte, pad_byte in pairs)
 
 
 def grade_answer(
@@ -408,6 +424,7 @@ def grade_answer(
     if answer is ...:  # as the student's version has it
         return Graded(question=str(question), verdict="wrong", text="There is no answer yet.")
     answer = plain_numbers(plain_number(answer))
+    # Also where there is no key: who grades the notebook compares with a key of their own.
     recorded.append((str(question), answer))
     if is_recording:
         return Graded(

@@ -98,7 +98,7 @@ class HandIn:
         """Return its line of the table."""
         arms = arms_of(self.runs)
         sizes = sorted({len(runs) for runs in arms.values()})
-        whole_notebooks = [result for result in self.notebooks.values() if not result.fault]
+        faults = [result.fault for result in self.notebooks.values()]
         models = {_model_of(run).words for run in self.runs}
         return {
             "hand-in": self.name,
@@ -109,7 +109,7 @@ class HandIn:
             "models": ", ".join(sorted(models)),
             "arms": len(arms),
             "runs an arm": " or ".join(map(str, sizes)),
-            "notebooks": f"{len(whole_notebooks)} of {len(self.notebooks)}",
+            "notebooks": f"{faults.count('')} of {len(faults)}",
             "faults": "; ".join(self.faults),
         }
 
@@ -134,8 +134,9 @@ class Grades(list[HandIn]):
         """Write ``grades.csv``, ``index.html``, whose path is returned, and ``pages``, one each."""
         folder = Path(folder)
         (folder / "pages").mkdir(parents=True, exist_ok=True)
-        write_file(folder / "grades.csv", csv_text(self.to_frame()).encode())
-        parts = [styled("Hand-ins", tag="h1"), table_of(self.to_frame(), "all hand-ins")]
+        frame = self.to_frame()
+        write_file(folder / "grades.csv", csv_text(frame).encode())
+        parts = [styled("Hand-ins", tag="h1"), table_of(frame, "all hand-ins")]
         for hand_in in self:
             try:
                 reading = reading_of(hand_in.name, hand_in.tapes)
@@ -162,7 +163,8 @@ class Grades(list[HandIn]):
 
 def _parts_of(hand_in: HandIn) -> Iterator[Markup]:
     yield styled(hand_in.name, tag="h1")
-    yield table((), [(name, str(value)) for name, value in hand_in.row().items()])
+    facts = [(name, str(value)) for name, value in hand_in.row().items()]
+    yield table((), facts)
     if hand_in.faults:
         yield table(("what is wrong",), [[fault] for fault in hand_in.faults])
     answers = [(graded.question, graded.verdict, graded.text) for graded in hand_in.graded]
@@ -170,7 +172,8 @@ def _parts_of(hand_in: HandIn) -> Iterator[Markup]:
         yield table(("question", "answer", ""), answers)
     arms = []
     for arm, runs in arms_of(hand_in.runs).items():
-        arms.append((arm or "all", listed(_seeds_of(runs)), _model_of(runs[0]).words))
+        seeds = listed(_seeds_of(runs))
+        arms.append((arm or "all", seeds, _model_of(runs[0]).words))
     if arms:
         yield table(("arm", "seeds", "model"), arms)
 
@@ -211,9 +214,9 @@ def grade(
     folder = Path(folder)
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
-    names = [
-        path.name for path in sorted(folder.iterdir()) if not path.name.startswith((".", "__"))
-    ]
+    # What file managers and Python leave behind is nobody's hand-in.
+    paths = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
+    names = sorted(path.name for path in paths)
     if not names:
         raise ConfigError(f"{folder} has no hand-ins: a folder each, {folder / 'ann'}")
     for file in (key, world):
@@ -238,6 +241,7 @@ def grade(
         handed_out=handed_out,
         limits=limits,
     )
+    # Threads, since each waits for a process that does the work.
     with ThreadPoolExecutor(parallel or os.cpu_count()) as threads:
         return Grades(threads.map(judge, names))
 
@@ -279,6 +283,7 @@ def _judged(
         except (OSError, shutil.Error) as error:
             hand_in.faults.append(f"its folder cannot be read: {error!s:.200}")
             return hand_in
+        # Before the notebooks, which may write over what was handed in.
         _replay(hand_in, copy, limits)
         for notebook in sorted(copy.rglob("*.ipynb")):
             if ".ipynb_checkpoints" not in notebook.parts and not notebook.is_symlink():
@@ -342,11 +347,13 @@ def _replay(
     """Play what the sound tapes have again, in the copy."""
     if not hand_in.tapes:
         return
-    kinds = {run.manifest["kind"].partition(":")[0] for run in hand_in.runs}
+    # A tape names a world by its file: "contract_net:ContractNet".
+    stems = {run.manifest["kind"].partition(":")[0] for run in hand_in.runs}
     worlds: dict[str, str] = {}
     # Of two files with one name the upper one counts, where the teacher's was put.
-    for path in sorted(copy.rglob("*.py"), key=lambda path: len(path.parts), reverse=True):
-        if path.stem in kinds:
+    deepest_first = sorted(copy.rglob("*.py"), key=_depth, reverse=True)
+    for path in deepest_first:
+        if path.stem in stems:
             worlds[path.stem] = str(path)
     with LimitedProcess(copy, limits) as process:
         for place in hand_in.tapes:
@@ -362,6 +369,10 @@ def _replay(
                 hand_in.faults.append(f"{place} cannot be replayed: {fault}")
                 if not process.alive:
                     return
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
 
 
 def _run(
@@ -436,7 +447,9 @@ def _model_of(run: RunInfo) -> _Model:
     # A script, and a server's model under another name, are asked for by theirs.
     if asked_for not in (words, "auto"):
         words = f"{words} ({asked_for})"
-    return _Model(words, dumps(plain([run.manifest["model"], settings])))
+    # By its weights' digest and all settings but the seed: names are not enough.
+    identity = [run.manifest["model"], settings]
+    return _Model(words, dumps(plain(identity)))
 
 
 def _seeds_of(runs: Iterable[RunInfo]) -> list[str]:
@@ -451,6 +464,7 @@ def arms_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:
         config = dict(run.manifest["config"])
         for name in _NOT_OF_AN_ARM:
             config.pop(name, None)
+        # A condition may differ in nothing but what is asked.
         prompts = sorted(entry["digest"][:8] for entry in run.manifest["prompts"].values())
         values_by_run.append({**flat(config), "prompts": listed(prompts)})
     values_by_name: dict[str, set[str | None]] = {}

@@ -98,13 +98,15 @@ class LimitedProcess:
             "TMPDIR": str(folder),
         }
         self._process = subprocess.Popen(
-            # -P: modules of this folder must not hide others.
+            # -P: modules of this folder must not hide others. -B: nor may it leave compiled ones.
             [sys.executable, "-P", "-B", str(_SCRIPT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # A pipe that nobody reads would be full one day, and then it would wait forever.
             stderr=subprocess.DEVNULL,
             cwd=folder,
             env=environment,
+            # A group of its own, by which all that it started can be ended.
             start_new_session=True,
         )
         self._watched = psutil.Process(self._process.pid)
@@ -114,8 +116,11 @@ class LimitedProcess:
         self._look_at_files_at = 0.0
         self._asked_at = math.inf
         self.begin_task()
+        # The system's own limits are of a process's whole life, and Windows has none: these are of
+        # each task, and look the same everywhere.
         threading.Thread(target=self._keep_limits, daemon=True).start()
         settings = {
+            # Of all tasks together, by the system, in case that this process is gone.
             "cpu_s": math.ceil(limits.cpu_s * tasks) + _SPARE_CPU_S,
             "memory_mb": limits.memory_mb,
             "printed": limits.printed,
@@ -154,6 +159,7 @@ class LimitedProcess:
 
     def kill(self) -> None:
         """End the process and all that it started."""
+        # First the children, since those of an ended process are nobody's and not found.
         with suppress(psutil.Error):
             for child in self._watched.children(recursive=True):
                 child.kill()
@@ -172,19 +178,27 @@ class LimitedProcess:
         line = b""
         with suppress(BrokenPipeError):  # it has ended, and the reply says so
             # By pydantic, which writes states too.
-            stdin.write(to_json(request, fallback=str, inf_nan_mode="constants") + b"\n")
+            line_out = to_json(
+                request,
+                fallback=str,
+                inf_nan_mode="constants",
+            )
+            stdin.write(line_out + b"\n")
             stdin.flush()
+            # A line without an end would fill the memory of this process, which has no limit.
             line = stdout.readline(_LONGEST_REPLY)
         self._waited_s += time.monotonic() - self._asked_at
         self._asked_at = math.inf
         if not line.endswith(b"\n"):
             raise HandInFault(self._ending(line))
+        # A hand-in can write to this pipe too: nothing in the line is to be trusted.
         try:
             reply = json.loads(line)
-            fault = str(reply["fault"]) if "fault" in reply else ""
+            fault = str(reply.get("fault", ""))
             result = None if fault else reply["result"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise HandInFault("it wrote what is not an answer into this conversation") from error
+        # json reads deeper lists than what looks at them later can.
         if is_too_deep(result):
             raise HandInFault("it answered lists or dicts that are nested too deeply")
         if fault:
@@ -197,13 +211,15 @@ class LimitedProcess:
             return f"it answered more than {_LONGEST_REPLY // 1024} kB"
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_S)
+        # Before the signal, which is how a limit ends it.
         if self._fault:
             return self._fault
         code = self._process.returncode
         if code == -getattr(signal, "SIGXCPU", 0):
             return f"it used more than {self._limits.cpu_s:g} s of the processor"
-        ending = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
-        return f"its process ended: {ending}"
+        if code is not None and code < 0:
+            return f"its process ended: signal {-code}"
+        return f"its process ended: exit status {code}"
 
     def _cpu_s(self) -> float:
         with suppress(psutil.Error):
@@ -221,11 +237,13 @@ class LimitedProcess:
     def _beyond_limits(self) -> str:
         """Return which limit the process went beyond; empty if none."""
         limits = self._limits
+        # Between questions it is not waited for: the other player thinks then.
         waited_s = self._waited_s + max(0.0, time.monotonic() - self._asked_at)
         if waited_s > limits.wall_s:
             return f"it took more than {limits.wall_s:g} s"
         if self._cpu_s() - self._cpu_before_s > limits.cpu_s:
             return f"it used more than {limits.cpu_s:g} s of the processor"
+        # What it uses, and not what it has reserved, which is often several times as much.
         with suppress(psutil.Error):
             if self._watched.memory_info().rss > limits.memory_mb * 2**20:
                 return f"it used more than {limits.memory_mb} MB of memory"

@@ -23,7 +23,11 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
 
-_MARK = re.compile(r"# (BEGIN|END) (QUESTION|SOLUTION|PROMPT)\s*$", re.MULTILINE)
+# Otter's, as its documentation has them under "Otter Assign", "Notebook Format". An assignment's
+# settings are of its own grader, and leave both versions there too.
+_MARK = re.compile(
+    r"# ((BEGIN|END) (QUESTION|SOLUTION|PROMPT)|ASSIGNMENT CONFIG)\s*$", re.MULTILINE
+)
 _OTHER_TESTS = re.compile(r"# BEGIN TESTS")
 _WRITTEN = re.compile(r"\s*(\*\*|<strong>)solution:?(\*\*|</strong>)", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?P<target>\s*[\w, .\[\]'\"]+=)(?!=)")
@@ -65,8 +69,13 @@ def cells_of(notebook: Path) -> list[Cell]:
         content = json.loads(notebook.read_text(encoding="utf-8"))
         cells = []
         for cell in content["cells"]:
-            own = {"cell_type": cell["cell_type"], "source": "".join(cell["source"])}
-            cells.append({**cell, "metadata": dict(cell.get("metadata", {})), **own})
+            # A source is a text or its lines: nbformat allows both.
+            parts = {
+                "cell_type": cell["cell_type"],
+                "metadata": dict(cell.get("metadata", {})),
+                "source": "".join(cell["source"]),
+            }
+            cells.append({**cell, **parts})
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{notebook} is not a notebook: {error!r:.200}") from error
     return cells
@@ -95,7 +104,8 @@ def run_notebook(
             answers=answers,
         )
     for number, cell in enumerate(cells, 1):
-        if cell["cell_type"] != "code" or not cell["source"].strip():
+        is_code = cell["cell_type"] == "code"
+        if not is_code or not cell["source"].strip():
             continue
         try:
             _run_cell(process, cell)
@@ -167,7 +177,8 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     source = Path(source)
     folder = Path(folder)
     versions = {version: folder / version for version in ("student", "teacher")}
-    if source.parent.resolve() in [target.resolve() for target in versions.values()]:
+    targets = [target.resolve() for target in versions.values()]
+    if source.parent.resolve() in targets:
         raise ConfigError(
             f"{source} is in a folder that the lesson would be written to; give another one: "
             "--to out"
@@ -178,6 +189,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         if question.name in questions:
             raise ConfigError(f"{source} has two questions called {question.name}; rename one")
         questions[question.name] = question
+    # Of a copy: what the notebook writes, such as tapes, is not to be handed out.
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "lesson"
         shutil.copytree(
@@ -197,6 +209,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         )
     for name, answer in result.answers.items():
         question = questions.get(name) or LessonQuestion(name=name)
+        # What the YAML says counts more than what the notebook happens to give.
         if question.answer is None:
             question = question.model_copy(update={"answer": answer})
         questions[name] = question
@@ -212,6 +225,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
             f"{source} has no grade_answer left in the student's version: take the call out of "
             "the lines that are marked as solutions"
         )
+    # Before anything is written: a question without an answer is an error.
     key = key_of(questions.values())
     answers = {name: question.answer for name, question in questions.items()}
     for version, target in versions.items():
@@ -225,14 +239,18 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
             version_cells = student_cells
+        # The rest of the file, such as its kernel, stays as the teacher has it.
         content = json.loads(source.read_text(encoding="utf-8")) | {"cells": version_cells}
         notebook = json.dumps(
             content,
             indent=1,
             ensure_ascii=False,
         )
-        (target / source.name).write_text(notebook + "\n", encoding="utf-8")
-        (target / f"{source.stem}.key").write_text(key.model_dump_json(), encoding="utf-8")
+        lesson_file = target / source.name
+        lesson_file.write_text(notebook + "\n", encoding="utf-8")
+        # Beside it, where grade_answer looks for the only file of this kind.
+        key_file = target / f"{source.stem}.key"
+        key_file.write_text(key.model_dump_json(), encoding="utf-8")
     teachers = versions["teacher"] / _ANSWERS
     teachers.write_text(json.dumps(answers, indent=1), encoding="utf-8")
     return key
@@ -290,8 +308,9 @@ def _questions(
 def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:
     """Yield the cells of the student's version, without outputs."""
     for cell in cells:
-        is_written = cell["cell_type"] == "markdown" and _WRITTEN.match(cell["source"])
-        if _is_mark(cell) or is_written or "teacher" in _tags_of(cell):
+        is_text = cell["cell_type"] == "markdown"
+        is_solution = is_text and _WRITTEN.match(cell["source"])
+        if _is_mark(cell) or is_solution or "teacher" in _tags_of(cell):
             continue
         if cell["cell_type"] == "code":
             text = without_solutions(cell["source"])
@@ -320,6 +339,7 @@ def without_solutions(code: str) -> str:
             continue
         if text in ("# BEGIN SOLUTION", "# BEGIN SOLUTION NO PROMPT"):
             inside = "SOLUTION"
+            # One "..." for the whole block, as Otter has it; code stays valid within a function.
             if not text.endswith("NO PROMPT"):
                 lines.append(f"{indent}...")
         elif text == "# END SOLUTION":
@@ -329,6 +349,7 @@ def without_solutions(code: str) -> str:
         elif text.endswith(("# SOLUTION NO PROMPT", "# SEED", "# BEGIN PROMPT", "# END PROMPT")):
             continue
         elif text.endswith("# SOLUTION"):
+            # "share = ..." still has a value, so that the cell runs before it is answered.
             assigned = _ASSIGNED.match(line)
             kept = f"{assigned['target']} " if assigned else indent
             lines.append(f"{kept}...")

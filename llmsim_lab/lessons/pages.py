@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def table_of(frame: pd.DataFrame, caption: str) -> Markup:
     """Return a frame as a table."""
-    rows = [list(map(_cell, row)) for row in frame.itertuples(index=False)]
+    tuples = frame.itertuples(index=False)
+    rows = [list(map(_cell, row)) for row in tuples]
     return table(
         list(frame.columns),
         rows,
@@ -65,9 +66,9 @@ def reading_of(
                     parent=None,
                     fork_turn=None,
                 )
-                calls = [
-                    (call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True)
-                ]
+                # With those of turns that failed, as the window of a tape has them.
+                all_calls = tape.calls(info.id, forgotten=True)
+                calls = [(call.attempt, call.forgotten) for call in all_calls]
                 reading.add(
                     shown,
                     run_on_tape(tape, info),

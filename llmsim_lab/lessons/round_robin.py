@@ -162,7 +162,8 @@ class _Player:
             "values": question.values,
             "limits": question.limits,
             "state": question.state,
-            # A generator does not travel; a number from which to make one does.
+            # A generator does not travel; a number from which to make one does. It is drawn for
+            # each question, whether or not the player uses it: the others draw the same then.
             "rng": question.rng.getrandbits(64),
         }
         self.answered = self._ask("answer", question=question_parts)
@@ -201,39 +202,30 @@ async def _play_pair(pair: _Pair) -> _PairResult:
     game = pair.game
     scores: list[tuple[float, float]] = []
     with ExitStack() as stack:
-        players: list[_Player | str] = []
-        for entry in pair.entries:
-            if entry.file is None:
-                players.append(entry.name)
-                continue
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            matches = len(game.seeds) * (1 + game.both_ways)
-            process = LimitedProcess(
-                Path(folder),
-                game.limits,
-                file=str(entry.file.resolve()),
-                tasks=matches,
-            )
-            players.append(_Player(stack.enter_context(process)))
+        # One process for all matches of a pair: starting one takes longer than a match.
+        players = [_seated(entry, game, stack) for entry in pair.entries]
         for seed in game.seeds:
-            tape = pair.tape if seed == game.seeds[0] else None
+            # Of the first seed alone: with all of twenty a page would have twenty times as many.
+            is_recorded = seed == game.seeds[0]
             try:
                 score = await _match(
                     game,
                     seed,
                     players,
                     (0, 1),
-                    tape,
+                    pair.tape if is_recorded else None,
                 )
                 if game.both_ways:
-                    other = await _match(
+                    swapped = await _match(
                         game,
                         seed,
                         players,
                         (1, 0),
                         None,
                     )
-                    score = ((score[0] + other[0]) / 2, (score[1] + other[1]) / 2)
+                    of_first = (score[0] + swapped[0]) / 2
+                    of_second = (score[1] + swapped[1]) / 2
+                    score = (of_first, of_second)
             except _Out as out:
                 forfeit = Forfeit(
                     player=pair.names[out.place],
@@ -245,6 +237,28 @@ async def _play_pair(pair: _Pair) -> _PairResult:
                 return _PairResult(scores, forfeit)
             scores.append(score)
     return _PairResult(scores, None)
+
+
+def _seated(
+    entry: _Entry,
+    game: _Game,
+    stack: ExitStack,
+) -> _Player | str:
+    """Return what a run takes for a player: a word, or a hand-in in a process of its own."""
+    if entry.file is None:
+        return entry.name
+    matches = len(game.seeds)
+    if game.both_ways:
+        matches *= 2
+    # An empty folder, and not that of the hand-ins: a player reads nobody else's code.
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    process = LimitedProcess(
+        Path(folder),
+        game.limits,
+        file=str(entry.file.resolve()),
+        tasks=matches,
+    )
+    return _Player(stack.enter_context(process))
 
 
 async def _match(
@@ -266,11 +280,19 @@ async def _match(
     Raises:
         _Out: one of them made a mistake.
     """
+    place_of = dict(
+        zip(
+            game.seats,
+            seating,
+            strict=True,
+        )
+    )
     run: Any = game.world(
-        players={seat: players[place] for seat, place in zip(game.seats, seating, strict=True)},
+        players={seat: players[place] for seat, place in place_of.items()},
         seed=seed,
         turns=game.rounds,
         tape=tape,
+        # Not "raise": which of the two made the mistake is then to be read from the turn.
         on_error="fallback",
         **game.parameters,
     )
@@ -282,13 +304,7 @@ async def _match(
                 player.begin(2 * seed + place, parameters)
             except HandInFault as fault:
                 raise _Out(place, 0, str(fault)) from fault
-    place_of = dict(
-        zip(
-            game.seats,
-            seating,
-            strict=True,
-        )
-    )
+    # Turn by turn, and not by run(): the first mistake ends the match.
     while run.turn_number < game.rounds and not run.done(run.state):
         turn = await run.step()
         for answer in turn.answers:
@@ -299,7 +315,9 @@ async def _match(
                     turn.number,
                     _fault_of(players[place], answer.reasoning),
                 )
+    # A round, since a world may end its matches before the last one.
     points = {place: run.payoff(seat) / run.turn_number for seat, place in place_of.items()}
+    # Its tape is one of hundreds that would stay open.
     run.close()
     return points[0], points[1]
 
@@ -391,6 +409,7 @@ def tournament(
     # Hand-ins that fail at once would cost their time in every match.
     trial = replace(game, seeds=game.seeds[:1])
     tried = [_Pair(game=trial, entries=(entry, chance)) for entry in entries if entry.file]
+    # All of them, before the pairs are known: who is out has none.
     trials = list(_played(tried, executor))
     forfeits = [result.forfeit for result in trials if result.forfeit is not None]
     out = {forfeit.player for forfeit in forfeits}
@@ -406,16 +425,18 @@ def tournament(
     for pair in to_play:
         if pair.tape is not None:
             pair.tape.unlink(missing_ok=True)  # of a match that was not finished
-    words = f"{counted(len(left), 'player')}, {len(out)} out; {len(to_play)} pairs to play"
-    say(words)
+    say(f"{counted(len(left), 'player')}, {len(out)} out; {len(to_play)} pairs to play")
+    # In the order of the pairs, and kept one by one: what was played before Ctrl-C stays.
     for pair, result in zip(to_play, _played(to_play, executor), strict=True):
         if result.forfeit is None:
             kept.add(pair, result.scores)
         else:
             forfeits.append(result.forfeit)
+    # One that meets three others may fail three times; the first time is enough.
     first_forfeits: dict[str, Forfeit] = {}
     for forfeit in forfeits:
         first_forfeits.setdefault(forfeit.player, forfeit)
+    # Also those who failed later: nobody may gain points from a mistake of somebody else.
     out = set(first_forfeits)
     rows: list[dict[str, Any]] = []
     for pair in pairs:
@@ -500,6 +521,7 @@ def _seats_of(
             f"{world.__name__} has no payoff; a tournament needs what a match was worth: def "
             "payoff(self, player) -> float"
         )
+    # By playing it: a world says nowhere whom it asks.
     trial: Any = world(players={"*": "random"}, **parameters)
     trial.run(_TRIAL_TURNS, progress=False)
     kinds_by_player: dict[str, set[object]] = {}
@@ -550,6 +572,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     first, second = pair.names
     for seed, (of_first, of_second) in zip(pair.game.seeds, scores, strict=True):
+        # One player, and so one score: its two seats are no two observations.
         if first == second:
             mean = (of_first + of_second) / 2
             yield {
@@ -580,6 +603,7 @@ def _played(
     """Play pairs, here or by an executor; what came of them follows in their order."""
     if executor is not None:
         return executor.map(play_pair, pairs)
+    # Lazily, as an executor does: each result can be kept before the next pair plays.
     return map(play_pair, pairs)
 
 
@@ -626,6 +650,7 @@ class _Kept:
                 "players": pair.names,
                 "scores": scores,
             }
+            # A line at a time, so that a kill costs the last one at most.
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
@@ -669,6 +694,7 @@ class Standings:
     def scores(self) -> pd.DataFrame:
         """Each player's score by seed, in points a round: the mean over its opponents."""
         frame = frame_of(list(self.rows), ["player", "against", "seed", "score"])
+        # The mean over opponents comes first: matches of one seed are not independent.
         return frame.groupby(["player", "seed"])["score"].mean().reset_index()
 
     def to_frame(self) -> pd.DataFrame:
@@ -686,6 +712,7 @@ class Standings:
                 row |= {"low": interval.low, "high": interval.high}
             rows.append(row)
         frame = frame_of(rows, ["player", "score", "low", "high", "seeds"])
+        # Rounded: sums in another order differ in the last digit, and would be no ties.
         place = frame["score"].round(9).rank(method="min", ascending=False).astype(int)
         frame.insert(0, "place", place)
         return frame.sort_values(["place", "player"], ignore_index=True)
@@ -710,6 +737,7 @@ class Standings:
                 "score": "value",
             }
         )
+        # The columns that effects() knows of a study; a tournament has one of each.
         long = long.assign(
             run=long["unit"],
             wording=0,

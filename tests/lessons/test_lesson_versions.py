@@ -12,6 +12,44 @@ from lessons_kit import cell, write_notebook
 from llmsim_lab.cli import main
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons import grade, make_lesson
+from llmsim_lab.lessons.notebooks import without_solutions
+
+# By the rules in Otter's documentation of its notebook format.
+MARKED = """
+def cube(x):
+    power = x * x  # SOLUTION NO PROMPT
+    return power * x  # SOLUTION
+eight = cube(2)  # SOLUTION
+rng.seed(3)  # SEED
+if eight:
+    # BEGIN SOLUTION
+    half = eight / 2
+    # END SOLUTION
+    print(half)
+def area(r):
+    # BEGIN SOLUTION NO PROMPT
+    return r * r
+    # END SOLUTION
+    \"\"\" # BEGIN PROMPT
+    # Return the area of a square.
+    pass
+    \"\"\"; # END PROMPT
+"""
+HANDED_OUT = """
+def cube(x):
+    ...
+eight = ...
+if eight:
+    ...
+    print(half)
+def area(r):
+    # Return the area of a square.
+    pass
+"""
+
+
+def test_what_is_marked_as_in_otter_leaves_the_students_version_as_there() -> None:
+    assert without_solutions(MARKED) == HANDED_OUT.rstrip("\n")
 
 
 @pytest.mark.process
@@ -22,6 +60,7 @@ def test_a_lesson_made_twice_beside_its_source_hands_no_answer_to_students(
     (tmp_path / "world.py").write_text("x = 1")
     write_notebook(
         tmp_path / "bids.ipynb",
+        cell("# ASSIGNMENT CONFIG\ninit_cell: false", "raw"),
         cell("# BEGIN QUESTION\nname: 1\ntolerance: 0.01", "raw"),
         cell("from llmsim_lab.lessons import grade_answer\nshare = 0.25  # SOLUTION"),
         cell("grade_answer(1, share)"),
@@ -33,7 +72,9 @@ def test_a_lesson_made_twice_beside_its_source_hands_no_answer_to_students(
     student = tmp_path / to / "student"
     files = [path for path in student.rglob("*") if path.is_file() and path.name != "world.py"]
     assert sorted(path.name for path in files) == ["bids.ipynb", "bids.key"]
-    assert "share = ..." in (student / "bids.ipynb").read_text()
+    notebook = (student / "bids.ipynb").read_text()
+    assert "share = ..." in notebook
+    assert "ASSIGNMENT" not in notebook
     assert not any("0.25" in path.read_text() for path in files)
     teacher = tmp_path / to / "teacher"
     assert (teacher / "answers.json").read_text() == '{\n "1": 0.25\n}'

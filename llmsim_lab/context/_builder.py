@@ -167,11 +167,18 @@ class _Section(NamedTuple):
     source: str = CORE
 
 
+class _Message(NamedTuple):
+    """A message, and where its sections are in it."""
+
+    text: str
+    spans: list[Span]
+
+
 def _joined(
     sections: Iterable[_Section],
     role: _Role,
-) -> tuple[str, list[Span]]:
-    """Return a message, and where its sections are in it."""
+) -> _Message:
+    """Return sections as a message."""
     message = ""
     spans = []
     for section in sections:
@@ -194,7 +201,7 @@ def _joined(
                 tokens,
             )
         )
-    return message, spans
+    return _Message(message, spans)
 
 
 @dataclass(eq=False, repr=False)
@@ -263,34 +270,101 @@ class AgentContextBuilder:
         Raises:
             ModuleError: a module's code failed.
         """
-        briefing = self.briefing
         role = _Section("YOUR ROLE", self.roles.get(agent_name, ""))
         aware = ""
         if self.simulator_awareness:
             aware = f"This is a simulation, in which you play {agent_name}."
-
-        situation_lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
         # It names the reader: with ``stable_first`` it stands below what all readers share.
-        if aware and not self.stable_first:
-            situation_lines.append(aware)
-        situation_lines += _state_lines(self._defined.global_vars, global_state)
-        situation_lines += bullets("Recent events:", map(event_line, events))
-        moment = briefing.moment.replace("{step}", str(step_number))
-        situation = _Section("SITUATION", "\n".join(situation_lines), f" ({moment})")
-
-        agent_lines = _state_lines(self._defined.agent_vars, agent_state)
-        state = _Section("YOUR CURRENT STATE", "\n".join(agent_lines) or "Nothing is recorded.")
-
-        speakers = [*other_responses]
-        listed = [name for name in speakers if name != agent_name]
+        aware_above = "" if self.stable_first else aware
+        situation = self._situation(
+            step_number,
+            aware_above,
+            global_state,
+            events,
+        )
+        state = self._state(agent_state)
+        others = self._others(agent_name, step_number, other_responses)
+        added = self._of_modules(agent_name, agent_state, global_state)
+        decision = self._decision()
+        form = self._form()
         if self.stable_first:
-            listed = shared_order(agent_name, speakers)
-        # With the reader's own name: no other speaker puts words into its mouth either.
-        words = quoted({name: other_responses[name] for name in listed}, [agent_name, *speakers])
-        # All agents answer at once, so what they read of each other is a turn old.
-        section = _Section("WHAT OTHERS DID", words, f" (Step {step_number - 1})")
+            simulation = _Section("SIMULATION", aware)
+            system = _joined([decision, form], "system")
+            user = _joined(
+                [
+                    situation,
+                    others,
+                    role,
+                    simulation,
+                    state,
+                    *added,
+                ],
+                "user",
+            )
+        else:
+            # The order that the context builder's contract shows.
+            system = _joined([role], "system")
+            user = _joined(
+                [
+                    situation,
+                    state,
+                    others,
+                    *added,
+                    decision,
+                    form,
+                ],
+                "user",
+            )
+        return RenderedPrompt(
+            system=system.text,
+            user=user.text,
+            template=self._template,
+            spans=[*system.spans, *user.spans],
+        )
 
-        added = []
+    def _situation(
+        self,
+        step_number: int,
+        aware: str,
+        global_state: Mapping[str, object],
+        events: Iterable[Mapping[str, object]],
+    ) -> _Section:
+        lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
+        if aware:
+            lines.append(aware)
+        lines += _state_lines(self._defined.global_vars, global_state)
+        lines += bullets("Recent events:", map(event_line, events))
+        # Not by format(): a scenario's author may write other braces.
+        moment = self.briefing.moment.replace("{step}", str(step_number))
+        return _Section("SITUATION", "\n".join(lines), f" ({moment})")
+
+    def _state(self, agent_state: Mapping[str, object]) -> _Section:
+        lines = _state_lines(self._defined.agent_vars, agent_state)
+        return _Section("YOUR CURRENT STATE", "\n".join(lines) or "Nothing is recorded.")
+
+    def _others(
+        self,
+        reader: str,
+        step_number: int,
+        responses: Mapping[str, str],
+    ) -> _Section:
+        speakers = list(responses)
+        listed = [name for name in speakers if name != reader]
+        if self.stable_first:
+            listed = shared_order(reader, speakers)
+        words = {name: responses[name] for name in listed}
+        # With the reader's own name: no other speaker puts words into its mouth either.
+        text = quoted(words, [reader, *speakers])
+        # All agents answer at once, so what they read of each other is a turn old.
+        return _Section("WHAT OTHERS DID", text, f" (Step {step_number - 1})")
+
+    def _of_modules(
+        self,
+        agent_name: str,
+        agent_state: Mapping[str, object],
+        global_state: Mapping[str, object],
+    ) -> list[_Section]:
+        sections = []
         for module in self._modules:
             context = module.call(
                 "build_agent_context",
@@ -299,36 +373,24 @@ class AgentContextBuilder:
                 global_state,
             )
             # Code that returns None has nothing to say in this turn: the section is left out.
-            title = module.title or humanise(module.name).upper()
-            added.append(
-                _Section(
-                    title,
-                    (context or "").strip(),
-                    source=f"module {module.name}",
-                )
+            text = (context or "").strip()
+            section = _Section(
+                module.title or humanise(module.name).upper(),
+                text,
+                source=f"module {module.name}",
             )
+            sections.append(section)
+        return sections
 
-        question = [briefing.question, *bullets("Consider:", briefing.considerations)]
-        decision = _Section("YOUR DECISION", "\n".join(question))
-        form_lines = [f"{place}. {line}" for place, line in enumerate(briefing.response_format, 1)]
+    def _decision(self) -> _Section:
+        lines = [self.briefing.question]
+        lines += bullets("Consider:", self.briefing.considerations)
+        return _Section("YOUR DECISION", "\n".join(lines))
+
+    def _form(self) -> _Section:
+        parts = self.briefing.response_format
+        lines = [f"{place}. {part}" for place, part in enumerate(parts, start=1)]
         # An empty format asks for no structure, so the section is left out.
-        if form_lines:
-            form_lines.insert(0, "Structure your response as:")
-        form = _Section("RESPONSE FORMAT", "\n".join(form_lines))
-
-        if self.stable_first:
-            system, system_spans = _joined([decision, form], "system")
-            simulation = _Section("SIMULATION", aware)
-            user, user_spans = _joined(
-                [situation, section, role, simulation, state, *added], "user"
-            )
-        else:
-            # The order that the context builder's contract shows.
-            system, system_spans = _joined([role], "system")
-            user, user_spans = _joined([situation, state, section, *added, decision, form], "user")
-        return RenderedPrompt(
-            system=system,
-            user=user,
-            template=self._template,
-            spans=[*system_spans, *user_spans],
-        )
+        if lines:
+            lines.insert(0, "Structure your response as:")
+        return _Section("RESPONSE FORMAT", "\n".join(lines))

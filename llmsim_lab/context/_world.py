@@ -51,7 +51,9 @@ class UpdateRecord(NamedTuple):
     @property
     def column(self) -> str:
         """The variable as a frame names it: an agent's as ``agent.variable``."""
-        return f"{self.agent}.{self.variable}" if self.agent else self.variable
+        if not self.agent:
+            return self.variable
+        return f"{self.agent}.{self.variable}"
 
     @property
     def is_refused(self) -> bool:
@@ -61,6 +63,7 @@ class UpdateRecord(NamedTuple):
     @property
     def is_made(self) -> bool:
         """Whether the variable has another value now."""
+        # A value that is asked for as it is changes nothing, and is no line of a story.
         return not self.is_refused and self.after != self.before
 
 
@@ -106,7 +109,10 @@ class GameEngine:
         variables: Variables | None = None,
         closed: bool = False,
     ) -> None:
-        defined = (modules or ComposedModules()).variables_with(variables)
+        if modules is None:
+            modules = ComposedModules()
+        defined = modules.variables_with(variables)
+        # All agents share their definitions, so that one checks all of them.
         of_world = _Start(
             "global_vars",
             defined.global_vars,
@@ -134,6 +140,7 @@ class GameEngine:
 
         It is a copy: changing it changes nothing here.
         """
+        # Copies of both levels: what a module's code changes in them would be on no record.
         return {
             "global_vars": dict(self._values[None]),
             "agent_vars": {agent: dict(self._values[agent]) for agent in self.agents},
@@ -153,6 +160,7 @@ class GameEngine:
             ConfigError: the updates have other parts.
         """
         unknown_parts = updates.keys() - {"global_vars", "agent_vars"}
+        # A misspelt part would be a turn without changes, without a word.
         if unknown_parts:
             raise ConfigError(
                 f"updates have global_vars and agent_vars, not {min(unknown_parts)!r}"

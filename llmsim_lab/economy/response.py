@@ -364,8 +364,11 @@ def response_of(
         of_sum = weights @ variance @ weights
         # Rounding may leave a variance of -1e-20, where moves are all alike.
         reach = quantile * sqrt(max(0.0, of_sum))
-        interval = Estimated(value, value - reach, value + reach)
-        criteria[name] = _criterion(name, interval, judged.bounds)
+        criteria[name] = _criterion(
+            name,
+            Estimated(value, value - reach, value + reach),
+            judged.bounds,
+        )
     products = np.outer(slopes, slopes)
     squares = products - quantile**2 * variance
     in_the_end = None
@@ -387,13 +390,8 @@ def response_of(
         )
         criteria["target"] = _on_target(missed_by)
     for name, of_name in (names or {}).items():
-        changes = np.asarray(of_name, dtype=float)
-        value = float(changes.mean())
-        error = changes.std(ddof=1) / sqrt(len(changes))
-        # Each name was asked of fewer groups than there are.
-        reach = stdtrit(len(changes) - 1, _AT) * error
-        interval = Estimated(value, value - reach, value + reach)
-        criteria[name] = _criterion(name, interval, _AROUND_ZERO)
+        change = _mean_of(np.asarray(of_name, dtype=float))
+        criteria[name] = _criterion(name, change, _AROUND_ZERO)
     verdicts = {criterion.verdict for criterion in criteria.values()}
     # One that is failed decides, and one that is undecided keeps it from being passed.
     outcome = next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
@@ -405,6 +403,17 @@ def response_of(
         slopes=tuple(slopes.tolist()),
         variance=tuple(map(tuple, variance.tolist())),
     )
+
+
+def _mean_of(changes: NDArray[np.float64]) -> Estimated:
+    """Return the mean with Student's interval."""
+    from scipy.special import stdtrit  # quantiles of Student's t
+
+    n = len(changes)
+    value = float(changes.mean())
+    error = changes.std(ddof=1) / sqrt(n)
+    reach = stdtrit(n - 1, _AT) * error
+    return Estimated(value, value - reach, value + reach)
 
 
 def _ratio(

@@ -1540,33 +1540,24 @@ class Study:
             typical=typical,
         )
         if not path.exists():
-            # Which model it is belongs to what is written down.
-            self._check_models()
-            begun = [run for run in self.progress() if run.status != "left"]
-            design = self._design(self._planned_facts())
-            self.registration = write_registration(
-                path,
-                design,
-                claims,
-                runs_before=len(begun),
-            )
+            self.registration = self._write_plan(path, claims)
             return self.registration
         registered = read_registration(path)
         filed = registered.claims
         # What was not named follows from the study, and is compared, not refused: a script that is
         # run again need not say again what its file says.
-        expected = replace(claims, outcomes=filed.outcomes)
+        claims = replace(claims, outcomes=filed.outcomes)
         if formula is None and contrasts is None:
-            expected = replace(
-                expected,
+            claims = replace(
+                claims,
                 formula=filed.formula,
                 contrasts=filed.contrasts,
             )
         if sesoi is None:
-            expected = replace(expected, sesoi=filed.sesoi)
+            claims = replace(claims, sesoi=filed.sesoi)
         if paired is None:
-            expected = replace(expected, paired=filed.paired)
-        if expected != filed:
+            claims = replace(claims, paired=filed.paired)
+        if claims != filed:
             changed_since = "" if registered.is_unchanged else " (the file was changed since)"
             raise ConfigError(
                 f"{path} registered other claims{changed_since}: {filed.family}; level "
@@ -1575,10 +1566,32 @@ class Study:
                 "or register under another name"
             )
         self.registration = registered
+        self._warn_of_changes(registered)
+        return registered
+
+    def _write_plan(
+        self,
+        path: Path,
+        claims: Claims,
+    ) -> Registration:
+        """Write what the study claims to a new file."""
+        # Which model it is belongs to what is written down.
+        self._check_models()
+        begun = [run for run in self.progress() if run.status != "left"]
+        design = self._design(self._planned_facts())
+        return write_registration(
+            path,
+            design,
+            claims,
+            runs_before=len(begun),
+        )
+
+    def _warn_of_changes(self, registered: Registration) -> None:
+        """Warn of a file that was changed, and of a study that is another than was registered."""
         if not registered.is_unchanged:
             self._warn(
                 "REGISTRATION_CHANGED",
-                file=path,
+                file=registered.path,
                 reason="its content has another hash",
             )
         # Not an error: a study may grow, and its report says what was registered.
@@ -1586,10 +1599,9 @@ class Study:
         if changed:
             self._warn(
                 "REGISTRATION_NOT_KEPT",
-                file=path,
+                file=registered.path,
                 parts=", ".join(changed),
             )
-        return registered
 
     def registered_parts(self) -> list[RegisteredPart]:
         """Return what was registered, each part beside what was played; empty without."""

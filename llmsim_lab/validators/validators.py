@@ -100,6 +100,7 @@ class LLMValidator(Validator):
         *,
         permissive: bool = True,
     ) -> None:
+        # Here, so that what is no client is said where it was given, not in the first turn.
         self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
         self.domain = domain
         self.permissive = permissive
@@ -192,6 +193,7 @@ class LLMValidator(Validator):
             site,
             logger=logger,
             prompt=prompt,
+            # For the line of the log, which says what was decided.
             is_valid=decision.is_valid,
         )
         return decision, chain

@@ -401,39 +401,8 @@ def _estimates(
     level: float,
 ) -> list[Estimate]:
     """Return estimates with p-values that count all comparisons; noise is not among them."""
-    # By the place of the comparison: what has no p-value is in no family.
-    own_p: dict[int, float] = {}
-    pairs = []
-    beyond: dict[int, float] = {}
-    for place, comparison in enumerate(comparisons):
-        parts = comparison.parts
-        # What chance alone gives is no claim, and nothing is adjusted for it.
-        if parts.p is None or comparison.is_noise:
-            continue
-        own_p[place] = parts.p
-        pairs.append(parts.pairs)
-        margin = margins[comparison.outcome]
-        # Without an interval there is no verdict either: the two must not contradict each other.
-        if parts.interval is None or parts.p_beyond is None:
-            continue
-        if margin is not None:
-            beyond[place] = parts.p_beyond(margin)
-    family = adjusted(list(own_p.values()), pairs)
-    p_family = dict(
-        zip(
-            own_p,
-            family.p_values,
-            strict=True,
-        )
-    )
-    # Claims that there is no difference are a family of their own.
-    beyond_of_family = dict(
-        zip(
-            beyond,
-            holm(list(beyond.values())),
-            strict=True,
-        )
-    )
+    family = _differences_of_family(comparisons)
+    equivalences = _equivalences_of_family(comparisons, margins)
     estimates = []
     for place, comparison in enumerate(comparisons):
         estimate = estimate_of(
@@ -443,23 +412,80 @@ def _estimates(
             level,
         )
         estimate = replace(estimate, is_noise=comparison.is_noise)
-        if place in p_family:
+        if place in family.p_values:
             estimate = replace(
                 estimate,
-                p_family=p_family[place],
+                p_family=family.p_values[place],
                 family=family.method,
             )
-        margin = margins[comparison.outcome]
-        if margin is not None and place in beyond:
+        equivalence = equivalences.get(place)
+        if equivalence is not None:
             estimate = replace(
                 estimate,
-                margin=margin,
-                p_equivalent=beyond[place],
-                p_equivalent_family=beyond_of_family[place],
+                margin=equivalence.margin,
+                p_equivalent=equivalence.p,
+                p_equivalent_family=equivalence.p_family,
             )
-            estimate = replace(estimate, verdict=_verdict(estimate, margin))
+            estimate = replace(estimate, verdict=_verdict(estimate, equivalence.margin))
         estimates.append(estimate)
     return estimates
+
+
+class _Family(NamedTuple):
+    """P-values of no difference, adjusted for each other, by the place of the comparison."""
+
+    p_values: dict[int, float]
+    method: str
+
+
+def _differences_of_family(comparisons: Sequence[Compared]) -> _Family:
+    """Return the tests of no difference; what has no p-value is not among them."""
+    places = []
+    own_p = []
+    pairs = []
+    for place, comparison in enumerate(comparisons):
+        parts = comparison.parts
+        # What chance alone gives is no claim, and nothing is adjusted for it.
+        if parts.p is None or comparison.is_noise:
+            continue
+        places.append(place)
+        own_p.append(parts.p)
+        pairs.append(parts.pairs)
+    family = adjusted(own_p, pairs)
+    by_place = zip(places, family.p_values, strict=True)
+    return _Family(dict(by_place), family.method)
+
+
+class _Equivalence(NamedTuple):
+    """A test of a difference as large as a margin or larger."""
+
+    margin: float
+    p: float
+    p_family: float
+
+
+def _equivalences_of_family(
+    comparisons: Sequence[Compared],
+    margins: Mapping[str, float | None],
+) -> dict[int, _Equivalence]:
+    """Return the tests of equivalence, by the place of the comparison."""
+    tested: dict[int, float] = {}
+    own_p = []
+    for place, comparison in enumerate(comparisons):
+        parts = comparison.parts
+        margin = margins[comparison.outcome]
+        if margin is None or parts.p is None or comparison.is_noise:
+            continue
+        # Without an interval there is no verdict either: the two must not contradict each other.
+        if parts.interval is not None and parts.p_beyond is not None:
+            tested[place] = margin
+            own_p.append(parts.p_beyond(margin))
+    # Claims that there is no difference are a family of their own.
+    of_family = holm(own_p)
+    equivalences = {}
+    for place, p, p_family in zip(tested, own_p, of_family, strict=True):
+        equivalences[place] = _Equivalence(tested[place], p, p_family)
+    return equivalences
 
 
 def estimate_of(

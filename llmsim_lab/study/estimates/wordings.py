@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,9 +43,7 @@ def _wording_means(
     # A situation that one arm lacks would make its mean one of other situations.
     complete = np.asarray(np.isfinite(of_units).all(axis=0))
     values = sample.values[:, :, complete]
-    blocks: list[list[Stratum]] = []
-    random_blocks = []
-    counts = []
+    blocks = []
     for number in np.unique(sample.wording_sets):
         of_set = sample.wording_sets == number
         # One number a wording and answer: the weighted sum over arms that ask the same wordings.
@@ -53,25 +52,15 @@ def _wording_means(
             values[of_set],
             1,
         )
-        of_situations = mean_of_known(summed, 2)
-        of_wordings = known(mean_of_known(of_situations, 1))
-        counts.append(len(of_wordings))
-        is_alone = len(of_wordings) < 2
-        block = [Stratum(1.0, of_wordings)]
-        if is_alone and not new_runs:
-            # The idea's only wording is taken as it is; what varies are its answers.
-            block = _strata_of_situations(mean_of_known(summed, 0))
-        blocks.append(block)
-        # Of a single wording the spread of the runs' means has the answers' chance in it already.
-        if not (is_alone and new_runs):
-            random_blocks.append(block)
+        blocks.append(_block_of(summed, new_runs=new_runs))
+    counts = [block.wordings for block in blocks]
     parts = Parts(
         kind="mean difference",
         n=sum(counts),
         method=f"t over {' and '.join(map(str, counts))} wordings",
         notes=left_out(len(complete) - int(complete.sum()), len(complete)),
     )
-    wording_spread = spread_of(random_blocks)
+    wording_spread = spread_of([block.strata for block in blocks if block.is_random])
     least = _least_variance_of_shares(sample, values)
     # max keeps NaN, which stands first: too few wordings are refused below.
     at_least = max(wording_spread.variance, least)
@@ -91,7 +80,7 @@ def _wording_means(
         few = "two wordings of an arm: new ones take three"
     strata: list[Stratum] = []
     for block in blocks:
-        strata += block
+        strata += block.strata
     return with_student(
         parts,
         strata,
@@ -101,10 +90,39 @@ def _wording_means(
     )
 
 
-def _strata_of_situations(answers: Numbers) -> list[Stratum]:
-    """Return a stratum for each situation, the rows; each counts alike."""
+class _Block(NamedTuple):
+    """What an estimate has of arms that ask the same wordings.
+
+    Attributes:
+        strata: whose weighted means are added up.
+        wordings: how many there are.
+        is_random: whether the strata's spread is that of the estimate.
+    """
+
+    strata: list[Stratum]
+    wordings: int
+    is_random: bool
+
+
+def _block_of(
+    summed: Numbers,
+    *,
+    new_runs: bool,
+) -> _Block:
+    """Return the block of a set of wordings: wordings x situations x answers."""
+    of_situations = mean_of_known(summed, 2)
+    of_wordings = known(mean_of_known(of_situations, 1))
+    count = len(of_wordings)
+    if count > 1:
+        return _Block([Stratum(1.0, of_wordings)], count, is_random=True)
+    if new_runs:
+        # The spread of the runs' means has the chance of a single wording's answers in it already.
+        return _Block([Stratum(1.0, of_wordings)], count, is_random=False)
+    # The idea's only wording is taken as it is; what varies are its answers.
+    answers = mean_of_known(summed, 0)
     weight = 1 / len(answers)
-    return [Stratum(weight, known(of_situation)) for of_situation in answers]
+    strata = [Stratum(weight, known(of_situation)) for of_situation in answers]
+    return _Block(strata, count, is_random=True)
 
 
 def _least_variance_of_shares(

@@ -105,14 +105,23 @@ class Prices:
         """Return how many turns of some jobs are left to play, by arm."""
         turns = Counter[str]()
         for job in jobs:
-            # Turns that a job forks are there already, and those that it shares count in both.
+            # Turns that a job forks are there already.
             begin = job.at if job.forks else 0
             turns_of_play = job.end - begin
             to_play = len(job.plays) * turns_of_play
-            # Also what it forks is among the turns of an entry.
-            played = self.files.entries[job.key].turns - job.at
-            turns[job.arm] += to_play - max(0, played)
+            turns[job.arm] += to_play - self._played(job)
         return turns
+
+    def _played(self, job: Job) -> int:
+        """Return how many of its own turns a job has played."""
+        entry = self.files.entries[job.key]
+        if not job.forks or not entry.turns or self.files.player.world.asks_again:
+            # Of situations only what was asked again is counted.
+            return entry.turns
+        # Of a run that continues another one the turns that both have are counted too.
+        with Tape(self.files.paths[job.key], read_only=True) as tape:
+            runs = job.runs_on(tape)
+        return sum(info.turns - job.at for info in runs.values())
 
     def of_turns(
         self,

@@ -244,6 +244,7 @@ def test_it_continues_where_it_stopped_and_more_samples_extend_it(
     assert len(asked(first)) + len(asked(second)) == 2 * 4 * 2 * 2
     more = again(tape, run=1, to=tmp_path / "again", samples=3)
     assert more.counts == {"stopped": 8}
+    assert more.plan().turns == 8, "one more sample of each"
     assert len(asked(played(more))) == 2 * 4 * 2
     whole = played(again(tape, run=1, samples=3))
     assert whole.results.equals(more.results)

@@ -335,6 +335,15 @@ def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> No
     assert len(asked(study)) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
 
 
+def test_a_plan_counts_the_turns_that_are_left_of_an_arm_that_continues_another_one() -> None:
+    vary = {"interventions": {"none": [], "shock": shocked(90, 2)}}
+    study = study_of(vary=vary, turns=4, seeds=1, prompt=[None, kind])
+    # Two wordings of four turns, and of the other arm the last two turns: three of four are played.
+    assert study.plan().turns == 2 * 4 + 2 * 2
+    played(study, budget=Budget(calls=2 * (2 * 4 + 3)), parallel=1)
+    assert study.plan().turns == 1
+
+
 def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

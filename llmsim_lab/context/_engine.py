@@ -246,7 +246,7 @@ def engine_prompt(
         "actions": quoted(words, agents),
     }
     # An edited prompt may leave slots out, and what no slot takes is an error.
-    used = {name: value for name, value in slots.items() if name in prompt.slots}
+    used = {name: slots[name] for name in slots if name in prompt.slots}
     return prompt.render(**used).sourced(
         _SOURCES,
         step=step_number,

@@ -94,11 +94,20 @@ def shocks_at(
         return NO_SHOCKS
     from numpy.random import Philox  # here, since numpy takes time to import
 
-    drawn = Philox(key=seed, counter=turn).random_raw(2).tolist()
-    # Of 64 bits the uppermost 52; half a unit keeps off 0 and 1, where the inverse is infinite.
-    supply, demand = (_NORMAL.inv_cdf(((bits >> 12) + 0.5) * 2.0**-52) for bits in drawn)
+    generator = Philox(key=seed, counter=turn)
+    supply_bits, demand_bits = generator.random_raw(2).tolist()
     signed = -scale if mirrored else scale
-    return Shocks(supply=signed * SUPPLY_STD * supply, demand=signed * DEMAND_STD * demand)
+    return Shocks(
+        supply=signed * SUPPLY_STD * _normal(supply_bits),
+        demand=signed * DEMAND_STD * _normal(demand_bits),
+    )
+
+
+def _normal(bits: int) -> float:
+    """Return the standard normal number that 64 random bits stand for."""
+    # The uppermost 52; half a unit keeps off 0 and 1, where the inverse is infinite.
+    number = (bits >> 12) + 0.5
+    return _NORMAL.inv_cdf(number * 2.0**-52)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,15 +31,19 @@ class _Bounds(NamedTuple):
     wrong: float
 
 
+class _Weights(NamedTuple):
+    """How often each coefficient is in a sum of them, in the order of the regressors."""
+
+    constant: int = 0
+    inflation: int = 0
+    output_gap: int = 0
+    rate: int = 0
+
+
 class _Judged(NamedTuple):
-    """A sum of coefficients, and where it has to be; None where it is told and not judged.
+    """A sum of coefficients, and where it has to be; None where it is told and not judged."""
 
-    Attributes:
-        weights: of constant, inflation, output gap and rate.
-        bounds: of the sum.
-    """
-
-    weights: tuple[int, int, int, int]
+    weights: _Weights
     bounds: _Bounds | None
 
 
@@ -48,12 +52,35 @@ _AROUND_ZERO = _Bounds(
     most=0.25,
     wrong=-0.25,
 )
+_LONG_RUN = _Weights(inflation=1, rate=1)
 _CRITERIA = {
-    "inflation": _Judged((0, 1, 0, 0), _Bounds(least=0.0, most=inf, wrong=0.05)),
-    "long run": _Judged((0, 1, 0, 1), _Bounds(least=0.0, most=inf, wrong=0.0)),
-    "output gap": _Judged((0, 0, 1, 0), _Bounds(least=-0.05, most=inf, wrong=0.0)),
-    "drift": _Judged((1, 0, 0, 0), _AROUND_ZERO),
-    "rate": _Judged((0, 0, 0, 1), None),
+    "inflation": _Judged(
+        _Weights(inflation=1),
+        _Bounds(
+            least=0.0,
+            most=inf,
+            wrong=0.05,
+        ),
+    ),
+    "long run": _Judged(
+        _LONG_RUN,
+        _Bounds(
+            least=0.0,
+            most=inf,
+            wrong=0.0,
+        ),
+    ),
+    "output gap": _Judged(
+        _Weights(output_gap=1),
+        _Bounds(
+            least=-0.05,
+            most=inf,
+            wrong=0.0,
+        ),
+    ),
+    "drift": _Judged(_Weights(constant=1), _AROUND_ZERO),
+    # A slow rule moves it little and a quick one much: neither is wrong.
+    "rate": _Judged(_Weights(rate=1), None),
 }
 _NEAR = 0.5
 """Points of inflation from the target: what counts as on target."""
@@ -377,16 +404,16 @@ def response_of(
         in_the_end = _ratio(
             slopes,
             squares,
-            (0, -1, 0, 0),
-            _CRITERIA["rate"].weights,
+            _Weights(inflation=-1),
+            _Weights(rate=1),
         )
     # Where it may be 0 there is no long run, and inflation no end.
     if criteria["long run"].low > 0:
         missed_by = _ratio(
             slopes,
             squares,
-            (-1, 0, 0, 0),
-            _CRITERIA["long run"].weights,
+            _Weights(constant=-1),
+            _LONG_RUN,
         )
         criteria["target"] = _on_target(missed_by)
     for name, of_name in (names or {}).items():
@@ -419,8 +446,8 @@ def _mean_of(changes: NDArray[np.float64]) -> Estimated:
 def _ratio(
     slopes: NDArray[np.float64],
     squares: NDArray[np.float64],
-    above: Sequence[int],
-    below: Sequence[int],
+    above: _Weights,
+    below: _Weights,
 ) -> Estimated:
     """Return a ratio of two sums of coefficients with Fieller's interval.
 

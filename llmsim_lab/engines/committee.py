@@ -39,8 +39,9 @@ class Committee(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        has_defaults = self.chair is None and self.tolerance_bp == 25
         # A setting without effect would look as if it had one.
-        if self.rule != "chair" and (self.chair, self.tolerance_bp) != (None, 25):
+        if self.rule != "chair" and not has_defaults:
             raise ValueError(f"chair and tolerance_bp have no effect with the rule {self.rule}")
         if self.rule == "chair" and not self.chair:
             raise ValueError(

@@ -76,7 +76,8 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         # There is no quarter 2.5.
         axes.locator_params(axis="x", integer=True)
     # What really happened had other shocks, and is drawn for orientation alone.
-    past = load_us_macro().loc[start:].head(len(demonstration.path(RULE, "plain")))
+    quarters = len(demonstration.path(RULE, "plain"))
+    past = load_us_macro().loc[start:].head(quarters)
     plain.plot(
         past["interest_rate"].tolist(),
         color="#000000",

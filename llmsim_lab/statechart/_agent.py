@@ -83,12 +83,13 @@ def interest_match(agent: SocialAgent, post: Post) -> float:
     # Posts made by hand, without a configuration, may name none.
     if not post.topics:
         return 0.0
-    return sum(topic in agent.interests for topic in post.topics) / len(post.topics)
+    shared = [topic for topic in post.topics if topic in agent.interests]
+    return len(shared) / len(post.topics)
 
 
 def interested(agent: SocialAgent, context: object) -> bool:
     """Return True if a post matches the agent's interests well enough to be looked at."""
     # A chart may use the guard with any trigger, also with one that is not about a post.
-    return (
-        isinstance(context, Post) and interest_match(agent, context) >= agent.engagement_threshold
-    )
+    if not isinstance(context, Post):
+        return False
+    return interest_match(agent, context) >= agent.engagement_threshold

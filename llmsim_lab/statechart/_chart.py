@@ -137,7 +137,10 @@ class Statechart:
 
     @classmethod
     def load(
-        cls, source: str | Path | ChartTable | None = None, *, guards: Mapping[str, Guard]
+        cls,
+        source: str | Path | ChartTable | None = None,
+        *,
+        guards: Mapping[str, Guard],
     ) -> Statechart:
         """Return the chart that a file describes; its states are among those of ``AgentState``.
 
@@ -256,8 +259,12 @@ class Statechart:
         return "\n".join(lines) + "\n"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        moves = [" ".join(visible(str(move)).split()) for move in self.transitions]
-        text = "\n".join([repr(self), *moves])
+        lines = [repr(self)]
+        for move in self.transitions:
+            # On one line each: triggers and guards are named by a file.
+            words = visible(str(move)).split()
+            lines.append(" ".join(words))
+        text = "\n".join(lines)
         # Without HTML, which JupyterLab would show instead of the drawing.
         return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": text}
 

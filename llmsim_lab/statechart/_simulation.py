@@ -134,12 +134,16 @@ class SocialSimulation(Run[SocialState]):
                 self.config.rationale,
             )
 
+        def options(name: str) -> dict[str, list[str]]:
+            # In the prompt's order: a server that goes through the enum must not have another.
+            return {"next_state": [str(state) for state in self._ordered(moves[name])]}
+
         replies = await ask.each(
             moves,
             self._reply,
             prompt,
             tag="reasoner",
-            limits=lambda name: {"next_state": [*map(str, self._ordered(moves[name]))]},
+            limits=options,
             # The first in the chart's order, however the options were shuffled.
             fallback=lambda name: self._reply(
                 rationale="no valid answer", next_state=moves[name].options[0]

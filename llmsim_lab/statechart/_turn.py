@@ -40,7 +40,8 @@ class TurnPlan(NamedTuple):
     @property
     def ambiguous(self) -> dict[str, MoveQuestion]:
         """The moves that have several options, by user."""
-        return {name: move for name, move in self.moves.items() if len(move.options) > 1}
+        moves = self.moves
+        return {name: moves[name] for name in moves if len(moves[name].options) > 1}
 
 
 class NewPost(NamedTuple):
@@ -96,7 +97,8 @@ def next_posts(
     match = _interest_matches(profiles, state.feed)
     # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise). Of
     # all users, also those who do not scroll: who else scrolls must not move the draws.
-    draws = np.random.default_rng([seed, state.at]).gumbel(size=match.shape)
+    rng = np.random.default_rng([seed, state.at])
+    draws = rng.gumbel(size=match.shape)
     general = np.array(
         _appeal(
             state.feed,
@@ -151,7 +153,8 @@ def _hide(
         scores[row, hidden] = -np.inf
     # Only while they are banned: after that their posts are seen again, if they still circulate.
     banned = {person.name for person in state.people if person.banned}
-    scores[:, [entry.post.author in banned for entry in state.feed]] = -np.inf
+    is_by_banned = [entry.post.author in banned for entry in state.feed]
+    scores[:, is_by_banned] = -np.inf
 
 
 def circulate(
@@ -248,7 +251,8 @@ def plan_turn(
     posts = state.at_hand
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
-    luck = np.random.default_rng([seed, number, 1]).random(len(profiles))
+    rng = np.random.default_rng([seed, number, 1])
+    luck = rng.random(len(profiles))
     visible = next_posts(
         state,
         profiles,
@@ -547,7 +551,9 @@ def _people_after(
     move_of = {move.agent: move for move in moves}
     after = []
     for person in people:
-        contents = dict.fromkeys((*person.seen, *newly_seen.get(person.name, ())))
+        new_contents = newly_seen.get(person.name, ())
+        # A dict as an ordered set: a post and its reshare have one content.
+        contents = dict.fromkeys((*person.seen, *new_contents))
         move = move_of.get(person.name)
         if move is not None:
             state = move.target

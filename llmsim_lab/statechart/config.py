@@ -87,7 +87,8 @@ class PostConfig(Settings):
 # Cached: a configuration is made for every run of a study.
 @cache
 def _shipped(name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = YamlFile.read(data_path(f"social/{name}.yaml")).values[name]
+    file = YamlFile.read(data_path(f"social/{name}.yaml"))
+    rows: list[dict[str, Any]] = file.values[name]
     return rows
 
 
@@ -179,7 +180,9 @@ def _first_posts(posts: object) -> object:
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
-    [(name, count)] = Counter(user.name for user in users).most_common(1)
+    counts = Counter(user.name for user in users)
+    [(name, count)] = counts.most_common(1)
+    # Users are found by their names: seats, bans, authors.
     if count > 1:
         raise ValueError(f"users must have different names; twice: {name}")
     return users

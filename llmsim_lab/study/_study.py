@@ -248,7 +248,14 @@ class Study:
             name=name,
             fixed=fixed,
         )
-        units = [PlannedUnit(unit=seed, run=seed, digest=str(seed)) for seed in seeds_of(seeds)]
+        units = []
+        for seed in seeds_of(seeds):
+            unit = PlannedUnit(
+                unit=seed,
+                run=seed,
+                digest=str(seed),
+            )
+            units.append(unit)
         self._arrange(
             World(
                 world,
@@ -1277,7 +1284,7 @@ class Study:
             totals: Mapping[str, int],
         ) -> dict[str, Tally]:
             # All arms that have a total: a Counter has 0 of an arm without a number.
-            return {arm: Tally(numbers[arm], total) for arm, total in totals.items()}
+            return {arm: Tally(numbers[arm], totals[arm]) for arm in totals}
 
         return [
             Remark(

@@ -172,11 +172,12 @@ def _curves_of_groups(
             raise ConfigError(f"no run of {arm!r} has numbers at every turn")
         groups.append(Group(sign, complete))
     upper, lower = groups
-    mean = upper.curves.mean(axis=0) - lower.curves.mean(axis=0)
+    upper_mean = upper.curves.mean(axis=0)
+    lower_mean = lower.curves.mean(axis=0)
     n = sum(len(group.curves) for group in groups)
     return Curves(
         turns=turns,
-        mean=mean,
+        mean=upper_mean - lower_mean,
         groups=groups,
         n=n,
         unit="run",

@@ -91,5 +91,6 @@ def is_skewed(differences: Numbers) -> bool:
     if n < 3:
         return False
     # Source of the standard error: Cramér (1946), "Mathematical Methods of Statistics".
-    error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3))
+    variance = 6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)
+    error = math.sqrt(variance)
     return abs(skewness(differences)) > 2 * error

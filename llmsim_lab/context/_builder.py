@@ -283,7 +283,7 @@ class AgentContextBuilder:
             events,
         )
         state = self._state(agent_state)
-        others = self._others(agent_name, step_number, other_responses)
+        said_before = self._others(agent_name, step_number, other_responses)
         added = self._of_modules(agent_name, agent_state, global_state)
         decision = self._decision()
         form = self._form()
@@ -293,7 +293,7 @@ class AgentContextBuilder:
             user = _joined(
                 [
                     situation,
-                    others,
+                    said_before,
                     role,
                     simulation,
                     state,
@@ -308,7 +308,7 @@ class AgentContextBuilder:
                 [
                     situation,
                     state,
-                    others,
+                    said_before,
                     *added,
                     decision,
                     form,

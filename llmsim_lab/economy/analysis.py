@@ -87,6 +87,7 @@ class ClosedLoop:
         # In quarter 0 all is at rest; the shock is in the state of quarter 1.
         rows = [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
+            # As states have it; each lag is of inflation in one quarter.
             of_four_quarters = state[_INFLATION:_GAP].sum() / 4
             rows.append(
                 [

@@ -436,6 +436,7 @@ def _mean_of(changes: NDArray[np.float64]) -> Estimated:
     """Return the mean with Student's interval."""
     from scipy.special import stdtrit  # quantiles of Student's t
 
+    # Each name was asked of fewer groups than there are.
     n = len(changes)
     value = float(changes.mean())
     error = changes.std(ddof=1) / sqrt(n)

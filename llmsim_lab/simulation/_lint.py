@@ -50,6 +50,7 @@ def of_targets(nations: Iterable[_HasTarget]) -> Iterator[LintFinding]:
     """Find percent written as a fraction, in inflation targets."""
     for nation in nations:
         target = nation.inflation_target
+        # 0 is a target as it is, in percent and as a fraction.
         if 0 < abs(target) < _FRACTION:
             percent = 100 * target
             yield LintFinding(

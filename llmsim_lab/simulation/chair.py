@@ -96,6 +96,7 @@ def as_reply(
 
 def policy_words(here: float, rate: float) -> str:
     """Return a new rate as an action in words."""
+    # Without the dust of binary fractions, which would be a change.
     change = round(rate - here, 2)
     if not change:
         return f"Hold the rate at {number(rate)} %"

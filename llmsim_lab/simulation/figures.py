@@ -93,6 +93,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         frameon=False,
         fontsize=9,
     )
+    # matplotlib does not wrap a title, and cuts it at the figure's edge.
     sentence = fill(drawable(demonstration.verdict, 2000), 105)
     figure.suptitle(
         sentence,

@@ -81,4 +81,5 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
             f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "
             "among them, such as [-25, 0, 25]; null lets agents use words"
         )
+    # In their order, whatever a user's was: prompts and charts list them from cut to rise.
     return tuple(sorted(moves))

@@ -118,7 +118,8 @@ class Losses:
         self.after = after
         aim = self.loss.inflation_target
         rivals = _rivals_of(simulation, people, model)
-        missing = {**rivals.missing}
+        # More may come to it: a run that is still to be played may fail.
+        missing = dict(rivals.missing)
         self.runs = {_who(people): _continued(simulation, turns, aim, after)}
         for name, run in rivals.runs.items():
             try:

@@ -407,6 +407,7 @@ class Simulation(Run[Economy]):
 
     def _check_moves(self) -> None:
         """Raise ConfigError if a parameter or prompt does not go with the moves on offer."""
+        # Probabilities are measured of options, and words are none.
         if self.moves_bp is None and self.decide:
             raise ConfigError(
                 f"decide: {self.decide} needs moves on offer, and moves_bp is null; set moves_bp"
@@ -415,6 +416,7 @@ class Simulation(Run[Economy]):
             raise ConfigError(
                 "an economist's briefing needs moves on offer, and moves_bp is null; set moves_bp"
             )
+        # Only a briefing has dates and names of countries to leave out.
         if not self._is_briefed and not self.masked:
             raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
         for name in self._members:

@@ -167,8 +167,8 @@ class _Section(NamedTuple):
     source: str = CORE
 
 
-class _Message(NamedTuple):
-    """A message, and where its sections are in it."""
+class _JoinedSections(NamedTuple):
+    """A message of sections, and where they are in it."""
 
     text: str
     spans: list[Span]
@@ -177,7 +177,7 @@ class _Message(NamedTuple):
 def _joined(
     sections: Iterable[_Section],
     role: _Role,
-) -> _Message:
+) -> _JoinedSections:
     """Return sections as a message."""
     message = ""
     spans = []
@@ -201,7 +201,7 @@ def _joined(
                 tokens,
             )
         )
-    return _Message(message, spans)
+    return _JoinedSections(message, spans)
 
 
 @dataclass(eq=False, repr=False)

@@ -8,6 +8,7 @@ looked at one by one.
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import itertools
 import re
@@ -36,15 +37,23 @@ MOST_OFF = 60
 """Of 255: how far a colour of the palette may be from the one that it stands for."""
 THEMES: tuple[Theme, ...] = ("JupyterLab Light", "JupyterLab Dark")
 WIDTHS = (1400, 800, 400)
-# What is clicked for a look of the window, after the one before it.
-WINDOW_LOOKS: dict[str, list[str | re.Pattern[str]]] = {
-    "Lab_turn": ["Turn"],
-    "Lab_calls": [re.compile("^Calls")],
-    "Lab_compare": ["Compare"],
-    "Lab_fork": ["Overview", "Fork or change …", re.compile("^From turn")],
-    "Lab_change": ["Parameters, from the beginning"],
-    "Lab_keys": ["Cancel", "Keys"],
-    "Lab": ["Keys"],
+# What is clicked for each look of a widget, after the one before it.
+CLICKS: dict[str, dict[str, list[str | re.Pattern[str]]]] = {
+    "Lab": {
+        "Lab_turn": ["Turn"],
+        "Lab_calls": [re.compile("^Calls")],
+        "Lab_compare": ["Compare"],
+        "Lab_fork": ["Overview", "Fork or change …", re.compile("^From turn")],
+        "Lab_change": ["Parameters, from the beginning"],
+        "Lab_keys": ["Cancel", "Keys"],
+        "Lab": ["Keys"],
+    },
+    "Gossip": {
+        "Gossip_fork": ["Fork or change …", re.compile("^From turn")],
+        "Gossip_change": ["Parameters, from the beginning"],
+        "Gossip": ["Cancel"],
+    },
+    "Gossip_seat": {"Gossip_seat": [], "Gossip_seat_wrong": ["Answer"]},
 }
 PAGE_VIEWS = {
     "overview": "run=2",
@@ -63,7 +72,37 @@ OWN_VIEWS = {
     "market": {"overview": "run=1", "turn": "view=turn"},
     "start": {"overview": "run=1"},
 }
-LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
+TAPES = {
+    "two_nations": "tapes/two_nations.tape",
+    "crisis": "tapes/crisis.tape",
+    "social": "tapes/social.tape",
+    **{
+        name: f"templates/{name}.tape"
+        for name in (
+            "beauty_contest",
+            "contract_net",
+            "double_auction",
+            "prisoners_dilemma",
+            "public_goods",
+            "ultimatum",
+        )
+    },
+}
+"""The other worlds and six templates."""
+TAPE_VIEWS = {"overview": "run=1", "turn": "view=turn"}
+OWN_WIDGETS = ("Gossip", "Gossip_seat")
+LOOKS = """
+import asyncio
+from llmsim_lab.lab import HumanSeat, Lab
+from own_worlds import Gossip
+from widget_kit import every_widget
+widgets = await every_widget()
+rumour = Gossip(players="random", seed=3)
+await rumour.arun(4)
+widgets["Gossip"] = Lab(rumour)
+widgets["Gossip_seat"] = HumanSeat(Gossip(players={"Ada": "person", "*": "random"}))
+turn = asyncio.ensure_future(widgets["Gossip_seat"].play())
+"""
 
 WINDOW = """
 from llmsim_lab.lab import Lab
@@ -167,7 +206,7 @@ def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
     for theme, width in itertools.product(THEMES, WIDTHS):
         with lab.looking(theme, width=width):
             for cell, widget in enumerate(names, 1):
-                for name, clicks in (WINDOW_LOOKS if widget == "Lab" else {widget: []}).items():
+                for name, clicks in CLICKS.get(widget, {widget: []}).items():
                     look = f"{name}_{theme.split()[-1].lower()}_{width}"
                     try:
                         for button in clicks:
@@ -182,14 +221,20 @@ def looks(lab: LabPage, names: Sequence[str]) -> list[str]:
 def page_looks(browser: Browser, folder: Path) -> list[str]:
     """Take the views of mailed pages likewise, each as ``page_VIEW_light_1400.png``.
 
-    They are of a recorded run, and of worlds that are not ours, as users write them.
+    They are of recorded runs, and of worlds that are not ours, as users write them.
     """
+    sys.path.append(str(data_path("templates")))  # so that a template's tape has its class
     file = load(data_path("tapes/first_run.tape")).page(folder / "page.html")
     failed = views_of(browser, file, PAGE_VIEWS)
     with tempfile.TemporaryDirectory() as tapes:
         for name, run in own_runs(tapes).items():
             own_file = run.page(folder / f"{name}.html")
             failed += views_of(browser, own_file, OWN_VIEWS[name])
+    for name, tape in TAPES.items():
+        if tape.startswith("templates"):
+            importlib.import_module(name)
+        tape_file = load(data_path(tape)).page(folder / f"{name}.html")
+        failed += views_of(browser, tape_file, TAPE_VIEWS)
     return failed
 
 
@@ -235,6 +280,7 @@ def main() -> None:
         if given.looks:
             given.looks.mkdir(parents=True, exist_ok=True)
             names = [name for name in widgets.__all__ if name != "leaderboard"]
+            names += OWN_WIDGETS
             failed = looks(lab, given.names or names)
             if not given.names:
                 failed += page_looks(browser, given.looks)

@@ -107,9 +107,10 @@ class PromptsInUse:
         key = ("shipped", name)
         if key not in self._used:
             # A recorded run keeps the prompts that it had, whatever the package's files say today.
-            kept = [
-                prompt for place, prompt in self.by_place.items() if place.partition("#")[0] == name
-            ]
+            kept: list[Prompt] = []
+            for place, prompt in self.by_place.items():
+                if place.partition("#")[0] == name:
+                    kept.append(prompt)
             if kept:
                 self._used[key] = UsedPrompt(kept[0], is_edited=False)
             else:
@@ -172,7 +173,10 @@ class PromptsInUse:
         # Once a place has a prompt, it stays: the manifest names it.
         if place not in self.by_place:
             self._check_number()
-            self.by_place[place] = prompt if self.edit is None else self.edit(prompt)
+            if self.edit is not None:
+                self.by_place[place] = self.edit(prompt)
+            else:
+                self.by_place[place] = prompt
         used = self.by_place[place]
         self._used[key] = UsedPrompt(
             used,
@@ -190,7 +194,10 @@ class PromptsInUse:
                 "or a Prompt"
             )
         world_file = file_of(self._world)
-        path = Path(source) if world_file is None else world_file.parent / source
+        # A world from a notebook's cell has no file: then it is the working folder.
+        path = Path(source)
+        if world_file is not None:
+            path = world_file.parent / source
         return Prompt.load(path)
 
     def _with_system(self, prompt: Prompt, system: str) -> Prompt:

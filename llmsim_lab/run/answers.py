@@ -225,7 +225,10 @@ def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options
             f"limits={{{name!r}: [0, 0.25, 0.5]}})"
         )
     words = question.allowed.wording.get(name, {})
-    texts = {value: words[value] if value in words else text_of(value) for value in values}
+    # A question may name some of them in words, "raise by 25 points", and leave the rest.
+    texts: dict[object, str] = {}
+    for value in values:
+        texts[value] = words[value] if value in words else text_of(value)
     return Options(decide, name, texts)
 
 

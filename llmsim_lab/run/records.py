@@ -304,7 +304,9 @@ def llm_config_of(manifest: Manifest, **changes: object) -> LLMConfig | None:
     """
     settings = manifest["llm"]
     with checked("the settings of the model are not understood"):
-        return None if settings is None else LLMConfig.model_validate({**settings, **changes})
+        if settings is None:
+            return None
+        return LLMConfig.model_validate({**settings, **changes})
 
 
 def clients_of(run: AnyRun) -> dict[str, LLMClient]:

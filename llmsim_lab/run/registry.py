@@ -81,9 +81,9 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
         base: ``Run``, whose own code is not in the digests: its package's version is recorded.
     """
     classes = _without_base(cls, base)
-    files = dict.fromkeys(
-        file_of(part) for part in (*classes, cls.state_type) if not is_shipped(part)
-    )
+    # In the order of the classes and each once: the digest follows from both.
+    parts = (*classes, cls.state_type)
+    files = dict.fromkeys(file_of(part) for part in parts if not is_shipped(part))
     # Where there is no file (None has no read_bytes), or none any more, or a zip: the methods.
     with suppress(OSError, AttributeError):
         contents = [file.read_bytes() for file in files]  # type: ignore[union-attr]
@@ -101,8 +101,10 @@ def sources_digest(cls: RunClass, base: RunClass) -> str:
     sources = _sources_of(_without_base(cls, base))
     config = _schema_of(cls.config_type)
     state = _schema_of(cls.state_type)
+    # Without those of every run, which a new version of this package may change.
     shared = base.config_type.model_fields
-    fields = {name: schema for name, schema in config["properties"].items() if name not in shared}
+    properties = config["properties"]
+    fields = {name: schema for name, schema in properties.items() if name not in shared}
     return digest_of(*sources, dumps([fields, state]))
 
 

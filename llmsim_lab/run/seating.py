@@ -98,7 +98,8 @@ class SeatQuestion:
         for place, value in _typed_at(typed, fields):
             if place not in fields:
                 # Loud, since what was typed there would be lost without a word.
-                raise AnswerError(self.question.name, {".".join(place): "there is no such field"})
+                name = ".".join(place)
+                raise AnswerError(self.question.name, {name: "there is no such field"})
             if isinstance(value, str):
                 value = typed_value(value.strip(), fields[place]["schema"])
             _put_at(values, place, value)
@@ -117,7 +118,8 @@ class SeatQuestion:
         if self.run is not None and is_put_otherwise:
             reply = self.run._as_reply(reply)
             # Judged again: a rate within its limits may be a move outside of its own.
-            self._check(self.question.faults_of_reply(self.question.reply(reply)))
+            as_asked = self.question.reply(reply)
+            self._check(self.question.faults_of_reply(as_asked))
         return reply
 
     def _check(self, faults: Mapping[str, str]) -> None:
@@ -191,7 +193,8 @@ def _fields(form: OpenQuestion) -> list[Field]:
     """Return the fields of what is asked for; most begin with nothing in them."""
     parts = form.fields
     started = {name: part.get("start") for name, part in parts.items()}
-    drawn = fields_of({"properties": dict(parts), "type": "object"}, started)
+    schema = {"type": "object", "properties": dict(parts)}
+    drawn = fields_of(schema, started)
     fields: list[Field] = []
     for name, part in parts.items():
         # One of a number or a text; several of an object, one for each of its own fields.

@@ -180,9 +180,10 @@ class Recording(Session):
 
     async def _check_models(self, run: AnyRun) -> None:
         """Write down which models answer; a resumed run must have the same."""
-        models = {
-            name: asdict(await client.model_info()) for name, client in clients_of(run).items()
-        }
+        models: dict[str, JSONObject] = {}
+        for name, client in clients_of(run).items():
+            info = await client.model_info()
+            models[name] = asdict(info)
         # Read after the wait: another task may have changed the manifest meanwhile.
         manifest = self.tape.run(self.number).manifest
         models_of_players = dict(manifest.get("players", {}))
@@ -254,7 +255,8 @@ class Recording(Session):
         prompts = run.prompts
         # Prompts are only ever added.
         if len(prompts) != self._prompts_on_tape:
-            if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
+            on_tape = self.tape.run(self.number).manifest["prompts"]
+            if prompts.keys() - on_tape.keys():
                 self.recorder.describe({"prompts": entries_of(prompts)})
             self._prompts_on_tape = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
@@ -378,13 +380,16 @@ class Replaying(Session):
         )
         now = _with_notes_of(recorded, now)
         # Columns that the recording lacks are a newer version's or code's; its own are what counts.
-        row = {name: value for name, value in row_on_tape(cls, now).items() if name in line["row"]}
+        recorded_row = line["row"]
+        columns = row_on_tape(cls, now)
+        row = {name: value for name, value in columns.items() if name in recorded_row}
         # As JSON too: an object of a class of one's own may equal no other.
         is_same_state = recorded.state == now.state or loads(state) == line["record"]["state"]
         is_same_turn = recorded == replace(now, state=recorded.state)
-        if not is_same_state or not is_same_turn or row != line["row"]:
-            then = {**record_of(cls, recorded), "row": line["row"]}
-            changes = changed_values(then, {**record_of(cls, now), "row": row})
+        if not is_same_state or not is_same_turn or row != recorded_row:
+            record_then = {**record_of(cls, recorded), "row": recorded_row}
+            record_now = {**record_of(cls, now), "row": row}
+            changes = changed_values(record_then, record_now)
             raise TapeError(
                 f"turn {turn.number} of run {self.number} came out differently from its "
                 f"recording: {changes or 'in something that its record does not show'}. Its calls "

@@ -327,7 +327,7 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
         ConfigError: there is no such name, or a value is not one for it.
     """
     places = values_in(state)
-    # A copy, whose dicts can be changed.
+    # A copy, whose dicts can be changed: the state's own are frozen.
     changed: dict[str, Any] = state.model_dump(round_trip=True)
     for name, value in values.items():
         if name not in places:

@@ -64,7 +64,9 @@ def _field(asked: SeatQuestion, name: str) -> Any:
     """Ask for a field of the answer until it is right by itself."""
     form = asked.form
     schema = form.fields[name]
-    about = f", {schema['description']}" if "description" in schema else ""
+    about = ""
+    if "description" in schema:
+        about = f", {schema['description']}"
     words = field_words(schema)
     offer = f" ({words})" if words else ""
     empty = "; empty for none" if schema.get("optional") else ""

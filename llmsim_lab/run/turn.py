@@ -75,7 +75,9 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
         lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
     """
     # The first line of what is done once says only that it begins.
-    latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
+    latest: dict[tuple[str, str, object], Mapping[str, Any]] = {}
+    for line in lines:
+        latest[line["what"], dumps(line["key"]), line.get("nth")] = line
     texts = []
     for (kind, key_as_json, _), line in latest.items():
         # A key that is a text reads better without JSON's quotes.
@@ -141,7 +143,9 @@ def with_outcomes(turn: Turn) -> list[tuple[Answer, Columns]]:
     rows: list[tuple[Answer, Columns]] = [(answer, {}) for answer in turn.answers]
     for (player, component), noted in turn.became.items():
         for answer, columns in rows:
-            if answer.player == player and component in ("", answer.component):
+            # A note without a component is of whatever the player decided first.
+            is_meant = component in ("", answer.component)
+            if answer.player == player and is_meant:
                 columns.update(noted)
                 break
     return rows
@@ -189,7 +193,8 @@ class Answer:
     def fields(self) -> Columns:
         """What was answered, by field, without reasoning and confidence."""
         reply = self.given or reply_of(self.call)
-        return {name: value for name, value in reply.items() if name not in Reply.model_fields}
+        of_every_reply = Reply.model_fields
+        return {name: value for name, value in reply.items() if name not in of_every_reply}
 
     def __str__(self) -> str:
         """Return what was answered: ``amount 5``, ``share 0.33``."""
@@ -352,7 +357,8 @@ class Series:
 
 def plain_series(names: Iterable[str]) -> Sequence[Series]:
     """Return columns under their own names, each once, the first dozen of them."""
-    return [Series(column=name, label=name) for name in [*dict.fromkeys(names)][:MOST_SERIES]]
+    each_once = list(dict.fromkeys(names))
+    return [Series(column=name, label=name) for name in each_once[:MOST_SERIES]]
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:
@@ -445,7 +451,8 @@ def _decision_columns(answer: Answer) -> Columns:
     calls = answer.calls
     columns: Columns = {name: getattr(answer, name) for name in _ANSWER_COLUMNS}
     # Of several calls, as a choice has them, the first one's: all ask one model.
-    columns["model"] = answer.filled_by or (calls[0].request.model if calls else None)
+    model = calls[0].request.model if calls else None
+    columns["model"] = answer.filled_by or model
     for name in _COST_COLUMNS:
         columns[name] = sum(getattr(call, name) for call in calls)
     # A start of 0.0 keeps the column one of floats.
@@ -461,8 +468,10 @@ def reply_of(call: CallRecord | None) -> Columns:
     parts = as_mapping(schema.get("properties"))  # a tape may hold anything there
     # An invalid reply is on the tape as well, and has no fields to show.
     with suppress(InvalidReply):
-        fields = reply_fields(call.reply.text)
-        return {name: _as_asked(value, parts.get(name), schema) for name, value in fields.items()}
+        reply: Columns = {}
+        for name, value in reply_fields(call.reply.text).items():
+            reply[name] = _as_asked(value, parts.get(name), schema)
+        return reply
     return {}
 
 
@@ -474,7 +483,9 @@ def as_reasoning(value: object) -> str:
 def as_confidence(value: object) -> float | None:
     """Return how sure a reply is, 0 to 1; None where it says nothing, or something else."""
     # As the model wrote it, or a class of one's own has it: nothing has checked this.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not 0 <= value <= 1:
         return None
     return value
 

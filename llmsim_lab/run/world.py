@@ -512,6 +512,7 @@ def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> d
             words[name] = word_of_person(player.stand_in)
         elif isinstance(player, str):
             if player not in get_args(PlayerWord):
+                # As it was written: one alone is for all.
                 argument = f"{player!r}" if name == "*" else f"{{{name!r}: {player!r}}}"
                 raise ConfigError(
                     f"{cls.__name__}: players={argument} is not a "
@@ -688,7 +689,8 @@ def _check_world(cls: type[BaseWorld]) -> None:
         )
     state = cls.state_type
     # State itself has no fields, so that nothing could change.
-    if not (isinstance(state, type) and issubclass(state, State)) or state is State:
+    is_state = isinstance(state, type) and issubclass(state, State)
+    if not is_state or state is State:
         raise ConfigError(
             f"{cls.__name__} has the state {getattr(state, '__name__', state)}; derive class "
             f"Pot(State), and name it: class {cls.__name__}(Run[Pot])"

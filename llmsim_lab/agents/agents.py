@@ -126,7 +126,7 @@ class Agent(ABC):
                 period=state.period,
             )
         )
-        # A rule's action has no chain of a model.
+        # An action made by hand has no chain, and a rule's chain has no call.
         call = action.chain.call if action.chain else None
         if action.status == "failed":
             # Of a model that was told so, and asked a second time.

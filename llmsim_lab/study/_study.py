@@ -775,7 +775,7 @@ class Study:
                 shared_file = self._files.paths[shared_key]
                 with Tape(shared_file, read_only=True) as tape:
                     runs = self._jobs[shared_key].runs_on(tape)
-                    # In the order in which they were begun, which is that of the plays.
+                    # In the order that a job's ``forks`` count on: play by play.
                     numbers = sorted(info.id for info in runs.values())
                     copy_runs(
                         tape,

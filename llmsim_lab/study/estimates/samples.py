@@ -177,7 +177,7 @@ class Layout:
 
     def contrast_of_texts(self, name: str, weights: Numbers) -> Contrast:
         """Return a contrast of texts, which holds for these wordings only."""
-        # Over several runs, or over one of which nothing can be said of new ones.
+        # Wordings apart: what is repeated is runs, or the situations of one run.
         if self.generalises_to in ("new runs", "new wordings and situations"):
             return self._contrast(
                 name,

@@ -38,6 +38,7 @@ def numbers_of(
     outcome: str,
 ) -> pd.DataFrame:
     """Return the rows of an outcome that have a number."""
+    # Here, since importing the package does not import pandas.
     from pandas import to_numeric
 
     rows = results[results["outcome"] == outcome]
@@ -50,7 +51,9 @@ def letters_of(arms: Sequence[str]) -> list[str]:
     """Return a letter for each arm where their names are too long for an axis; else none."""
     longest = max(map(len, arms))
     is_short = len(arms) * longest <= _MOST_LETTERS
-    if is_short or len(arms) > len(ascii_uppercase):
+    # So many arms have no chart either.
+    has_too_many = len(arms) > len(ascii_uppercase)
+    if is_short or has_too_many:
         return []
     return list(ascii_uppercase[: len(arms)])
 
@@ -441,6 +444,7 @@ def _explain_arms(
 
 def _turns(axes: Axes) -> None:
     plain_axes(axes)
+    # There is no turn 2.5.
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("turn")
 
@@ -569,6 +573,7 @@ def curve_figure(
         names,
         size="small",
     )
+    # A specification has no number of its own: it stands where its estimate does.
     below.set_xticks([])
     below.set_xlabel(f"{len(curve)} specifications, by their estimates")
     plain_axes(above)

@@ -288,6 +288,7 @@ class Study:
             ConfigError: situations are asked again, or players are varied.
         """
         arguments = self._arguments
+        # Of situations there are no seeds to replace.
         if arguments is None:
             raise ConfigError("replace() is of a study of runs; situations belong to their tape")
         if players is not None and "players" in (arguments.vary or {}):
@@ -1089,6 +1090,7 @@ class Study:
         from llmsim_lab.study.estimates.effects import check_formula, effects
         from llmsim_lab.study.estimates.estimate import Effects
 
+        # An outcome may be left out where runs are played for their tapes alone.
         if not self.outcome:
             column = "a column"
             if self._series:

@@ -205,6 +205,7 @@ class Registration:
             self._contrasts(design),
             self._order(started),
         ]
+        # A seed is played once; only situations are asked several times.
         if design.unit != "seed":
             samples = _part("samples of a situation", then.samples, design.samples)
             parts.append(samples)
@@ -321,6 +322,7 @@ def _by_arm(
     arms: Sequence[str],
 ) -> RegisteredPart:
     """Return models or prompts; those of arms without a run are not known yet."""
+    # A study whose runs are half played is not a changed one.
     not_begun = [arm for arm in arms if arm not in now]
     registered = {arm: facts for arm, facts in then.items() if arm not in not_begun}
     part = _part(name, registered, now)

@@ -69,6 +69,7 @@ def put_runs(
 ) -> None:
     """Add how far each run is, by its place: arm by arm."""
     for place, run in enumerate(study.progress()):
+        # None of a run that is not in the log, which the window then cannot open.
         number = numbers.get(run.key)
         reading.put(
             VIEW,

@@ -46,6 +46,7 @@ def paired_means(sample: Sample, level: float) -> Parts:
     few = ""
     if n < 2:
         few = "one run: an interval takes several runs, not situations"
+    # Values that are coarse make differences that are coarse, also where these are more than two.
     coarse = _why_no_interval(pairs.means, differences)
     parts = with_student(
         parts,

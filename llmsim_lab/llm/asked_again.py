@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,7 @@ _LARGEST_WINDOW = 32_768
 """Tokens of a context window that a tape can have a server load; more takes a client's num_ctx."""
 _LIKELY = 100
 """How many tokens are looked at for the recorded one."""
+_TEXT_IN_JSON = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)', re.DOTALL)
 _SHOWN = 30
 
 CANNOT_SHOW = (
@@ -426,6 +428,14 @@ async def _asked_again(
                 call,
                 "differs",
                 _difference(recorded.text, reply.text),
+            )
+        # The grammar of embedded models leaves none; a script's JSON mostly has some.
+        if request.schema and re.search(r"\s", _TEXT_IN_JSON.sub("", recorded.text)):
+            detail = _difference(recorded.text, reply.text)
+            return AskedAgain(
+                call,
+                "not this model's",
+                f"{detail}; it writes no blank between fields",
             )
         return await _judged_tokens(backend, request, call, recorded)
     except BackendError as error:

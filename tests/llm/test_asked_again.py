@@ -324,6 +324,15 @@ def test_of_a_repeatable_recording_a_likely_word_is_named_too_if_the_rest_is_equ
     assert "though the tape says that it was recorded with repeatable=True" in str(elsewhere)
 
 
+def test_blanks_between_fields_are_not_an_embedded_models(path: Path) -> None:
+    other = LLMClient(LLMConfig(model="scripted"), Small({"A": 1.0}))
+    shown = audit(path, other, number=20)
+    with_schema = [answer for answer in shown.answers if answer.call.attempt.request.schema]
+    assert len(with_schema) == 12
+    assert {answer.verdict for answer in with_schema} == {"not this model's"}
+    assert all("no blank between fields" in answer.detail for answer in with_schema)
+
+
 def test_other_weights_than_those_that_the_tape_names_are_named(tmp_path: Path) -> None:
     path = letters(tmp_path)
     changed_manifest(path, 1, model={"name": "small", "backend": "embedded", "digest": "e" * 64})

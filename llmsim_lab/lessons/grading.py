@@ -27,7 +27,7 @@ from llmsim_lab._util.tables import columns_of, csv_text, frame_of
 from llmsim_lab._util.text import counted, few, listed, number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lessons.answers import AnswerKey, Graded
-from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
+from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits, paths_in
 from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.llm import Tape
@@ -212,11 +212,7 @@ def grade(
         ConfigError: there is no such folder or file, or it has no hand-ins.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
-    # What file managers and Python leave behind is nobody's hand-in.
-    paths = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
-    names = sorted(path.name for path in paths)
+    names = [path.name for path in paths_in(folder)]
     if not names:
         raise ConfigError(f"{folder} has no hand-ins: a folder each, {folder / 'ann'}")
     for file in (key, world):

@@ -64,6 +64,19 @@ class HandInFault(Exception):  # noqa: N818 - its message is a hand-in's result
     """Code of a hand-in raised an error, ended its process or went beyond a limit."""
 
 
+def paths_in(folder: Path) -> list[Path]:
+    """Return what is in a folder of hand-ins, by name.
+
+    Raises:
+        ConfigError: it is not a folder.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
+    # What Python and file managers leave behind is nobody's hand-in.
+    paths = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
+    return sorted(paths)
+
+
 class LimitedProcess:
     """Runs code of others in a process of its own.
 

@@ -28,7 +28,7 @@ from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import closest, counted, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
+from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits, paths_in
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.run import Question, Run
 from llmsim_lab.run.page import write_page
@@ -60,7 +60,8 @@ class _Entry(NamedTuple):
         """Of what decides its moves."""
         if self.file is None:
             return self.name
-        return hashlib.sha256(self.file.read_bytes()).hexdigest()
+        content = self.file.read_bytes()
+        return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,8 @@ class _Pair:
     @property
     def names(self) -> tuple[str, str]:
         """Who they are."""
-        return (self.entries[0].name, self.entries[1].name)
+        first, second = self.entries
+        return (first.name, second.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +318,9 @@ async def _match(
                     _fault_of(players[place], answer.reasoning),
                 )
     # A round, since a world may end its matches before the last one.
-    points = {place: run.payoff(seat) / run.turn_number for seat, place in place_of.items()}
+    points: dict[int, float] = {}
+    for seat, place in place_of.items():
+        points[place] = run.payoff(seat) / run.turn_number
     # Its tape is one of hundreds that would stay open.
     run.close()
     return points[0], points[1]
@@ -408,7 +412,8 @@ def tournament(
     chance = _Entry("random", None)
     # Hand-ins that fail at once would cost their time in every match.
     trial = replace(game, seeds=game.seeds[:1])
-    tried = [_Pair(game=trial, entries=(entry, chance)) for entry in entries if entry.file]
+    hand_ins = [entry for entry in entries if entry.file is not None]
+    tried = [_Pair(game=trial, entries=(entry, chance)) for entry in hand_ins]
     # All of them, before the pairs are known: who is out has none.
     trials = list(_played(tried, executor))
     forfeits = [result.forfeit for result in trials if result.forfeit is not None]
@@ -427,7 +432,8 @@ def tournament(
             pair.tape.unlink(missing_ok=True)  # of a match that was not finished
     say(f"{counted(len(left), 'player')}, {len(out)} out; {len(to_play)} pairs to play")
     # In the order of the pairs, and kept one by one: what was played before Ctrl-C stays.
-    for pair, result in zip(to_play, _played(to_play, executor), strict=True):
+    results = _played(to_play, executor)
+    for pair, result in zip(to_play, results, strict=True):
         if result.forfeit is None:
             kept.add(pair, result.scores)
         else:
@@ -474,13 +480,14 @@ def _files_in(
     say: Callable[[str], object],
 ) -> dict[str, Path]:
     """Return a folder's hand-ins by their names, and say what else is in it."""
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder; name the one with the players' files")
-    # What Python and file managers leave behind is nobody's hand-in.
-    paths = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "__"))]
-    # Also a folder that is called so, or a link that leads nowhere: such a player is out.
-    files = {path.stem: path for path in paths if path.suffix == ".py"}
-    left_out = [path.name for path in paths if path.suffix != ".py"]
+    files: dict[str, Path] = {}
+    left_out: list[str] = []
+    for path in paths_in(folder):
+        # Also a folder that is called so, or a link that leads nowhere: such a player is out.
+        if path.suffix == ".py":
+            files[path.stem] = path
+        else:
+            left_out.append(path.name)
     if left_out:
         say(f"Left out of {folder}, since a hand-in is a file that ends in .py: {listed(left_out)}")
     return files
@@ -666,7 +673,8 @@ def _key(pair: _Pair) -> str:
         game.rounds,
         game.seeds,
     ]
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    text = json.dumps(decisive, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -693,9 +701,13 @@ class Standings:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """Each player's score by seed, in points a round: the mean over its opponents."""
-        frame = frame_of(list(self.rows), ["player", "against", "seed", "score"])
+        frame = self._matches()
         # The mean over opponents comes first: matches of one seed are not independent.
-        return frame.groupby(["player", "seed"])["score"].mean().reset_index()
+        by_seed = frame.groupby(["player", "seed"])["score"]
+        return by_seed.mean().reset_index()
+
+    def _matches(self) -> pd.DataFrame:
+        return frame_of(list(self.rows), ["player", "against", "seed", "score"])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each player, the best first, with its 95 % interval over seeds."""
@@ -713,13 +725,14 @@ class Standings:
             rows.append(row)
         frame = frame_of(rows, ["player", "score", "low", "high", "seeds"])
         # Rounded: sums in another order differ in the last digit, and would be no ties.
-        place = frame["score"].round(9).rank(method="min", ascending=False).astype(int)
-        frame.insert(0, "place", place)
+        rounded = frame["score"].round(9)
+        places = rounded.rank(method="min", ascending=False)
+        frame.insert(0, "place", places.astype(int))
         return frame.sort_values(["place", "player"], ignore_index=True)
 
     def against(self) -> pd.DataFrame:
         """Return the mean score of each row's player against each column's."""
-        frame = frame_of(list(self.rows), ["player", "against", "seed", "score"])
+        frame = self._matches()
         order = list(self.to_frame()["player"])
         means = frame.pivot_table("score", "player", "against")
         return means.reindex(index=order, columns=order)
@@ -750,7 +763,8 @@ class Standings:
     def __str__(self) -> str:
         lines = [self.label]
         if self.rows:
-            lines.append(self.to_frame().to_string(index=False, float_format="{:.3f}".format))
+            frame = self.to_frame()
+            lines.append(frame.to_string(index=False, float_format="{:.3f}".format))
         lines += [f"out: {forfeit}" for forfeit in self.forfeits]
         return "\n".join(lines)
 
@@ -800,7 +814,8 @@ class Standings:
             against = self.against().reset_index()
             parts.append(table_of(against, "Mean score of the row's player against the column's"))
             parts.append(styled("Behind the first", tag="h2"))
-            parts += [styled(line, tag="p") for line in str(self.effects()).splitlines()]
+            effects = str(self.effects())
+            parts += [styled(line, tag="p") for line in effects.splitlines()]
             for player in self.to_frame()["player"]:
                 self._page_of(player, folder / "pages" / f"{player}.html")
                 parts.append(link_to(player))
@@ -816,12 +831,16 @@ class Standings:
         """Write a player's results, and the window with its matches of the first seed."""
         tapes: dict[str, Path] = {}
         for pair in self.pairs:
-            if player in pair.names and pair.tape is not None and pair.tape.exists():
+            if player not in pair.names or pair.tape is None:
+                continue
+            if pair.tape.exists():
                 tapes[" and ".join(pair.names)] = pair.tape
-        frame = frame_of(list(self.rows))
-        of_player = frame[frame["player"] == player].groupby("against", sort=False)["score"]
-        rows = of_player.agg(["mean", "min", "max"]).reset_index()
-        view = join([styled(player, tag="h1"), table_of(rows, "Points a round, over seeds")])
+        frame = self._matches()
+        of_player = frame[frame["player"] == player]
+        scores = of_player.groupby("against", sort=False)["score"]
+        rows = scores.agg(["mean", "min", "max"]).reset_index()
+        head = styled(player, tag="h1")
+        view = join([head, table_of(rows, "Points a round, over seeds")])
         write_page(
             path,
             reading_of(player, tapes),
@@ -839,4 +858,5 @@ def _interval(values: Numbers) -> Interval | None:
     spread = spread_of([strata])
     if len(values) < 2 or has_no_spread(spread, strata):
         return None
-    return student(float(values.mean()), [spread]).interval(_LEVEL)
+    estimate = student(float(values.mean()), [spread])
+    return estimate.interval(_LEVEL)

@@ -407,8 +407,8 @@ def test_a_turn_that_reads_the_past_in_any_way_keeps_histories_apart(first_state
             first_states(self.turns)
             return Played(past=(await super().turn(Played(), ask)).past)
 
-    law = exact(Forgetful(players="random"), turns=2, outcome="past")
-    assert len(law._grown.levels[-1]) == 16  # and not 4, of the last turn alone
+    plan = Exact(Forgetful(players="random"), turns=2, outcome="past").plan()
+    assert plan.histories == 16  # and not 4, of the last turn alone
 
 
 def test_a_whole_law_on_a_tape_is_not_mixed_with_another_models(

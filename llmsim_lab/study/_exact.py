@@ -512,6 +512,10 @@ class Law(Run[Asked]):
     """The world's configuration."""
     _histories: _Histories | None = None
 
+    def ask_for(self, histories: _Histories) -> None:
+        """Ask what these histories need, in the turns to come."""
+        self._histories = histories
+
     async def turn(self, state: Asked, ask: Ask) -> Asked:
         """Ask what comes up in the next turn of all histories."""
         histories = self._histories
@@ -652,7 +656,7 @@ class Exact:
         client = self.run_of.llm_client or law.llm_client
         histories = self._new_histories(client, _ask_model, self.prune)
         histories.known.update(law.state.probabilities)
-        law._histories = histories
+        law.ask_for(histories)
         try:
             missing_turns = self.turns - law.turn_number
             await law.arun(missing_turns)

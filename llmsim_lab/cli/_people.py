@@ -84,7 +84,7 @@ def people(
         return
     # Not before: a plan leaves no folder behind.
     out = open_folder(out)
-    who: dict[str, Any] = {"players": {"*": model}}
+    answerer: dict[str, Any] = {"players": {"*": model}}
     client = None
     if model not in _WORDS:
         # Not from Ollama, where a misspelt name may be gigabytes.
@@ -95,13 +95,13 @@ def people(
             quiet=True,
         )
         say(client.chosen)
-        who = {"llm_client": client}
+        answerer = {"llm_client": client}
     runs = out / "runs"
     designs = people_designs(
         only or None,
         folder=runs,
         **settings,
-        **who,
+        **answerer,
     )
     # The cheapest first, so that a card that is stopped has most of its measures.
     for name, played in designs.items():
@@ -114,15 +114,15 @@ def people(
     recall = recall_study(
         list(designs),
         folder=runs,
-        **who,
+        **answerer,
     )
     recall.run()
     player = client.config.model if client is not None else model
-    asked = recall.simulation(recall.reference, recall.units[0])
+    probe = recall.simulation(recall.reference, recall.units[0])
     card = PeopleCard.of(
         designs,
         player=player,
-        recall=asked,
+        recall=probe,
         margin=margin,
     )
     say(card)

@@ -78,6 +78,19 @@ class PublishedFigure:
         real_number("mean", self.mean)
         if self.sd is not None:
             real_number("sd", self.sd, least=0)
+        self._check_values()
+        if self.count is not None:
+            real_number("count", self.count, least=0, most=self.n)
+            is_theirs = False
+            if self.n > 0:
+                is_theirs = math.isclose(self.mean, self.count / self.n, abs_tol=_PERCENT)
+            if not is_theirs:
+                raise ConfigError(
+                    f"count={self.count} of n={self.n} people is not the share mean={self.mean}: "
+                    "mean is count / n"
+                )
+
+    def _check_values(self) -> None:
         if not isinstance(self.values, tuple):
             raise ConfigError(
                 f"values={brief(self.values)} must be a tuple of numbers, one for each person: "
@@ -101,13 +114,6 @@ class PublishedFigure:
                 raise ConfigError(
                     f"mean={self.mean} and sd={self.sd}, and those of the values are {mean:.6g} "
                     f"and {sd:.6g}: give these"
-                )
-        if self.count is not None:
-            real_number("count", self.count, least=0, most=self.n)
-            if self.n == 0 or not math.isclose(self.mean, self.count / self.n, abs_tol=_PERCENT):
-                raise ConfigError(
-                    f"count={self.count} of n={self.n} people is not the share mean={self.mean}: "
-                    "mean is count / n"
                 )
 
     @property

@@ -115,15 +115,16 @@ class Memory(State):
                 strict=True,
             )
         )
-        entries = [
-            replace(entry, tokens=tokens_of.get(entry.text, entry.tokens)) for entry in self.entries
-        ]
+        entries = []
+        for entry in self.entries:
+            tokens = tokens_of.get(entry.text, entry.tokens)
+            entries.append(replace(entry, tokens=tokens))
         return self.replace(entries=tuple(entries))
 
     def recent(self, k: int) -> list[MemoryEntry]:
         """Return the newest entries, at most ``k``, oldest first."""
         _check_count("recent", k)
-        return list(self.entries[len(self.entries) - min(k, len(self.entries)) :])
+        return list(self.entries[-k:])
 
     def salient(
         self,

@@ -97,16 +97,16 @@ def foreseen(run: Run) -> list[PersonAsked]:
 
     Empty where others come first: it is then known when it is asked.
     """
-    asked: list[PersonAsked] = []
+    questions: list[PersonAsked] = []
 
     async def note(question: Question) -> None:
         player = run._player_for(question.by or question.player, question.tag)
         if isinstance(getattr(player, "backend", None), Person):
-            await question.put_to(cast("LLMClient", _Noting(player, asked)))
+            await question.put_to(cast("LLMClient", _Noting(player, questions)))
         raise LLMFailureException("connection_error")  # for which nothing ever stands in
 
     run._rehearse(note, within_s=_FORESIGHT_S)
-    return asked
+    return questions
 
 
 class People:
@@ -159,14 +159,14 @@ class People:
             return
         person = self.seats[OTHERS]
         if plays_a_turn(self.run):
-            asked = [PersonAsked(person, question) for question in person.questions]
+            questions = [PersonAsked(person, question) for question in person.questions]
         else:
-            asked = self._foresee()
-        names = [
-            question.answerer or question.agent
-            for who, question in asked
-            if who is person and question.agent and question.agent not in self.seats
-        ]
+            questions = self._foresee()
+        names: list[str] = []
+        for answerer, question in questions:
+            # Those with a seat of their own are named already.
+            if answerer is person and question.agent and question.agent not in self.seats:
+                names.append(question.answerer or question.agent)
         if names:
             del self.seats[OTHERS]
             self.seats |= dict.fromkeys(names, person)
@@ -202,8 +202,8 @@ class People:
     def _by_seat(self, questions: Iterable[PersonAsked]) -> dict[str, PersonAsked]:
         """Return the first question of each seat, in the order of the seats."""
         by_seat: dict[str, PersonAsked] = {}
-        for asked in questions:
-            by_seat.setdefault(self._seat_of(asked), asked)
+        for question in questions:
+            by_seat.setdefault(self._seat_of(question), question)
         return {seat: by_seat[seat] for seat in self.seats if seat in by_seat}
 
     def _seat_of(self, asked: PersonAsked) -> str:

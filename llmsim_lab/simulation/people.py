@@ -372,31 +372,31 @@ def plan_designs(
     Raises:
         ConfigError: there is no such design, or a player is named.
     """
-    for who in ("llm_client", "players"):
-        if who in settings:
+    for setting in ("llm_client", "players"):
+        if setting in settings:
             raise ConfigError(
-                f"{who}={brief(settings[who])}: leave it out, since a plan plays by chance in the "
-                "model's place"
+                f"{setting}={brief(settings[setting])}: leave it out, since a plan plays by "
+                "chance in the model's place"
             )
     plans = {}
     for name in _design_names(designs):
-        asked: list[Attempt] = []
+        attempts: list[Attempt] = []
         # A client of its own: a plan is made where no model is connected yet.
-        client = LLMClient(LLMConfig(), ScriptedBackend(partial(_by_chance, asked=asked)))
+        client = LLMClient(LLMConfig(), ScriptedBackend(partial(_by_chance, attempts=attempts)))
         [played] = people_designs([name], llm_client=client, **settings).values()
         if isinstance(played, Study):
             played.run(progress=False)
         else:
             play_design(played)
-        plans[name] = _plan_of(asked)
+        plans[name] = _plan_of(attempts)
     return plans
 
 
-def _by_chance(request: ChatRequest, asked: list[Attempt]) -> ChatReply:
+def _by_chance(request: ChatRequest, attempts: list[Attempt]) -> ChatReply:
     """Answer by chance, and note what was asked."""
     # Seeded by how many came before, so that the same card has the same plan.
-    reply = chance_reply(request, Random(len(asked)))
-    asked.append(
+    reply = chance_reply(request, Random(len(attempts)))
+    attempts.append(
         Attempt(
             request=request,
             reply=reply,
@@ -406,15 +406,15 @@ def _by_chance(request: ChatRequest, asked: list[Attempt]) -> ChatReply:
     return reply
 
 
-def _plan_of(asked: Sequence[Attempt]) -> CardPlan:
+def _plan_of(attempts: Sequence[Attempt]) -> CardPlan:
     # A server keeps the prompt before, and the embedded model has one slot.
-    read = prompts_read(asked)
+    read = prompts_read(attempts)
     written = 0
-    for attempt in asked:
+    for attempt in attempts:
         if attempt.reply is not None:
             written += estimate_tokens(attempt.reply.text)
     # Four characters a token, as everywhere.
-    return CardPlan(len(asked), read.one_slot // 4, written)
+    return CardPlan(len(attempts), read.one_slot // 4, written)
 
 
 def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
@@ -541,10 +541,10 @@ def recall_study(
 
 def told_in(design: PublishedDesign) -> str:
     """Return what the first player of a design is told, in its original."""
-    told: list[str] = []
+    descriptions: list[str] = []
 
     def listen(question: Question) -> object:
-        told.append(str(question.prompt))
+        descriptions.append(str(question.prompt))
         return run.rule(question)  # type: ignore[attr-defined]
 
     # The first condition's: what is recalled of a study does not hang on its stake.
@@ -553,7 +553,7 @@ def told_in(design: PublishedDesign) -> str:
         **design.conditions()[0],
     )
     run.run(1)
-    return told[0]
+    return descriptions[0]
 
 
 # --- the card -------------------------------------------------------------------------------------
@@ -660,16 +660,17 @@ class PeopleCard:
     @property
     def headline(self) -> str:
         """How many measures came out how, in one sentence."""
-        originals = [one for one in self.compared if not one.twin]
+        originals = [likeness for likeness in self.compared if not likeness.twin]
         # Twins are no measures of their own: they say what an original's likeness is worth.
-        judged = [one for one in originals if one.verdict != "not judged"]
-        verdicts = [one.verdict for one in judged]
-        recited = [one for one in judged if self.compared.recital(one) == "recites"]
+        judged = [likeness for likeness in originals if likeness.verdict != "not judged"]
+        verdicts = [likeness.verdict for likeness in judged]
+        recitals = [self.compared.recital(likeness) for likeness in judged]
         like = verdicts.count("like people")
         unlike = verdicts.count("unlike people")
+        recited = recitals.count("recites")
         return (
             f"{self.player}: of {counted(len(judged), 'judged measure')} {like} like people, "
-            f"{unlike} unlike, {verdicts.count('undecided')} undecided; {len(recited)} recited; "
+            f"{unlike} unlike, {verdicts.count('undecided')} undecided; {recited} recited; "
             f"{len(originals) - len(judged)} not judged"
         )
 
@@ -692,10 +693,10 @@ class PeopleCard:
             ConfigError: the file cannot be written, or is a tape.
         """
         # Each once: a study has several measures, and original and twin the same people.
-        sources = {
-            (one.people.study, one.people.condition, one.people.source, one.people.place)
-            for one in self.compared
-        }
+        sources = set()
+        for likeness in self.compared:
+            figure = likeness.people
+            sources.add((figure.study, figure.condition, figure.source, figure.place))
         read = "where people's figures were read"
         where = table(("study", "condition", "source", "place"), sorted(sources), caption=read)
         parts = [
@@ -709,11 +710,11 @@ class PeopleCard:
                 (design, str(answer["named"]), answer.get("study"), answer.get("result"))
                 for design, answer in self.recalled.items()
             ]
-            asked = "asked which study it is"
+            caption = "asked which study it is"
             answers = table(
-                ("design", "an author is named", "study", "result"), rows, caption=asked
+                ("design", "an author is named", "study", "result"), rows, caption=caption
             )
-            parts.append(scrolling(answers, asked))
+            parts.append(scrolling(answers, caption))
         view = join(parts, between="\n")
         return write_page(
             path,

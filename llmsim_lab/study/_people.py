@@ -602,16 +602,18 @@ def _of_tape(tape: Tape) -> Iterator[tuple[ArmKey, Run | Exact]]:
 def _key_of(played: Run | Exact) -> ArmKey:
     if isinstance(played, Exact):
         run = played.run_of
-        who = _UNRECORDED_MODEL if run.llm_client is None else run.llm_client.config.model
+        answerer = _UNRECORDED_MODEL
+        if run.llm_client is not None:
+            answerer = run.llm_client.config.model
     else:
         run = played
-        who = _answerers(run)
+        answerer = _answerers(run)
     # Each study once, with all conditions: an arm is a heading.
     conditions: dict[str, set[str]] = {}
     for measured in _people_of(run):
         conditions.setdefault(measured.figure.study, set()).add(measured.figure.condition)
     studies = [f"{study}: {', '.join(sorted(of_study))}" for study, of_study in conditions.items()]
-    arm = "; ".join([who, *sorted(studies)])
+    arm = "; ".join([answerer, *sorted(studies)])
     return ArmKey(type(run).__name__, arm, _is_twin(run))
 
 

@@ -49,4 +49,5 @@ def answers_of_people(run: Run) -> list[Answer]:
     for turn in run.turns:
         answers += turn.answers
     # Of several calls the person's comes first, and that of a model which stands in later.
-    return [one for one in answers if one.calls and one.calls[0].request.model == HUMAN]
+    answered = [answer for answer in answers if answer.calls]
+    return [answer for answer in answered if answer.calls[0].request.model == HUMAN]

@@ -155,10 +155,11 @@ class PeopleParts:
     @property
     def p_like(self) -> float:
         """P-value of likeness: that of the worst of its parts, all of which have to be shown."""
-        judged = [part for part in (self.difference, self.spread) if part.near != "not judged"]
         if self.distance.near == "far":
             return 1.0
-        return max((part.p_near for part in judged), default=1.0)
+        parts = (self.difference, self.spread)
+        p_values = [part.p_near for part in parts if part.near != "not judged"]
+        return max(p_values, default=1.0)
 
     @property
     def p_unlike(self) -> float:
@@ -340,7 +341,10 @@ def limits_of(people: tuple[float, ...]) -> LimitsOfPeople:
         return np.sqrt(variances.clip(min=0) * (len(people) + 1) / len(people))
 
     farther = 1.0 if mean < 0.5 else 0.0
-    return LimitsOfPeople(LimitDraws(means(0.0), means(1.0)), LimitDraws(sds(mean), sds(farther)))
+    return LimitsOfPeople(
+        mean=LimitDraws(lower=means(0.0), upper=means(1.0)),
+        sd=LimitDraws(lower=sds(mean), upper=sds(farther)),
+    )
 
 
 class _Location(NamedTuple):
@@ -367,6 +371,7 @@ def _location_of(
         level: of the interval.
     """
     reach = (1 - level) / 2
+    # Near takes both bounds, far one of them: both are one-sided tests.
     p_near = max(_share_of(limits.lower <= least), _share_of(limits.upper >= most))
     p_far = min(_share_of(limits.upper >= least), _share_of(limits.lower <= most))
     near: Near = "undecided"
@@ -413,8 +418,13 @@ def _share_of_law(
     observed variance called a share at the margin near in .09 in place of .05, where it is small.
     """
     reach = (1 - margins.level) / 2
-    lowest = 0.0 if count <= 0 else float(special.betaincinv(count, n - count + 1, reach))
-    highest = 1.0 if count >= n else float(special.betaincinv(count + 1, n - count, 1 - reach))
+    # Where nobody did it, or all, the beta distribution has no such quantile.
+    lowest = 0.0
+    if count > 0:
+        lowest = float(special.betaincinv(count, n - count + 1, reach))
+    highest = 1.0
+    if count < n:
+        highest = float(special.betaincinv(count + 1, n - count, 1 - reach))
     least = mean - margins.mean
     most = mean + margins.mean
     # That people's true share is below what is near, or above.
@@ -473,11 +483,9 @@ def _judged_by_score(
     of non-zero risk difference or non-unity relative risk", Statistics in Medicine 9. With the
     observed variance as much as .067 of shares at the margin were called near, of .05.
     """
-    scores = []
-    for sign in (1, -1):
-        error = _error_at(sign * margins.mean, means, figure)
-        scores.append((float(means.mean()) - figure.mean - sign * margins.mean) / error)
-    below, above = scores
+    value = float(means.mean()) - figure.mean
+    below = (value - margins.mean) / _error_at(margins.mean, means, figure)
+    above = (value + margins.mean) / _error_at(-margins.mean, means, figure)
     p_near = float(max(special.ndtr(below), special.ndtr(-above)))
     near = difference.near
     if p_near < ALPHA:
@@ -506,7 +514,9 @@ def _error_at(
     constant = -share * margin * (1 + margin)
     centre = square / (3 * cubic)
     turning = centre**3 - square * linear / (6 * cubic**2) + constant / (2 * cubic)
-    radius = math.copysign(math.sqrt(max(0.0, centre**2 - linear / (3 * cubic))), turning)
+    # Rounding may leave a square a little below 0, and a cosine a little beyond 1.
+    squared = max(0.0, centre**2 - linear / (3 * cubic))
+    radius = math.copysign(math.sqrt(squared), turning)
     angle = 0.0
     if radius:
         angle = math.acos(min(1.0, max(-1.0, turning / radius**3)))
@@ -560,7 +570,8 @@ def _difference(groups: list[Numbers], figure: PublishedFigure) -> Student:
     # Two more runs of as many players as there are in one, whose mean varies the less.
     count = len(means)
     players = float(np.mean([len(group) for group in groups]))
-    squares = (count - 1) * float(means.var(ddof=1)) + 2 * sd**2 / players
+    of_runs = (count - 1) * float(means.var(ddof=1))
+    squares = of_runs + 2 * sd**2 / players
     model = Spread(squares / (count + 1) / count, count - 1)
     people = Spread(sd**2 / figure.n, figure.n - 1)
     return student(float(means.mean()) - figure.mean, [model, people])
@@ -737,9 +748,9 @@ def halves_of(people: tuple[float, ...]) -> Halves:
     )
     # Of equally many values Wasserstein's distance is that of their order statistics; of an odd
     # number of people one is left out.
-    one = np.sort(shuffled[:, :half])
-    other = np.sort(shuffled[:, half : 2 * half])
-    distances = np.abs(one - other).mean(axis=1)
+    first_halves = np.sort(shuffled[:, :half])
+    second_halves = np.sort(shuffled[:, half : 2 * half])
+    distances = np.abs(first_halves - second_halves).mean(axis=1)
     return Halves(float(np.median(distances)), float(np.quantile(distances, 0.95)))
 
 

@@ -83,7 +83,7 @@ class AssistantChat(Lab):
     def _more(self, under_way: str = "") -> None:
         chat = self.chat
         for exchange in chat.exchanges:
-            decision = exchange.decision
+            decision = exchange.decision  # put again each turn: the log keeps what is new alone
             shown = {
                 "message": exchange.message,
                 "answer": decision.text,

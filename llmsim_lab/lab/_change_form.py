@@ -45,7 +45,9 @@ def settable(run: Run, number: int) -> Settable:
     values = {}
     for name in names[:MOST_SET]:
         value = numbers[name]
-        values[name] = value if isinstance(value, bool) else float(f"{value:.6g}")
+        if not isinstance(value, bool):
+            value = float(f"{value:.6g}")  # a form with seventeen digits cannot be read
+        values[name] = value
     return Settable(values, left_out=len(names) - len(values))
 
 
@@ -59,6 +61,7 @@ def _names_to_set(
     All are tried at once, and where that fails each half: the whole state is checked each time.
     """
     names = [*numbers]
+    # Setting what is there already: a world's own checks say what it lets others set.
     with suppress(ConfigError):
         run.changed(turn.state, numbers)
         return names
@@ -131,6 +134,7 @@ def merged(
     result = dict(values)
     for name, change in changes.items():
         if isinstance(change, Mapping):
+            # None, where a part of the configuration was not there, becomes one.
             result[name] = merged(values.get(name) or {}, change)
         else:
             result[name] = change

@@ -105,13 +105,15 @@ def lines_of(*runs: object) -> list[Line]:
 
 def runs_in(*sources: object) -> Iterator[tuple[str, Run | RecordedRun | pd.DataFrame]]:
     """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
-    import pandas as pd
+    import pandas as pd  # only here: a window without frames needs none
 
     for source in sources:
         if isinstance(source, Mapping):
             yield from _named_runs(source)
         elif isinstance(source, str | Path | Tape):
-            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+            tape = source
+            if not isinstance(tape, Tape):
+                tape = Tape(tape, read_only=True)  # a chart writes nothing
             for info in tape.runs():
                 yield "", run_on_tape(tape, info)
         elif isinstance(source, Run | pd.DataFrame):
@@ -145,8 +147,11 @@ def _line(
             rows=rows,
             charts=_charts_of_rows(rows),
         )
-    if not name:
-        name = run.name if run.run_id is None else f"{run.run_id} {run.name}"
+    # Forks of one run share its name: a tape's numbers tell them apart.
+    if not name and run.run_id is None:
+        name = run.name
+    elif not name:
+        name = f"{run.run_id} {run.name}"
     return Line(
         name=name,
         rows=[turn_row(turn) for turn in run.turns],
@@ -158,6 +163,7 @@ def _line(
 def _charts_of_rows(rows: Sequence[Row]) -> list[Series]:
     """Return a chart for each column of numbers; a frame says no more, but some are known."""
     columns: dict[str, None] = {}
+    # The first row and the last: a player who joined or left is in one of them.
     for row in (*rows[:1], *rows[-1:]):
         columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
     charts = {series.column: series for series in SERIES if series.column in columns}

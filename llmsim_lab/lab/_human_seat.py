@@ -44,7 +44,9 @@ _NEWS = {
 no news to the one who sets it."""
 _PARTS = ("loss", "inflation", "output_gap", "rate_change", "term")
 """Of a score what the window shows, the loss first."""
+# Between two looks of code that waits for a question or for the end of a turn.
 _WAIT_S = 0.02
+# Between two looks of the seat itself while others are asked.
 _LATER_S = 0.2
 
 
@@ -57,7 +59,7 @@ class Leaderboard(Losses):
         first = next(iter(self.runs.values()))
         period = first["period"].iloc[0]
         past = None
-        if isinstance(period, str):
+        if isinstance(period, str):  # a run from the steady state has no history beside it
             past = load_us_macro().loc[period:].head(len(first))
         title = "The same quarters, by who decided"
         if self.after:
@@ -242,7 +244,7 @@ class HumanSeat(Lab):
             # It was of the term so far.
             self._score = None
             self._board = None
-        asks = [self._as_shown(asked) for asked in self._put_questions().values()]
+        asks = [self._as_shown(question) for question in self._put_questions().values()]
         shown: Message = {
             "people": [*self.people.seats],
             "asks": asks,
@@ -267,8 +269,8 @@ class HumanSeat(Lab):
     def _put_questions(self) -> dict[str, SeatQuestion]:
         """Return what the people here can answer, by seat."""
         return {
-            name: put(self.simulation, asked.question, name)
-            for name, asked in self.people.next().items()
+            name: put(self.simulation, known.question, name)
+            for name, known in self.people.next().items()
         }
 
     def _tell_people(self) -> None:
@@ -286,25 +288,25 @@ class HumanSeat(Lab):
 
     def _do_answer(self, id: str, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
-        by_number = {asked.number: asked for asked in self._put_questions().values()}
+        by_number = {question.number: question for question in self._put_questions().values()}
         if id == self._answered_form and (self._under_way or id not in by_number):
             return  # a second click
         if id not in by_number:
             raise ConfigError(NO_LONGER)
-        asked = by_number[id]
+        question = by_number[id]
         answer: dict[str, Any] = {}
-        with self._marking(asked):
-            answer = asked.read(values)
-            asked.taken(answer)  # before the turn begins
+        with self._marking(question):
+            answer = question.read(values)
+            question.taken(answer)  # before the turn begins
         if self._faults:
             return
         self._answered_form = id
-        if asked.seat in self.people.waiting():
+        if question.seat in self.people.waiting():
             # At once, since a cell may keep the loop busy.
-            self._reply(asked.seat, answer)
+            self._reply(question.seat, answer)
             turn = self._rest_of_turn()
         else:
-            turn = self._turn_with(asked.seat, answer)
+            turn = self._turn_with(question.seat, answer)
         self._loop.call_soon_threadsafe(self._finish, turn)
 
     def _finish(self, turn: Coroutine[Any, Any, None]) -> None:
@@ -458,15 +460,20 @@ class HumanSeat(Lab):
     def _as_score(self, board: Leaderboard) -> Message:
         """Return a leaderboard as the window shows it, with its runs beside the people's."""
         losses = board.frame.dropna(subset="loss").set_index("who")[[*_PARTS]].astype(float)
-        numbers = {who: self._add_frame(board.runs[who], who) for who in losses.index}
-        people = next(iter(board.runs))
+        numbers: dict[str, int] = {}
+        rows = []
+        for player, *cells in losses.itertuples():
+            # A run here, so that its path can be drawn beside the people's.
+            numbers[player] = self._add_frame(board.runs[player], player)
+            rows.append([player, numbers[player], *cells])
+        people = next(iter(board.runs))  # a leaderboard has their run first
         return {
             "verdict": board.verdict,
             "caption": board.caption,
             "notes": board.notes,
             "turn": self.simulation.turn_number,
             "asked": advice_asked(self.simulation),
-            "rows": [[who, numbers[who], *cells] for who, *cells in losses.itertuples()],
+            "rows": rows,
             "mine": numbers[people],
         }
 
@@ -480,16 +487,17 @@ class HumanSeat(Lab):
             lines.append(self._board.verdict)
         for turn in self.simulation.turns[-_LATEST:]:
             for answer in turn.answers:
+                # What others decided stands in the run's own window.
                 if answer.call is None or answer.call.request.model != "human":
                     continue
                 fields = answer.fields
                 if "action" in fields:  # which says in words what the others are
                     fields = {"action": fields["action"]}
                 decided = _static.decision_words(fields, 100)
-                who = answer.player
+                player = answer.player
                 if answer.status != "ok":
-                    who += f" ({answer.status})"
-                line = f"turn {turn.number}: {who}: {decided}"
+                    player += f" ({answer.status})"
+                line = f"turn {turn.number}: {player}: {decided}"
                 if self.economic is not None:
                     line += f"; rate {turn.state.interest_rate:.2f}%"
                 lines.append(line)

@@ -119,6 +119,7 @@ class Lab(LiveWindow, AnyWidget):
             act()
             return
         with self._lock:
+            # By name: each access to a method makes a new object.
             if act.__name__ in self._timers:
                 return
             self._timers.add(act.__name__)
@@ -226,7 +227,7 @@ class Lab(LiveWindow, AnyWidget):
     def _drawn_runs(self) -> list[int]:
         """Return the runs in the static picture: the family of the one shown."""
         family = _static.family(self.reading, self.shown[0])
-        return family[-MOST_DRAWN:]
+        return family[-MOST_DRAWN:]  # of a large one the latest, which are being looked at
 
     def _run_and_turn(self) -> tuple[ShownRun, Turn]:
         number, at = self.shown
@@ -235,6 +236,7 @@ class Lab(LiveWindow, AnyWidget):
 
     def _ipython_display_(self) -> None:
         """Display the window, and below it the picture and the text that the notebook keeps."""
+        # Shown again, it keeps what stands below its new place; the old one stays as it was.
         if self._saved is not None:
             self._saved.close()
         if _PICTURED.intersection(self.panels):

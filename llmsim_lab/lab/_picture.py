@@ -29,14 +29,19 @@ if TYPE_CHECKING:
 
 _GREY = "#666666"
 _PALE = "#bbbbbb"
+# Interventions whose words stand in the chart: more would cover its lines.
 _MOST_WORDED = 8
+# Runs in the legend, and players of a network, that have a name.
 _MOST_NAMED = 20
 _MOST_COLOURED = 6
 """Of a dict's lines: of more only the highest and the lowest have a colour."""
 _NAME_HEIGHT = 11
 """Of a line's name at its end, points."""
+# What an intervention's words begin with, where its place on the axis says the same.
 _TURN = re.compile(r"(^|; )turn \d+: ")
+# Quarters named on the axis: more would run into each other.
 _MOST_TICKS = 12
+# As many as fit side by side below a picture.
 _LEGEND_LETTERS = 120
 _SWATCH_LETTERS = 7
 """As many letters as a line in the legend is wide."""
@@ -220,7 +225,7 @@ def _draw_predictions(
     lines: Sequence[Line],
 ) -> list[float]:
     """Draw what theory says of a chart's columns; returns it, each value once."""
-    predictions: dict[float, None] = {}
+    predictions: dict[float, None] = {}  # in their order, each once
     for line in lines:
         for column in line.columns_of(chart).values():
             if column in line.prediction:
@@ -312,6 +317,7 @@ def _draw_dict(
                 linewidth=0.7,
                 alpha=0.4,
             )
+        # The keys of two runs cross: their means are what can be compared by eye.
         mean = _mean_of(keys)
         axes.plot(
             mean.turns,
@@ -320,6 +326,7 @@ def _draw_dict(
             linewidth=2,
             label=_legend_name(line, place),
         )
+    # After the lines, since what theory says may be far from all of them, and is shown too.
     values += _draw_predictions(axes, chart, lines)
     _set_axis(axes, chart, picture, values)
 
@@ -331,6 +338,7 @@ def _draw_keys(
     large: bool,
 ) -> None:
     """Draw the lines of one run: a few in colours, of many the highest and the lowest."""
+    # In forty colours nobody finds a name; the outermost are those that are asked about.
     by_end = sorted(keys, key=lambda key: key.end)
     coloured = keys if len(keys) <= _MOST_COLOURED else [by_end[-1], by_end[0]]
     colours = {key.name: SERIES_COLOURS[place] for place, key in enumerate(coloured)}
@@ -511,6 +519,7 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
         for row in line.rows:
             turn = int(row["turn"])
             name = str(row.get("period") or "")
+            # Runs from different quarters have no axis of quarters in common.
             if not name or names.setdefault(turn, name) != name:
                 main.set_xlabel("turn")
                 return

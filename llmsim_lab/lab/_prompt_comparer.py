@@ -118,11 +118,14 @@ class PromptComparer(StudyBoard):
         self.reading.put(VIEW, "about", about)
         recorded = _text_of(self.prompt)
         for name, variant in self._variants.items():
-            edited = variant(recorded) if callable(variant) else variant
+            edited = variant
+            if callable(variant):
+                edited = variant(recorded)
             text = getattr(edited, "text", edited) or recorded
             with suppress(PromptError):  # else it is shown as it is, with its fault
                 text = _text_of(self.prompt.edit(text))
             self._show_variant(name, text)
+            # A study asks with the function itself: its effect is the same on any prompt.
             if callable(variant):
                 self._functions[name] = _FunctionVariant(variant, self.texts[name])
 
@@ -192,6 +195,7 @@ class PromptComparer(StudyBoard):
         self._fill(place, turn)
 
     def _fill(self, place: int, turn: int) -> None:
+        # Each key that is typed asks for a preview: only the latest is worth its turn.
         if place in self._filling:
             self._filling[place].cancel()
         self._filling[place] = self._start(self._preview(place, turn))

@@ -98,7 +98,7 @@ def turn_of(run: ShownRun, number: int) -> Turn:
     Raises:
         ConfigError: it has no such turn.
     """
-    first = run.turns[0].number
+    first = run.turns[0].number  # not 0 where a frame lacks the start
     whole_number(
         "turn",
         number,

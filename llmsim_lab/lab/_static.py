@@ -22,6 +22,7 @@ from llmsim_lab.run.turn import Turn, plain_series, with_outcomes
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
+# What is new in a prompt, within the words of a change, whose end may be cut off.
 _ADDED = re.compile(r"\{\+ ?(.*?)(?: ?\+\}|$)")
 _MOST_FACTS = 12
 _WORTH_SAYING = {*STATUS_COLOURS} - {"ok"}
@@ -35,7 +36,7 @@ _MOST_RUNS_IN_TEXT = 8
 def tree_lines(reading: Reading) -> list[str]:
     """Return the runs as a tree, a line each, with what each changed."""
     lines = []
-    for run in list(reading.runs.values()):
+    for run in list(reading.runs.values()):  # a copy, since another thread may add one
         origin = run["verb"] if run["fork"] is None else f"{run['verb']} at turn {run['fork']}"
         words = [run["name"], origin, "; ".join(run["changes"]), run["model"] or "no model"]
         line = clip(printable(" · ".join(filter(None, words))), 160)
@@ -50,6 +51,7 @@ def run_words(reading: Reading, number: int) -> str:
     if parent is None:
         name = run["name"] if len(reading.runs) == 1 else f"{number} {run['name']}"
         return clip(printable(name), 60)
+    # There is room for sixty letters: of a changed prompt what is new says most.
     changes = [_without_old_words(words) for words in run["changes"]]
     if not changes and run["model"] != parent["model"]:
         changes.append(run["model"] or "no model")

@@ -121,6 +121,7 @@ class StudyBoard(Lab):
             self._began = None
             return None
         now = time.monotonic()
+        # A study that continues had runs before: they say nothing of the pace now.
         if self._began is None:
             self._began = _Began(now, ended)
         ended_here = ended - self._began.ended
@@ -136,6 +137,7 @@ class StudyBoard(Lab):
 
     async def _play_all(self, study: Study) -> None:
         try:
+            # Its own bar would be printed into whichever cell was run last.
             await study.arun(parallel=self._parallel, progress=False)
         except Exception as error:
             self._say({"fault": error_text(error), "of": "run"})
@@ -164,6 +166,7 @@ class StudyBoard(Lab):
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
+        # Each once: a second click shows the run that is here, with the forks made of it.
         if (arm, unit) not in self._opened:
             self._opened[arm, unit] = self._add(self.study.simulation(arm, unit))
             put_runs(self.reading, self.study, self._opened)
@@ -191,6 +194,7 @@ class StudyBoard(Lab):
 
     def close(self) -> None:
         """Take the window from the page; what it plays is stopped."""
+        # From whichever thread: a task may be cancelled on its own loop alone.
         if self._playing_all is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._playing_all.cancel)
         super().close()

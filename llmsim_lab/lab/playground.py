@@ -138,6 +138,7 @@ class PlaygroundWindow(LiveWindow):
 
     def keep_tape(self) -> None:
         """Have the page keep the tape, if it has grown."""
+        # A tape only grows, so that its size tells whether there is anything new.
         size = self._path.stat().st_size
         if size != self._kept_size:
             self._kept_size = size

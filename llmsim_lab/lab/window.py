@@ -64,10 +64,13 @@ Message = dict[str, object]
 
 ALL = ("head", "transport", "overview", "turn", "calls", "compare")
 MOST_TURNS = 100_000
+"""At once: as many as a configuration may plan."""
 _LOOK_S = 0.1
+"""Between two looks at a turn under way, and between two messages of what is new."""
 NO_LONGER = "this question is closed"
 
 
+# Kept, since each call would build the validator anew.
 @lru_cache(maxsize=64)
 def _strictly(command: Callable[..., object]) -> Callable[..., object]:
     """Return a command that takes only what its annotations say: a page may send anything."""
@@ -160,7 +163,9 @@ class LiveWindow:
                 f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, "
                 "a Tape, or a tape's file"
             )
-        tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+        tape = source
+        if not isinstance(tape, Tape):
+            tape = Tape(tape, read_only=True)  # a window alone must not keep others from writing
         shown = tape.run(run)
         self.reading.title = tape.path.name
         infos = tape.runs()
@@ -172,6 +177,7 @@ class LiveWindow:
 
     def _number_for(self, run: ShownRun) -> int:
         """Return a new run's number here: its tape's, unless another run has that."""
+        # Else a run would be called one thing here and another by `llmsim-lab tape show`.
         if run.run_id is None or run.run_id in self.runs:
             return max(self.runs, default=0) + 1
         return run.run_id
@@ -236,6 +242,7 @@ class LiveWindow:
         number: int,
         calls: Sequence[tuple[Attempt, bool]] = (),
     ) -> None:
+        # What it was made with: the log takes each record of a run as all that is known of it.
         words = self.reading.runs.get(number, {}).get("changes", ())
         self.reading.add(
             self._infos[number],
@@ -403,6 +410,7 @@ class LiveWindow:
             LabError: a turn failed; those before it are kept.
         """
         number = self._number_of(run)
+        # First, so that a wrong call is told as such also while turns are played.
         simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
@@ -495,6 +503,7 @@ class LiveWindow:
         """Stop after the turn under way."""
         self._pausing = True
 
+    # The button's command; page and Python share one way.
     _do_pause = pause
 
     def stop(self) -> None:
@@ -636,6 +645,7 @@ class LiveWindow:
         words = []
         if changed:
             words.append(words_of(changed))
+        # A note alone is no intervention: there is nothing that it would be a note of.
         if "set" in changed:
             interventions.append({"turn": turn, **changed})
         words += [f"prompt {prompt.name} edited" for prompt in edited]
@@ -647,6 +657,7 @@ class LiveWindow:
         )
 
     def _do_restart(self, run: int, changes: Any) -> None:
+        # Parameters are a run's, whichever turn the form was opened at.
         fields: list[Field] = []
         for (of_run, _), form in self._forms.items():
             if of_run == run:
@@ -667,6 +678,7 @@ class LiveWindow:
         """
         number = self._number_of(run)
         old = self._run(number)
+        # Only what was set: what nobody chose stays unchosen in the new configuration too.
         before = old.config.model_dump(
             mode="json",
             by_alias=True,
@@ -696,6 +708,7 @@ class LiveWindow:
 
     def _put_question(self) -> tuple[Person, SeatQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
+        # Of those that were read: to look for questions must not read a tape of thousands of runs.
         for run in self.runs.read.values():
             if not isinstance(run, Run):
                 continue
@@ -720,26 +733,26 @@ class LiveWindow:
             self._told = told
             self._say({"told": told})
 
-    def _as_shown(self, asked: SeatQuestion) -> Message:
+    def _as_shown(self, question: SeatQuestion) -> Message:
         """Return a question as its form is drawn, with what was wrong with the last answer."""
-        return asked.as_json(self._faults.get(asked.number))
+        return question.as_json(self._faults.get(question.number))
 
     def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         waiting = self._put_question()
         if waiting is None or waiting[1].number != id:
             raise ConfigError(NO_LONGER)
-        person, asked = waiting
-        with self._marking(asked):
-            asked.answer(person, asked.read(values))
+        person, question = waiting
+        with self._marking(question):
+            question.answer(person, question.read(values))
 
     @contextmanager
-    def _marking(self, asked: SeatQuestion) -> Iterator[None]:
+    def _marking(self, question: SeatQuestion) -> Iterator[None]:
         """Show what is wrong with an answer at its fields."""
-        self._faults.clear()
+        self._faults.clear()  # one answer at a time: what was wrong with another is past
         try:
             yield
         except AnswerError as error:
-            self._faults[asked.number] = error.by_field
+            self._faults[question.number] = error.by_field
         self._asked()
 
     def answer(self, **values: Any) -> None:
@@ -755,8 +768,8 @@ class LiveWindow:
         waiting = self._put_question()
         if waiting is None:
             raise ConfigError("no question waits for a person in this run; play a turn first")
-        person, asked = waiting
-        asked.answer(person, values)
+        person, question = waiting
+        question.answer(person, values)
 
 
 def _waited_for(call: Waiting) -> Message:

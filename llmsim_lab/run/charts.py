@@ -125,7 +125,7 @@ class ChartedColumns:
                 item = self._chart(Series(column=self._patterns.get(item.column, "")), fields)
             if item.column:
                 by_column.setdefault(item.column, item)
-        # Each once, first those of one number, then those of many.
+        # Each once, first those of one number, then those of many: an outcome is mostly one.
         patterns = dict.fromkeys(self._patterns.values())
         for pattern in sorted(patterns, key=lambda pattern: "*" in pattern):
             if pattern not in by_column:
@@ -133,6 +133,7 @@ class ChartedColumns:
         predicted: set[str] = set()
         for name in self._run.prediction():
             predicted |= {name, self._patterns.get(name, name)}
+        # Sorting keeps the order among the predicted ones, and among the others.
         return sorted(
             by_column.values(),
             key=lambda item: item.column not in predicted,
@@ -149,6 +150,7 @@ class ChartedColumns:
         columns = {*self._patterns, *self._patterns.values(), *fields}
         names = [_as_series(item).column for item in _named_charts(self._run)]
         missing = [name for name in names if not {name, f"{name}.*"} & columns]
+        # Before its first turn a run may lack columns that a turn will note.
         if not missing or len(self._run.turns) < 2:
             return ""
         return (
@@ -162,7 +164,7 @@ class ChartedColumns:
         fields: Mapping[str, Series],
     ) -> Series:
         """Return a chart with what its field says of it; a dict's name means all its keys."""
-        column = item.column
+        column = item.column  # a column of that very name is meant before a dict
         if column not in self._patterns and f"{column}.*" in self._dicts:
             column = f"{column}.*"
         field = fields.get(column.removesuffix(".*"), Series())
@@ -198,7 +200,7 @@ def lines_of_chart(
     start, star, end = chart.column.partition("*")
     if not star:
         return {chart.label: chart.column}
-    inner = slice(len(start), -len(end) or None)
+    inner = slice(len(start), -len(end) or None)  # -0 would be an empty name
     return {
         name[inner]: name
         for name in columns
@@ -320,6 +322,7 @@ def field_series(state_type: object) -> dict[str, Series]:
         for part in (*_metadata_of_values(field.annotation), *field.metadata):
             item = _with_metadata(item, part)
         by_name[name] = _with_label_and_unit(replace(item, column=name))
+    # pydantic keeps what is annotated at a computed field in its return type alone.
     for name, computed in state_type.model_computed_fields.items():
         item = Series(column=name, label=computed.title or "")
         if get_origin(computed.return_type) is Annotated:
@@ -420,11 +423,12 @@ def axis_of(
     Yes and no and shares have the whole axis from 0 to 1, and so do close bounds. Elsewhere a
     least span keeps noise from looking like news.
     """
-    if not values or isinstance(values[0], bool):
+    if not values or isinstance(values[0], bool):  # all of a column are of one kind
         return 0.0, 1.0
     low = min(values)
     high = max(values)
     if chart.low is not None and chart.high is not None and chart.low <= low and high <= chart.high:
+        # Bounds far from all values would flatten every line: 0 to 1,000,000 says nothing.
         whole = chart.high - chart.low
         if whole <= max(1, 2 * (high - low)):
             return chart.low, chart.high

@@ -145,6 +145,7 @@ def _fields(
     part = field_of(schema, root)
     values = value if isinstance(value, Mapping) else {}
     inner = _inner_schemas(part, values)
+    # Its fields would have nothing to start from.
     if value is None and place:
         inner = {}  # a part of the configuration that is not there
     about = _about_attributes(part.get("description", ""))
@@ -231,7 +232,7 @@ def _shown(value: Any) -> Any:
     """Return a value as a form shows it: no digits of rounding, nothing infinite."""
     if not isinstance(value, float):
         return value
-    if not math.isfinite(value):
+    if not math.isfinite(value):  # JSON has no word for it
         return None
     return float(f"{value:.15g}")
 
@@ -268,6 +269,7 @@ def read_changes(
     """
     by_place = {tuple(field["place"]): field for field in fields}
 
+    # By the fields that were sent, not by the schema: nothing else may be set from a page.
     def read(place: tuple[str, ...], value: Any) -> Any:
         if place in by_place:
             return _read_value(by_place[place], value)
@@ -281,6 +283,7 @@ def read_changes(
 
 def _read_value(field: Field, value: Any) -> Any:
     schema = field["schema"]
+    # A browser sends texts: of "3" only the schema says whether it is a number.
     if isinstance(value, str) and schema.get("type") != "string":
         value = typed_value(value.strip(), schema)
     fault = field_fault(value, schema)

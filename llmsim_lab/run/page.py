@@ -55,6 +55,7 @@ _COMMENT = re.compile(r"^ *(?://[^\n]*|/\*\*.*?\*/)\n", re.MULTILINE | re.DOTALL
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 
 
+# Once in a process: each widget and each page has the whole of it.
 @cache
 def module() -> str:
     """Return the front end as one ES module: its files joined, without imports and comments.
@@ -96,6 +97,7 @@ def write_page(
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
     if not title and reading is not None:
         title = reading.title
+    # Hashed as it stands in the page, whose policy lets no other style or script in.
     style = _front("page.css")
     if print_view is not None:
         style += _front("report.css")

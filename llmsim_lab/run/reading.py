@@ -169,6 +169,7 @@ class Reading:
     def __init__(self, title: str) -> None:
         self.title = title
         self.records: list[Record] = []
+        # A turn may be played on one thread while a page asks on another; parts call each other.
         self._lock = threading.RLock()
         self._tables: dict[str, dict[Hashable, int]] = {
             "lines": {},
@@ -193,6 +194,7 @@ class Reading:
         self._narrowed: set[int] = set()
         """Runs of which columns are left out."""
         self._shown_manifests: set[int] = set()
+        # Thousands of runs may share one of megabytes: written out for each, it took gigabytes.
         self._manifest_room = 2**26
         """How much of what runs share may still be shown as parts of manifests, bytes."""
         self._numbers: dict[tuple[Path | None, int], int] = {}
@@ -361,6 +363,7 @@ class Reading:
             "notes": notes,
             "manifest": self.keep_text(json.dumps(self._manifest(info), indent=1)),
         }
+        # A run is added anew after each turn; what it was made of hardly ever changes.
         changed = {name: value for name, value in facts.items() if shown.get(name) != value}
         if not changed:
             return
@@ -503,6 +506,7 @@ class Reading:
         }
         if tables:
             record["tables"] = tables
+        # In one record, so that no reader sees a turn without its calls.
         self._append({"turn": record, "calls": calls})
 
     def _put_columns(
@@ -735,7 +739,7 @@ class Reading:
             end = _units(text, span.end)
             form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
-        key = tuple(map(tuple, form))
+        key = tuple(map(tuple, form))  # most prompts of a run have the same spans
         return [self._kept("forms", key, form), *places]
 
     # --- shared parts ------------------------------------------------------------------------
@@ -784,7 +788,7 @@ def _words(
     What it led to stands in a table beside it: that is left out, also of recordings which have it
     as a line of their story.
     """
-    if turn.number == 0:
+    if turn.number == 0:  # nothing led to the start
         return []
     starts = [result_in_words(f"{name} ") for name in columns]
     starts += [result_in_words(f"{name.replace('_', ' ')} ") for name in columns]

@@ -241,16 +241,20 @@ def page_looks(browser: Browser, folder: Path) -> list[str]:
 def views_of(browser: Browser, file: Path, views: Mapping[str, str]) -> list[str]:
     """Take the views of a page, by their names and addresses, and remove it."""
     failed = []
-    for theme, width, view in itertools.product(("light", "dark"), WIDTHS, views):
-        page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=theme)
-        path = file.with_name(f"{file.stem}_{view}_{theme}_{width}.png")
-        try:
-            page.goto(f"{file.resolve().as_uri()}#{views[view]}")
-            page.get_by_role("main").wait_for()
-            page.screenshot(path=path, full_page=True)
-            sys.stderr.write(f"{path}\n")
-        except PlaywrightError as error:
-            failed.append(f"{path.stem}: {str(error).splitlines()[0]}")
+    for theme in ("light", "dark"):
+        page = browser.new_page(color_scheme=theme)
+        page.goto(file.resolve().as_uri())
+        for width, view in itertools.product(WIDTHS, views):
+            path = file.with_name(f"{file.stem}_{view}_{theme}_{width}.png")
+            try:
+                page.set_viewport_size({"width": width, "height": 1000})
+                page.evaluate("(place) => {location.hash = place}", views[view])
+                page.get_by_role("main").wait_for()
+                page.wait_for_timeout(300)  # until the charts know how wide they are
+                page.screenshot(path=path, full_page=True)
+                sys.stderr.write(f"{path}\n")
+            except PlaywrightError as error:
+                failed.append(f"{path.stem}: {str(error).splitlines()[0]}")
         page.close()
     file.unlink()
     return failed

@@ -131,3 +131,21 @@ def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
     assert out.startswith("turn 5, EconomicDecision (tag 'agent'): 1 prompt of about ")
     assert "\nturn 5, StateUpdateDecision: 1 prompt of about " in out
     assert out.endswith("run.yaml: 0 findings\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "is_warned"),
+    [
+        ((), False),
+        (("--groups", "2"), False),  # they count with --written alone
+        (("--groups", "2", "--written"), True),
+        (("--groups-of-many", "2"), True),
+        (("--groups", "5", "--groups-of-many", "5", "--written"), False),
+    ],
+)
+def test_too_few_groups_beside_people_are_said_before_anything_is_asked(
+    llmsim_lab: Run, options: tuple[str, ...], is_warned: bool
+) -> None:
+    status, out, _ = llmsim_lab("people", "--plan", "--model", "random", *options)
+    assert status == 0
+    assert ("groups a condition has no interval and no verdict" in out) == is_warned

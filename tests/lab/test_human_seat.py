@@ -126,7 +126,8 @@ async def test_headlines_are_the_quarters_numbers_the_most_striking_first() -> N
 
 
 @pytest.mark.parametrize(
-    ("points", "verb"), [(0.8, "climbs"), (1.3, "jumps"), (-0.8, "falls"), (-1.3, "tumbles")]
+    ("points", "verb"),
+    [(0, "stays"), (0.8, "climbs"), (1.3, "jumps"), (-0.8, "falls"), (-1.3, "tumbles")],
 )
 async def test_a_headline_says_how_large_a_change_is(points: float, verb: str) -> None:
     before = round(table_of().to_frame()["inflation"].iloc[0], 1)
@@ -135,7 +136,7 @@ async def test_a_headline_says_how_large_a_change_is(points: float, verb: str) -
     async with seated(table_of(turns=3, economy=calm, interventions=[change])) as visitor:
         await visitor.answer(rate="9.67")
         [news] = [line for line in visitor.now["news"] if line.startswith("Inflation")]
-        assert news.startswith(f"Inflation {verb} to ")
+        assert news.startswith(f"Inflation {verb} {'to' if points else 'at'} ")
 
 
 async def test_a_second_click_on_the_same_answer_plays_no_second_quarter() -> None:

@@ -198,6 +198,7 @@ async def _turn_of_economy(
     # Chance answers in the model's place, so that this takes milliseconds.
     count = Count()
     await count.play(Simulation(decide="sample", llm_client=client))
+    # Of what a server that keeps one prompt reads anew, the share; of all prompts, the tokens.
     read = prompts_read(count.attempts)
     tokens = sum(estimate_prompt_tokens(attempt.request.prompt) for attempt in count.attempts)
     anew = tokens * read.one_slot / read.characters
@@ -268,6 +269,7 @@ def _keeps(
             decision = await seeded.call_with_retry(prompt=prompt, response_model=form)
             return decision.call.status if decision.call else "ok"
 
+        # Several subjects and seeds: one question alone says little of a model.
         statuses = await _tally(starmap(ask, enumerate(_SUBJECTS, 1)))
         right = statuses.pop("ok", 0)
         # What was repaired is valid in the end, and still not what a model should need.

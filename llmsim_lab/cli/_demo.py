@@ -84,6 +84,7 @@ def _show(demonstration: Demonstration, out: Path) -> None:
     say(demonstration.headline)
     say(demonstration.verdict, style="bold")
     figure = figure_bytes(demo_figure(demonstration), "png", dpi=120)
+    # Both again each time: they follow from the recording alone.
     picture = write_file(out / "demo.png", figure)
     quarters = write_file(out / "demo.csv", csv_text(demonstration.paths).encode())
     say(f"Written: {picture}, {quarters}")

@@ -98,6 +98,7 @@ def _guarded(
 def _python() -> Check:
     text = f"Python {platform.python_version()} on {platform.platform()}, {sys.executable}"
     result: Result = "ok"
+    # Python's own way to tell: outside of an environment both are the same.
     if sys.prefix == sys.base_prefix:
         result = "note"
         text += "; not in a virtual environment, so other programs may change its packages"
@@ -178,6 +179,7 @@ def _unmet(requirement: Requirement) -> str:
         version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:
         return f"{requirement.name} is missing"
+    # A release candidate that the user chose is no fault.
     if not requirement.specifier.contains(version, prereleases=True):
         return f"{requirement.name} {version} is here, {requirement.specifier} is needed"
     return ""
@@ -218,6 +220,7 @@ def _run_and_replay() -> Check:
         run = Simulation(players={"*": "rule"}, tape=tape)
         run.run(8)
         run.close()
+        # What most of the package rests on: the same state from the tape alone.
         again = replay(tape)
         findings = verify(tape)
         is_same = again.state == run.state
@@ -285,6 +288,7 @@ def _kernel() -> Check:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+    # What the cell raised is in the reply, and no error here.
     content = reply["content"]
     if content["status"] != "ok":
         return Check(about, "fault", f"{content.get('ename')}: {content.get('evalue')}")

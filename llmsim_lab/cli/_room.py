@@ -131,6 +131,7 @@ def open_room(
         port=port,
         url=url,
     )
+    # Before anything is played: a port that is taken is said at once.
     room.open()
     say(f"People join at {room.link}\n  or open the address without what follows # and type")
     say(f"  the code {room.code}")
@@ -153,7 +154,8 @@ async def _play_rounds(room: Room) -> None:
     while True:
         played = await room.play()
         say(f"Round {room.round} is over.\n{played}")
-        # The pages stay: people see how it ended, and answer the closing questions.
+        # The pages stay: people see how it ended, and answer the closing questions. The teacher's
+        # page begins another round, which is noticed here.
         while room.phase == "over":  # noqa: ASYNC110 - changed by the server's thread
             await asyncio.sleep(_LOOK_S)
 

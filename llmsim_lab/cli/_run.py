@@ -136,6 +136,7 @@ def _described(
             f"--config {parameters} is for a world in a Python file, such as pot.py; {named} is a "
             "configuration itself"
         )
+    # Many try it; what is said of YAML in a tape's first line would help nobody.
     if named.endswith((".tape", ".tape.gz")):
         raise ConfigError(
             f"{named} is a tape, which is recorded; llmsim-lab run and lint take a run's YAML, or "
@@ -374,6 +375,7 @@ def _edits(
     recorded = {prompt.name: prompt for prompt in prompts_of(info.manifest).values()}
     edits = []
     for file in files:
+        # Called after its file, by which it finds the prompt that it edits.
         new = Prompt.load(file)
         old = recorded.get(new.name, new)
         # So that a tape says which prompt it is an edit of. A file like the recorded one edits

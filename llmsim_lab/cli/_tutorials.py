@@ -56,6 +56,7 @@ def copy_tutorials(folder: Path) -> Copies:
     new: list[str] = []
     kept: list[str] = []
     for notebook in shipped_tutorials():
+        # As bytes, so that what is there already is compared to the last line end.
         content = notebook.read_bytes()
         copy = folder / notebook.name
         try:

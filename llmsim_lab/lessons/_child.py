@@ -185,7 +185,10 @@ class Player:
         if not Path(self.file).is_file():
             raise TypeError("it is not a file: a folder, or a link that leads nowhere")
         # Not imported: a module stays, and with it what the last match left in it.
-        names: dict[str, Any] = {"__name__": "player", "__file__": self.file}
+        names: dict[str, Any] = {
+            "__name__": "player",
+            "__file__": self.file,
+        }
         # As bytes: Python finds the encoding that the file names.
         content = Path(self.file).read_bytes()
         code = compile(content, self.file, "exec")

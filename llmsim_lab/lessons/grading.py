@@ -136,7 +136,10 @@ class Grades(list[HandIn]):
         (folder / "pages").mkdir(parents=True, exist_ok=True)
         frame = self.to_frame()
         write_file(folder / "grades.csv", csv_text(frame).encode())
-        parts = [styled("Hand-ins", tag="h1"), table_of(frame, "all hand-ins")]
+        parts = [
+            styled("Hand-ins", tag="h1"),
+            table_of(frame, "all hand-ins"),
+        ]
         for hand_in in self:
             try:
                 reading = reading_of(hand_in.name, hand_in.tapes)
@@ -355,7 +358,9 @@ def _replay(
         for place in hand_in.tapes:
             try:
                 replayed = process.ask(
-                    "replay", tape=str(copy / place), files=list(worlds.values())
+                    "replay",
+                    tape=str(copy / place),
+                    files=list(worlds.values()),
                 )
                 # What a hand-in's process says is not to be trusted.
                 if not isinstance(replayed, int):
@@ -519,12 +524,14 @@ def _code_faults(
     runs: Sequence[RunInfo],
     expected: Expected,
 ) -> Iterator[str]:
+    # Digests of the files of the world, of its state and of its bases.
     codes = {dumps(plain(run.manifest["code"])) for run in runs}
     if len(codes) > 1:
         yield f"its runs are of {len(codes)} versions of the code"
     if expected.world is not None:
         digest = hashlib.sha256(expected.world.read_bytes()).hexdigest()
-        if any(run.manifest["code"].get("file") != digest for run in runs):
+        digests = {run.manifest["code"].get("file") for run in runs}
+        if digests != {digest}:
             yield f"its runs are not of the code in {expected.world.name}"
 
 

@@ -73,7 +73,8 @@ def paths_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
     # What Python and file managers leave behind is nobody's hand-in.
-    paths = [path for path in folder.iterdir() if not path.name.startswith((".", "__"))]
+    left_behind = (".", "__")
+    paths = [path for path in folder.iterdir() if not path.name.startswith(left_behind)]
     return sorted(paths)
 
 
@@ -251,14 +252,15 @@ class LimitedProcess:
         """Return which limit the process went beyond; empty if none."""
         limits = self._limits
         # Between questions it is not waited for: the other player thinks then.
-        waited_s = self._waited_s + max(0.0, time.monotonic() - self._asked_at)
-        if waited_s > limits.wall_s:
+        under_way_s = max(0.0, time.monotonic() - self._asked_at)
+        if self._waited_s + under_way_s > limits.wall_s:
             return f"it took more than {limits.wall_s:g} s"
         if self._cpu_s() - self._cpu_before_s > limits.cpu_s:
             return f"it used more than {limits.cpu_s:g} s of the processor"
         # What it uses, and not what it has reserved, which is often several times as much.
         with suppress(psutil.Error):
-            if self._watched.memory_info().rss > limits.memory_mb * 2**20:
+            used_bytes = self._watched.memory_info().rss
+            if used_bytes > limits.memory_mb * 2**20:
                 return f"it used more than {limits.memory_mb} MB of memory"
         if time.monotonic() > self._look_at_files_at:
             self._look_at_files_at = time.monotonic() + _LOOK_AT_FILES_S

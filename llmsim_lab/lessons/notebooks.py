@@ -137,7 +137,8 @@ def _answers_in(pairs: object) -> dict[str, Any]:
     if not isinstance(pairs, list):
         raise HandInFault("it gave its answers without grade_answer")
     for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+        is_pair = isinstance(pair, list) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], str):
             raise HandInFault("it gave its answers without grade_answer")
         answers[pair[0]] = pair[1]
     return answers
@@ -192,11 +193,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     # Of a copy: what the notebook writes, such as tapes, is not to be handed out.
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "lesson"
-        shutil.copytree(
-            source.parent,
-            copy,
-            ignore=_left_out(folder),
-        )
+        _copy(source.parent, copy, _left_out(folder))
         with LimitedProcess(copy, _TEACHER) as process:
             result = run_notebook(
                 process,
@@ -229,18 +226,13 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     key = key_of(questions.values())
     answers = {name: question.answer for name, question in questions.items()}
     for version, target in versions.items():
-        ignored = _left_out(folder, "*.ipynb", "*.key")
-        shutil.copytree(
-            source.parent,
-            target,
-            ignore=ignored,
-            dirs_exist_ok=True,
-        )
+        _copy(source.parent, target, _left_out(folder, "*.ipynb", "*.key"))
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
             version_cells = student_cells
         # The rest of the file, such as its kernel, stays as the teacher has it.
-        content = json.loads(source.read_text(encoding="utf-8")) | {"cells": version_cells}
+        content = json.loads(source.read_text(encoding="utf-8"))
+        content["cells"] = version_cells
         notebook = json.dumps(
             content,
             indent=1,
@@ -252,8 +244,29 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         key_file = target / f"{source.stem}.key"
         key_file.write_text(key.model_dump_json(), encoding="utf-8")
     teachers = versions["teacher"] / _ANSWERS
-    teachers.write_text(json.dumps(answers, indent=1), encoding="utf-8")
+    answers_text = json.dumps(answers, indent=1)
+    teachers.write_text(answers_text, encoding="utf-8")
     return key
+
+
+def _copy(
+    folder: Path,
+    target: Path,
+    ignored: Callable[[str, list[str]], set[str]],
+) -> None:
+    try:
+        shutil.copytree(
+            folder,
+            target,
+            ignore=ignored,
+            dirs_exist_ok=True,
+        )
+    except OSError as error:
+        # A link that leads nowhere, a pipe, a file that may not be read.
+        raise ConfigError(
+            f"what lies beside the lesson in {folder} cannot be copied: {error!s:.300}; put the "
+            "lesson into a folder of its own"
+        ) from error
 
 
 def _left_out(folder: Path, *patterns: str) -> Callable[[str, list[str]], set[str]]:
@@ -267,7 +280,8 @@ def _left_out(folder: Path, *patterns: str) -> Callable[[str, list[str]], set[st
         place: str,
         names: list[str],
     ) -> set[str]:
-        if _ANSWERS in names and any(name.endswith(".key") for name in names):
+        has_key = any(name.endswith(".key") for name in names)
+        if _ANSWERS in names and has_key:
             return set(names)  # the teacher's version, made in another folder
         return by_name(place, names) | {
             name for name in names if Path(place, name).resolve() in made
@@ -301,8 +315,10 @@ def _questions(
                     f"{source}, cell {number}: a question has a name: '# BEGIN QUESTION', and on "
                     "the next line 'name: 1'"
                 )
+            # YAML has other keys than texts, and most names of questions are numbers.
             settings = {str(setting): value for setting, value in values.items()}
-            yield LessonQuestion(**{**settings, "name": str(values["name"])})
+            settings["name"] = str(values["name"])
+            yield LessonQuestion(**settings)
 
 
 def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:

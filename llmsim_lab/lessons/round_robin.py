@@ -399,6 +399,8 @@ def tournament(
     parameters = dict(parameters or {})
     known_names(f"parameter of {world.__name__} called", list(parameters), _parameters_of(world))
     seats, both_ways = _seats_of(world, parameters)
+    # What is kept of an older tournament counts only for the very same world.
+    trial_run = world(players="random", **parameters)
     game = _Game(
         world=world,
         seats=seats,
@@ -407,7 +409,7 @@ def tournament(
         seeds=tuple(range(seeds)),
         limits=limits or ProcessLimits(),
         parameters=parameters,
-        code=json.dumps(world(players="random", **parameters).code_digests),
+        code=json.dumps(trial_run.code_digests),
     )
     chance = _Entry("random", None)
     # Hand-ins that fail at once would cost their time in every match.
@@ -774,6 +776,7 @@ class Standings:
     def label(self) -> str:
         """What was played, and what a number means."""
         game = self.game
+        # Of those who are out nothing is counted.
         names: set[str] = set()
         for pair in self.pairs:
             names.update(pair.names)
@@ -809,7 +812,10 @@ class Standings:
         """
         folder = Path(folder)
         (folder / "pages").mkdir(parents=True, exist_ok=True)
-        parts = [styled("Tournament", tag="h1"), *self._tables()]
+        parts = [
+            styled("Tournament", tag="h1"),
+            *self._tables(),
+        ]
         if self.rows:
             against = self.against().reset_index()
             parts.append(table_of(against, "Mean score of the row's player against the column's"))

@@ -83,6 +83,13 @@ def test_a_lesson_made_twice_beside_its_source_hands_no_answer_to_students(
         make_lesson(teacher / "bids.ipynb", tmp_path / to)
 
 
+def test_what_cannot_be_copied_beside_a_lesson_is_said(tmp_path: Path) -> None:
+    write_notebook(tmp_path / "bids.ipynb", cell("1"))
+    (tmp_path / "tape").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=r"cannot be copied: .*tape.*a folder of its own"):
+        make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
+
+
 def test_a_notebook_that_is_not_there_is_said_in_plain_words(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*bids\.ipynb"):
         make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")

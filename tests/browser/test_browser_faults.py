@@ -149,6 +149,7 @@ def test_strangers_words_in_lab_are_words_before_and_after_the_kernel(lab: LabPa
         assert "<script>window.hacked=1</script>" in look_at(notebook.page, areas).text, tab
     # What is saved is a static view, which JupyterLab shows where no kernel is.
     lab.reopen(kernel=False)
+    expect(notebook.outputs(1)).to_contain_text("window.hacked=1")
     assert "window.hacked=1" in look_at(notebook.page, areas).text
     assert [fault for fault in notebook.faults() if not fault.startswith("cell 0")] == []
 

@@ -218,7 +218,7 @@ def judge(kinds: list[str], folder: Path) -> None:
     good = folder / "in" / "good"
     good.mkdir(parents=True)
     notebook("grade_answer(1, 0.5)")(good)
-    limits = ProcessLimits(cpu_s=8, wall_s=60, memory_mb=1_000, printed=10**6)
+    limits = ProcessLimits(cpu_s=8, wall_s=200, memory_mb=1_000, printed=10**6)
     grades = grade(folder / "in", key=folder / "lesson.key", world=WORLD, limits=limits)
     grades.write(folder / "out")
     assert (folder / "out" / "index.html").stat().st_size < 5_000_000

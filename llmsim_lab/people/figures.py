@@ -81,7 +81,7 @@ class PublishedFigure:
         self._check_values()
         if self.count is not None:
             real_number("count", self.count, least=0, most=self.n)
-            is_theirs = False
+            is_theirs = False  # of nobody there is no share
             if self.n > 0:
                 is_theirs = math.isclose(self.mean, self.count / self.n, abs_tol=_PERCENT)
             if not is_theirs:
@@ -157,6 +157,7 @@ def measured_people(
     Raises:
         ConfigError: that is not a figure for each measure.
     """
+    # A world of one's own returns anything; charts and comparisons read it many calls later.
     if not isinstance(figures, Mapping):
         raise ConfigError(
             f"people() of {world} returned {brief(figures)}; return a figure by the column it "
@@ -245,8 +246,10 @@ def published(
     Raises:
         ConfigError: the table has no such figure, or an argument is of the wrong kind.
     """
-    for name, text in (("study", study), ("condition", condition), ("measure", measure)):
-        _check_text(name, text)
+    # Before the cache, which takes no list.
+    _check_text("study", study)
+    _check_text("condition", condition)
+    _check_text("measure", measure)
     if period is not None:
         whole_number("period", period)
     if real_number("divide_by", divide_by) <= 0:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Value = str | bool | int | float | None
+Row = dict[str, Value]
 Margins = Mapping[str, Mapping[object, float]]
 """By column, the share of each of its values."""
 
@@ -66,14 +67,14 @@ class Population(Settings):
             slot, or the words are not a template of the columns.
     """
 
-    rows: dict[str, dict[str, Value]]
+    rows: dict[str, Row]
     words: str = ""
     wanted: dict[str, dict[str, float]] = Field(default_factory=dict)
     _table: _Table | None = PrivateAttr(default=None)
 
     @field_validator("rows")
     @classmethod
-    def _check_rows(cls, rows: dict[str, dict[str, Value]]) -> dict[str, dict[str, Value]]:
+    def _check_rows(cls, rows: dict[str, Row]) -> dict[str, Row]:
         if not rows:
             raise ValueError("a population has at least one player")
         # In one order, since a row in words follows it.
@@ -101,6 +102,7 @@ class Population(Settings):
 
     @model_validator(mode="after")
     def _check_words(self) -> Self:
+        # From a tape or a file these may be of another population.
         for column in self.wanted:
             if column not in self.columns:
                 raise ValueError(
@@ -200,8 +202,8 @@ class Population(Settings):
         for column in reversed(list(wanted)):
             # Stable sorts, the last one outermost. As texts, since a column may mix types;
             # astype(str) would leave what is missing as it is.
-            codes = np.array([str(_plain(value, column)) for value in table.frame[column]])[order]
-            order = order[np.argsort(codes, kind="stable")]
+            texts = np.array([str(_plain(value, column)) for value in table.frame[column]])
+            order = order[np.argsort(texts[order], kind="stable")]
         # Systematic: n equally spaced points, moved together by chance, on the rows' weights.
         points = (rng.random() + np.arange(table.n)) / table.n
         places = np.searchsorted(np.cumsum(table.weights[order]), points)
@@ -211,7 +213,7 @@ class Population(Settings):
         rows = table.frame.iloc[rng.permutation(chosen)]
         players = {}
         for name, row in zip(table.names, rows.to_dict("records"), strict=True):
-            cells: dict[str, Value] = {}
+            cells: Row = {}
             for label, value in row.items():
                 column = str(label)  # a text already, for pandas any label
                 cells[column] = _plain(value, column)
@@ -268,7 +270,8 @@ class Population(Settings):
                 if total > 0:
                     weights[mask] *= share / total
             # After the last column's turn the others may be off again: all have to fit at once.
-            miss = max(abs(weights[mask].sum() - share) for mask, share in masks)
+            misses = [abs(weights[mask].sum() - share) for mask, share in masks]
+            miss = max(misses)
             if miss < _TOLERANCE:
                 break
         if miss > _NEAR:
@@ -327,7 +330,14 @@ class Population(Settings):
             values = [str(row[column]) for row in self.rows.values()]
             for value, share in shares.items():
                 players = values.count(value) / len(values)
-                rows.append({"column": column, "value": value, "wanted": share, "players": players})
+                rows.append(
+                    {
+                        "column": column,
+                        "value": value,
+                        "wanted": share,
+                        "players": players,
+                    }
+                )
         return pd.DataFrame(rows, columns=["column", "value", "wanted", "players"])
 
     @property
@@ -336,7 +346,8 @@ class Population(Settings):
         if not self.wanted:
             return None
         margins = self.margins()
-        return float((margins["wanted"] - margins["players"]).abs().max())
+        misses = margins["wanted"] - margins["players"]
+        return float(misses.abs().max())
 
     def to_frame(self) -> pd.DataFrame:
         """Return the players, a row each, by name."""
@@ -383,7 +394,8 @@ def _masks_of(
         for value in shares:
             left_out &= ~_is_value(frame[column], value)
         if left_out.any():
-            without_share = _plain(min(frame[column][left_out].unique(), key=str), column)
+            # The first in the alphabet, so that a message does not change with the table's order.
+            without_share = _plain(min(frame[column][left_out], key=str), column)
             raise ConfigError(
                 f"the margin of {column} does not say how many are {without_share!r}; give each of "
                 f"its values a share, 0 for nobody: {column}={{{without_share!r}: 0, ...}}"
@@ -458,8 +470,7 @@ def _weights_of(
 
     entries = plain_numbers(weights)
     # A set would drop equal weights, and lose their order.
-    is_list = isinstance(entries, Sequence) and not isinstance(entries, str | bytes)
-    if not is_list:
+    if not _is_list(entries):
         raise ConfigError(
             f"weights={brief(weights)} must be a column's name, or a list: a number for each row"
         )
@@ -475,6 +486,10 @@ def _weights_of(
     return numbers
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
 def _player_names(
     names: object,
     n: int | None,
@@ -485,6 +500,7 @@ def _player_names(
     Raises:
         ConfigError: they are not texts, each once, or not ``n``.
     """
+    # A slip such as 10**30 would fill the memory before any error.
     if n is not None:
         whole_number("n", n, least=1, most=_MOST_PLAYERS)
     if names is None:
@@ -492,8 +508,7 @@ def _player_names(
         return tuple(f"P{number}" for number in range(1, last + 1))
     entries = plain_numbers(names)
     # A set has no order: each program would give other people the rows.
-    is_list = isinstance(entries, Sequence) and not isinstance(entries, str | bytes)
-    if not is_list:
+    if not _is_list(entries):
         raise ConfigError(f"names={brief(names)} must be a list of texts: names=['Ann', 'Bob']")
     for name in entries:
         if not isinstance(name, str):

@@ -58,7 +58,8 @@ def _in_words(population: Population, name: str) -> str:
     row = population.row(name)
     if population.words:
         words = Prompt(population.words, name="persona")
-        return str(words.render(**{slot: row[slot] for slot in words.slots}))
+        values = {slot: row[slot] for slot in words.slots}
+        return str(words.render(**values))
     facts = [f"{column.replace('_', ' ')} {value}" for column, value in row.items()]
     return f"About you: {', '.join(facts)}."
 

@@ -202,6 +202,7 @@ def people_designs(
             tapes = as_path("folder", folder) / name
         # Of rounds that depend on one another, and of a hundred guesses, there are too many ways.
         if design.has_rounds or written:
+            # A group of rounds has dozens of decisions, and takes as many calls.
             wanted = groups_of_many if design.has_rounds else groups
             played[name] = Study(
                 design.load(),
@@ -228,6 +229,14 @@ def _laws_of(
 ) -> list[Exact]:
     """Return the law of each condition and of its twin."""
     world = design.load()
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot make the folder {folder}: {error.strerror or error}; choose another "
+                "folder="
+            ) from error
     laws = []
     for condition in design.conditions():
         for twin in (False, True):
@@ -241,13 +250,6 @@ def _laws_of(
             tape = None
             # One tape each: a law that was stopped is looked for by its own.
             if folder is not None:
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                except OSError as error:
-                    raise ConfigError(
-                        f"cannot make the folder {folder}: {error.strerror or error}; choose "
-                        "another folder="
-                    ) from error
                 tape = folder / f"{_file_name(condition, twin=twin)}.tape"
             laws.append(
                 Exact(
@@ -278,10 +280,12 @@ def play_design(played: Played) -> None:
     Raises:
         ConfigError: it is not.
     """
+    # A study plays what its folder lacks; a law asks what its tape lacks.
     if isinstance(played, Study):
         played.run()
         return
-    if not isinstance(played, Sequence) or not all(isinstance(law, Run | Exact) for law in played):
+    is_list = isinstance(played, Sequence)
+    if not is_list or not all(isinstance(law, Run | Exact) for law in played):
         raise ConfigError(
             f"{brief(played)} is not a design; play those of people_designs(): "
             "for design in people_designs().values(): play_design(design)"
@@ -553,6 +557,7 @@ def told_in(design: PublishedDesign) -> str:
         **design.conditions()[0],
     )
     run.run(1)
+    # The first player's: those who decide later are told of the others' moves too.
     return descriptions[0]
 
 
@@ -698,7 +703,8 @@ class PeopleCard:
             figure = likeness.people
             sources.add((figure.study, figure.condition, figure.source, figure.place))
         read = "where people's figures were read"
-        where = table(("study", "condition", "source", "place"), sorted(sources), caption=read)
+        header = ("study", "condition", "source", "place")
+        where = table(header, sorted(sources), caption=read)
         parts = [
             styled(f"{self.player} beside people", tag="h1"),
             styled(self.headline, tag="p"),
@@ -706,10 +712,10 @@ class PeopleCard:
             scrolling(where, read),
         ]
         if self.recalled:
-            rows = [
-                (design, str(answer["named"]), answer.get("study"), answer.get("result"))
-                for design, answer in self.recalled.items()
-            ]
+            rows = []
+            for design, answer in self.recalled.items():
+                named = str(answer["named"])
+                rows.append((design, named, answer.get("study"), answer.get("result")))
             caption = "asked which study it is"
             answers = table(
                 ("design", "an author is named", "study", "result"), rows, caption=caption

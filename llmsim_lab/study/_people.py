@@ -116,6 +116,7 @@ class Likeness:
 
     def in_words(self) -> str:
         """Return its figures in words; of what is not judged the means alone."""
+        # "players", since a class or a rule may have played in the model's place.
         words = [
             f"players {self.mean:.3f}, people {self.people.mean:.3f}",
             f"difference {_worded(self.parts.difference, '+.3f')}",
@@ -147,6 +148,13 @@ def _worded(closeness: Closeness, form: str) -> str:
         return value
     low, high = closeness.interval
     return f"{value} ({low:{form}} to {high:{form}})"
+
+
+class Pair(NamedTuple):
+    """An original and its altered twin, if it has one."""
+
+    original: Likeness
+    twin: Likeness | None
 
 
 class PeopleComparison(list[Likeness]):
@@ -200,7 +208,8 @@ class PeopleComparison(list[Likeness]):
         verdicts = family_verdicts([likeness.parts for likeness in self])
         together = PeopleComparison()
         for likeness, verdict in zip(self, verdicts, strict=True):
-            together.append(replace(likeness, parts=replace(likeness.parts, verdict=verdict)))
+            parts = replace(likeness.parts, verdict=verdict)
+            together.append(replace(likeness, parts=parts))
         judged = len(verdicts) - verdicts.count("not judged")
         family = f"verdicts adjusted for {counted(judged, 'measure')} (Holm)"
         together.label = "; ".join(filter(None, [self.label, family]))
@@ -243,16 +252,16 @@ class PeopleComparison(list[Likeness]):
             )
         return pd.DataFrame(rows)
 
-    def pairs(self) -> dict[str, list[tuple[Likeness, Likeness | None]]]:
+    def pairs(self) -> dict[str, list[Pair]]:
         """Return each original with its twin, or a twin that has none alone, by world and arm."""
-        paired: dict[str, list[tuple[Likeness, Likeness | None]]] = {}
+        paired: dict[str, list[Pair]] = {}
         for likeness in self:
             twin = self.twin_of(likeness)
             # It stands beside its original.
             if likeness.twin and self._has_original(likeness):
                 continue
             of_arm = paired.setdefault(f"{likeness.world} · {likeness.arm}", [])
-            of_arm.append((likeness, twin))
+            of_arm.append(Pair(likeness, twin))
         return paired
 
     def __str__(self) -> str:
@@ -310,6 +319,7 @@ class _Notes:
 
     def of(self, likeness: Likeness) -> str:
         """Return the numbers of a measure's notes, as they stand behind it."""
+        # In the order in which a reader meets them.
         marks = []
         for note in likeness.parts.notes:
             number = self._numbers.setdefault(note, len(self._numbers) + 1)
@@ -580,8 +590,11 @@ def _of_study(study: Study) -> Iterator[tuple[ArmKey, Run]]:
             continue
         run = study.simulation(entry.arm, entry.unit)
         # Without the twin's level, so that a twin and its original have one arm.
-        levels = {name: label for name, label in study.arms[entry.arm].items() if name != TWIN}
-        arm = " · ".join(f"{name}={label}" for name, label in levels.items())
+        levels = []
+        for name, label in study.arms[entry.arm].items():
+            if name != TWIN:
+                levels.append(f"{name}={label}")
+        arm = " · ".join(levels)
         key = ArmKey(
             type(run).__name__,
             arm or _answerers(run),

@@ -57,6 +57,23 @@ def test_the_textbooks_dictator_is_unlike_people_in_both() -> None:
     assert compared[0].mean == 0
 
 
+def test_a_comparison_is_eighty_characters_wide_and_has_each_note_once() -> None:
+    runs = []
+    for twin in (False, True):
+        run = classic("contributing")(players="random", turns=2, twin=twin)
+        run.run()
+        runs.append(run)
+    printed = str(compare_with_people(runs))
+    assert max(map(len, printed.splitlines())) <= 80
+    assert printed.count("mean only") == 1
+    heading, first, *_ = printed.splitlines()
+    assert heading == "Contributing · rules; public_goods: 10 rounds, 20 tokens"
+    assert first.startswith("  share@1: not judged; players 0.")
+    # Each twin below its original; what is not judged says nothing of both together.
+    assert printed.count("    its twin: not judged") == 4
+    assert "original and altered twin" not in printed
+
+
 def test_few_groups_and_a_small_margin_are_no_evidence_of_likeness() -> None:
     few = played(like_people, groups=4, twins=False)
     [one] = compare_with_people(few)

@@ -107,7 +107,8 @@ class Weighted(NamedTuple):
     @property
     def sd(self) -> float:
         """The standard deviation."""
-        return math.sqrt(float(self.weights @ (self.values - self.mean) ** 2))
+        squares = (self.values - self.mean) ** 2
+        return math.sqrt(float(self.weights @ squares))
 
 
 class LimitDraws(NamedTuple):
@@ -301,6 +302,7 @@ def _never_near(part: Closeness) -> Closeness:
 
 def _is_bounded(values: tuple[float, ...]) -> bool:
     """Return True for values of people who could give all or nothing, 0 to 1."""
+    # From the values, as no study prints its bounds: what is a share here is one in every world.
     return bool(values) and min(values) >= 0 and max(values) <= 1
 
 
@@ -338,7 +340,8 @@ def limits_of(people: tuple[float, ...]) -> LimitsOfPeople:
     def sds(extreme: float) -> Numbers:
         variances = (squares + one_more * extreme**2) / totals - means(extreme) ** 2
         # Weights that vary leave that much of the variance out, on average.
-        return np.sqrt(variances.clip(min=0) * (len(people) + 1) / len(people))
+        missing = (len(people) + 1) / len(people)
+        return np.sqrt(variances.clip(min=0) * missing)
 
     farther = 1.0 if mean < 0.5 else 0.0
     return LimitsOfPeople(
@@ -379,6 +382,7 @@ def _location_of(
         near = "near"
     elif p_far < reach:
         near = "far"
+    # Each side has its own draws: the one more stands at the other end.
     low = float(np.quantile(limits.lower, reach))
     high = float(np.quantile(limits.upper, 1 - reach))
     return _Location(Interval(low, high), near, p_near, p_far)
@@ -523,8 +527,9 @@ def _error_at(
     root = 2 * radius * math.cos((math.pi + angle) / 3) - centre
     of_model = min(1.0, max(0.0, root))
     of_people = min(1.0, max(0.0, root - margin))
-    variance = of_model * (1 - of_model) / runs + of_people * (1 - of_people) / figure.n
-    return math.sqrt(max(variance, _LEAST_VARIANCE))
+    variance_of_model = of_model * (1 - of_model) / runs
+    variance_of_people = of_people * (1 - of_people) / figure.n
+    return math.sqrt(max(variance_of_model + variance_of_people, _LEAST_VARIANCE))
 
 
 def _spread_of_law(
@@ -546,7 +551,10 @@ def _spread_of_law(
             model.sd * margins.spread,
             margins.level,
         )
-        interval = Interval(model.sd / people.interval.high, model.sd / people.interval.low)
+        # The more people vary, the smaller the ratio.
+        low = model.sd / people.interval.high
+        high = model.sd / people.interval.low
+        interval = Interval(low, high)
         return Closeness(ratio, interval, people.near, people.p_near, people.p_far)
     jackknifed = _pseudo_values([np.array([value]) for value in figure.values])
     if jackknifed is None:
@@ -751,7 +759,9 @@ def halves_of(people: tuple[float, ...]) -> Halves:
     first_halves = np.sort(shuffled[:, :half])
     second_halves = np.sort(shuffled[:, half : 2 * half])
     distances = np.abs(first_halves - second_halves).mean(axis=1)
-    return Halves(float(np.median(distances)), float(np.quantile(distances, 0.95)))
+    median = float(np.median(distances))
+    high = float(np.quantile(distances, 0.95))
+    return Halves(median, high)
 
 
 def _verdict(parts: PeopleParts) -> Verdict:
@@ -814,7 +824,9 @@ def groups_for(
     else:
         variance = (figure.sd or 0.0) ** 2
     # Two one-sided tests of no difference at all are both to be passed.
-    reach = float(norm.ppf(1 - ALPHA) + norm.ppf((1 + power) / 2))
+    of_test = float(norm.ppf(1 - ALPHA))
+    of_power = float(norm.ppf((1 + power) / 2))
+    reach = of_test + of_power
     # What of the margin people's own uncertainty leaves for the model's.
     left = (margin / reach) ** 2 - variance / figure.n
     if left <= 0:

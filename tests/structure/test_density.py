@@ -17,7 +17,7 @@ import llmsim_lab
 SPACE = (tk.COMMENT, tk.NL, tk.NEWLINE, tk.INDENT, tk.DEDENT, tk.ENDMARKER, tk.ENCODING)
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 PRONOUNS = {"it", "its", "one", "own", "what", "how", "who", "there", "those", "others", "told"}
-MOST = {"tokens": 7.8, "NamedExpr": 0.001, "IfExp": 0.018, "nested": 0.001, "Any": 0.023}
+MOST = {"tokens": 7.1, "NamedExpr": 0.001, "IfExp": 0.012, "nested": 0.001, "Any": 0.018}
 
 
 def counted(path: Path) -> Counter[str]:
@@ -53,5 +53,5 @@ def test_the_code_is_as_plain_as_it_was() -> None:
         counts += counted(path)
     for kind, most in MOST.items():
         assert counts[kind] / counts["lines"] <= most, f"{kind}: {counts[kind]}"
-    assert counts["comments"] / counts["lines"] >= 0.055
-    assert counts["pronouns"] / counts["bound"] <= 0.006
+    assert counts["comments"] / counts["lines"] >= 0.067
+    assert counts["pronouns"] / counts["bound"] <= 0.004

@@ -45,7 +45,7 @@ import psutil
 
 __all__ = ["Attack", "Case", "Nursery", "Plan", "Tally", "serving"]
 
-CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 60.0
+CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 180.0
 SIZES = {"brief": 1, "full": 8, "long": 120}
 TESTS = Path(__file__).resolve().parents[1]
 _KITS = [*TESTS.glob("*/*_kit.py"), TESTS / "prompts" / "test_bombs.py"]
@@ -99,10 +99,13 @@ class Plan:
         """Return how often to try: so often in CI, 8 times in three minutes, 120 in long."""
         return brief * SIZES[self.size]
 
-    def chosen(self, table: Mapping[str, Any], brief: int) -> list[tuple[str, Any]]:
-        """Return the rows of a table: all, or in CI so many of them, drawn by the seed."""
+    def chosen(
+        self, table: Mapping[str, Any], brief: int, full: int | None = None
+    ) -> list[tuple[str, Any]]:
+        """Return rows of a table, drawn by the seed: so many in CI and in three minutes, or all."""
         rows = list(table.items())
-        return rows if self.size != "brief" else self.source.sample(rows, min(brief, len(rows)))
+        most = {"brief": brief, "full": full}.get(self.size)
+        return rows if most is None else self.source.sample(rows, min(most, len(rows)))
 
 
 @dataclass

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 
 def cases(plan: Plan) -> Iterator[Case]:
-    for name, _ in plan.chosen(FAULTS, 12):
+    for name, _ in plan.chosen(FAULTS, 12, 60):
         steps = {kind: partial(called, kind=kind, fault=name) for kind in ("Ollama", "OpenAI")}
         yield Case(name, steps)
 

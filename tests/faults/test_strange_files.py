@@ -177,7 +177,7 @@ def quietly(*arguments: str) -> Callable[[Path], None]:
 
 def configurations(plan: Plan) -> Iterator[Case]:
     steps = {"lint": quietly("lint", "x.yaml"), "run": quietly("run", "x.yaml", *RUN)}
-    for name, content in plan.chosen(YAML, 10):
+    for name, content in plan.chosen(YAML, 10, 40):
         yield Case(name, steps, partial(write_yaml, content))
 
 
@@ -319,7 +319,7 @@ def prompts(plan: Plan) -> Iterator[Case]:
     from test_bombs import BOMBS, bomb_values, filled
 
     values = bomb_values()
-    for name, text in plan.chosen(BOMBS, 12):
+    for name, text in plan.chosen(BOMBS, 12, 90):
         yield Case(name[:60], {"render": lambda _, text=text: filled(text, values)})
     for name, text in plan.chosen(ESCAPES, 8):
         yield Case(name, {"render": partial(kept_in, text)})

@@ -29,7 +29,7 @@ ARGUMENTS: list[dict[str, object]] = [
 
 def cases(plan: Plan) -> Iterator[Case]:
     logging.disable(logging.CRITICAL)
-    for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6):
+    for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6, 20):
         yield Case(name, {"use": partial(use, fault=name)}, wall_s=120)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import Schema
 
-_MAX_STEPS = 20_000
-"""Some 0.3 s, for which the event loop stands still."""
+_MAX_STEPS = 15_000
+"""Some 0.2 s, for which the event loop stands still; twice that on an overloaded machine."""
 _CHARS_A_STEP = 100
 """Of an error's message, which holds the value that is wrong."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")

@@ -404,6 +404,7 @@ class Lane:
         self._limited: set[Sent] = set()
         """Those of them whose time is limited in all."""
         self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = 0.0
         self._has_answered = False
@@ -576,9 +577,11 @@ class Lane:
     def _look_at(self, due: float) -> None:
         """See that requests which are late then are ended."""
         if self._timer is not None:
-            if self._timer.when() <= due:
+            # Not asked of the timer: in a browser's Python it does not know.
+            if self._looks_at <= due:
                 return
             self._timer.cancel()
+        self._looks_at = due
         # In an empty context: the timer outlives its request, whose context would keep the run.
         # Not at once: where the loop was held up, some of their replies have just come.
         self._timer = self._loop.call_at(

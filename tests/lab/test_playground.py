@@ -89,7 +89,10 @@ async def test_turns_are_on_the_tape_at_once_and_a_person_is_asked(desk: Desk) -
     assert page.endswith("pot.html")
 
 
-async def test_a_person_is_told_what_came_of_a_turn_and_at_the_end_the_payoff(desk: Desk) -> None:
+async def test_a_person_is_told_what_came_of_a_turn_and_at_the_end_the_payoff(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(asyncio.TimerHandle, "when")  # a browser's Python has none
     code = data_path("templates/prisoners_dilemma.py").read_text()
     head = "class PrisonersDilemma(Run[Dilemma]):\n"
     short = code.replace(head, head + '    defaults = {"turns": 2}\n')

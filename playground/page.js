@@ -17,8 +17,8 @@ let worker = null;
 let view = null; // what takes messages of the window
 let leaveView = () => {};
 let wrongLine = 0;
-/** The worlds that this Python was given, and whether a link brought each. What it says of others is
- * not theirs: a world's code can say anything in Python's name. */
+/** The worlds that this Python was given, and whether a link brought each. What it says of others
+ * is not theirs: a world's code can say anything in Python's name. */
 const opened = new Map();
 let isPageWanted = false;
 

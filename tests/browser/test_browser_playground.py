@@ -129,19 +129,23 @@ def test_a_world_is_played_forked_and_changed_by_chance_and_a_person(
     form.get_by_label("Amount").fill("7")
     press(page, "Answer")
     expect(page.locator(".when")).to_have_text("Turn 1")
+    press(page, "Step")  # a second question, soon after the first
+    page.get_by_role("form", name="Ann, turn 2").get_by_label("Amount").fill("3")
+    press(page, "Answer")
+    expect(page.locator(".when")).to_have_text("Turn 2")
     press(page, "Fork or change …")
     changes = page.get_by_role("form", name="Fork or change")
     changes.get_by_label(re.compile("Ann$")).fill("50")
     press(page, "Fork with 1 change")
     expect(page.get_by_role("button", name=re.compile("coins.Ann"))).to_be_visible()
     press(page, "Replay and compare")
-    expect(page.locator("#says")).to_contain_text("3 runs with 3 turns, all equal")
+    expect(page.locator("#says")).to_contain_text("3 runs with 5 turns, all equal")
     with page.expect_download() as saved:
         press(page, "Save")
     saved.value.save_as(tmp_path / "pot.tape")
     tape = Tape(tmp_path / "pot.tape", read_only=True)
-    assert [info.fork_turn for info in tape.runs()] == [None, None, 1]
-    assert tape.frame_rows(3)[1]["coins.Ann"] == 50
+    assert [info.fork_turn for info in tape.runs()] == [None, None, 2]
+    assert tape.frame_rows(3)[2]["coins.Ann"] == 50
     with page.expect_download() as mailed:
         press(page, "Page to mail")
     assert "<title>pot.tape</title>" in Path(mailed.value.path()).read_text(encoding="utf-8")

@@ -696,8 +696,8 @@ class Ask:
         only = work[0] if len(work) == 1 else None
         try:
             if isinstance(only, _ToModel):
-                # Here and not in _wait_for: each coroutine between here and a server is passed by
-                # all that comes from there, piece by piece.
+                # As _wait_for does, and not by it: most questions are such a one, and each piece of
+                # a streamed reply passes every coroutine between the server and here.
                 try:
                     only.question.decision = await only.question.send(only.client, only.text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend
@@ -772,6 +772,7 @@ class Ask:
 
     def _answer_of_code(self, seated: object, question: AskedQuestion) -> _Returned | None:
         """Take what chance or a function answers; returns what has to be awaited for it."""
+        # The word "random", which is the only seat that cannot be called.
         if not callable(seated):
             self._take_answer(random_reply(question, question.rng), question)
             return None
@@ -840,9 +841,8 @@ class Ask:
             # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)
         if isinstance(batch.for_people, str) and batch.for_people:
-            batch.prepared_for_people(
-                first_name
-            )  # here, so that it is wrong also where a model plays
+            # Here, so that what is wrong with it raises also where no person plays.
+            batch.prepared_for_people(first_name)
         if not callable(batch.prompt):
             # A rule reads no prompt; yet what is wrong with it raises here too, and a study finds
             # the prompts of a world in a turn that chance answers.

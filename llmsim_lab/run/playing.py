@@ -263,7 +263,8 @@ class PlayedWorld(BaseWorld[StateT]):
                             # Between turns, so that none is begun that cannot be paid for.
                             self._purse.check()
                         turn = await self.step()
-                        advance(sum(len(call.history) for call in turn.calls))
+                        requests = sum(call.attempts for call in turn.calls)
+                        advance(requests)
                         # Where nothing waits, as for rules: let others run too.
                         await asyncio.sleep(0)
                 outcome = "done"

@@ -243,6 +243,7 @@ class Recording(Session):
                 name: manifest[name] for name in ("llm", "seats") if name in manifest
             }
             earlier.append({"last_turn": last_turn, **settings_before})
+        # Without seats in the entries those of the turns before would stay in the manifest.
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
     def finish_turn(
@@ -318,7 +319,7 @@ class Replaying(Session):
             twin = client.with_config(settings)
             if client is player:
                 self._seated[seat] = twin
-            else:  # a contract's class, such as a validator
+            else:
                 self._seated[seat] = copy.copy(player)
                 self._seated[seat].llm_client = twin
         return self._seated[seat]
@@ -332,7 +333,7 @@ class Replaying(Session):
         if settings == self._settings:
             return
         self._settings = settings
-        # They ask with the settings of the turns before.
+        # The twins ask with the settings of the turns before.
         self._seated.clear()
         if isinstance(run.llm_client, RecordedClient) and "" in settings:
             run.llm_client.ask_as(settings[""])

@@ -508,7 +508,8 @@ class Run(PlayedWorld[StateT]):
         warn_of_recorded_settings(recorded_settings(info.manifest), new, "the rerun")
         if new.config.replicate is not None:
             # Else a server that keeps to its seeds would give the same answers: not a sample.
-            used = max(info.manifest["config"].get("replicate") or 0 for info in tape.runs())
+            configs = [other.manifest["config"] for other in tape.runs()]
+            used = max(config.get("replicate") or 0 for config in configs)
             new.config = new.config.model_copy(update={"replicate": used + 1})
         return record(
             new,
@@ -1066,7 +1067,8 @@ def _continued_from(
         state=turns[-1].state,
         **arguments,
     )
-    # With the interventions again, as a manifest has them; with the players that were given.
+    # The run's own configuration, which names the players that were given; with the interventions
+    # again, as a manifest has them.
     run.config = run.config.model_copy(update={"interventions": config.interventions})
     run.turns = list(turns)
     run.planned = planned

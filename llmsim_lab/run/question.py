@@ -161,7 +161,8 @@ class Batch:
                 f"{self.place}: the function {name}= failed for {player}: {error_text(error)}"
             )
             raise self.fault from error
-        if not isinstance(value, str) and isawaitable(value):  # most are texts, and it takes long
+        # Most values are texts, which need not go through isawaitable: it takes long.
+        if not isinstance(value, str) and isawaitable(value):
             # Else Python warns of it as well, after this error.
             close_unawaited(value)
             self.fault = ConfigError(
@@ -315,7 +316,7 @@ class Batch:
         """Return what a player may answer; equal limits are worked out once."""
         if self.limits is None:
             return EVERYTHING
-        # To compile limits takes longer than to check an answer.
+        # Kept, since to compile limits takes longer than to check an answer.
         if not callable(self.limits):
             if self._allowed_to_all is None:
                 self._allowed_to_all = self._allowed_by(player, _by_field(player, self.limits))

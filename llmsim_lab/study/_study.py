@@ -771,7 +771,7 @@ class Study:
                         error=f"it shares a run with arm {leader!r}, which failed: {shared.error}",
                     )
                 if shared.status != "done":
-                    # A budget was spent, or it was not among those to be played.
+                    # It failed, a budget was spent, or it was not among those to be played.
                     continue
                 shared_file = self._files.paths[shared_key]
                 with Tape(shared_file, read_only=True) as tape:
@@ -1243,6 +1243,7 @@ class Study:
         for job in self._jobs.values():
             turns_of_play = job.end - job.at
             turns[job.arm] += len(job.plays) * turns_of_play
+        # At this study's own prices: it is its own pilot.
         costs, _ = self._prices.of_turns(turns, self._prices)
         calls = ""
         if not math.isnan(costs.calls):
@@ -1348,9 +1349,9 @@ class Study:
     @property
     def counted_results(self) -> pd.DataFrame:
         """``results`` without groups of people in which no person decided anything."""
-        return self._of_people(self.results)
+        return self._without_empty_groups(self.results)
 
-    def _of_people(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _without_empty_groups(self, table: pd.DataFrame) -> pd.DataFrame:
         for group in self.groups():
             if group.is_without_people:
                 is_arm = table["arm"] == group.arm
@@ -1477,7 +1478,7 @@ class Study:
                 table = self.counted_results
                 return table[table["outcome"] == label]
         of_column = self._table({column: column}, {})
-        return self._of_people(of_column)
+        return self._without_empty_groups(of_column)
 
     def _values_by_turn(self, column: str) -> pd.DataFrame:
         """Return the table of a column; an outcome that is one number a run has no curve.
@@ -1496,7 +1497,7 @@ class Study:
             # An outcome may be called as the column whose last value it takes.
             column_name = column.removesuffix(LAST)
             of_column = self._table({column: column_name}, {})
-            return self._of_people(of_column)
+            return self._without_empty_groups(of_column)
         except ConfigError as error:
             described = f"{column!r}"
             if outcome != column:
@@ -1825,9 +1826,9 @@ class Study:
             done=len(self._jobs) - len(left),
             turns=turns.total(),
             units=len(self.units),
-            calls=_known(costs.calls),
-            tokens=_known(costs.tokens),
-            hours=_known(costs.seconds / 3600),
+            calls=_number_or_none(costs.calls),
+            tokens=_number_or_none(costs.tokens),
+            hours=_number_or_none(costs.seconds / 3600),
             detectable=self._detectable(pilot),
             based_on=based_on,
         )
@@ -2106,6 +2107,6 @@ def _as_unit(unit: object) -> Unit:
     return number
 
 
-def _known(number: float) -> float | None:
+def _number_or_none(number: float) -> float | None:
     """Return a number, None for NaN."""
     return None if math.isnan(number) else number

@@ -478,12 +478,14 @@ class StudyPlayer:
     @property
     def is_spent(self) -> bool:
         """Whether there is nothing left of a budget."""
-        with suppress(BudgetReached):
-            # check() raises, since a call that cannot be paid must not be made.
-            if self.purse is not None:
-                self.purse.check()
+        if self.purse is None:
             return False
-        return True
+        # check() raises, since a call that cannot be paid must not be made.
+        try:
+            self.purse.check()
+        except BudgetReached:
+            return True
+        return False
 
 
 # --- many jobs -----------------------------------------------------------------------------------
@@ -682,7 +684,7 @@ def work(
         _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
     player = replace(
-        # With its clients.
+        # The same one for all jobs of this process, so that its clients stay.
         _unpack(pickled),
         # Several threads of a worker may play, each the runs of its job in turn.
         at_once=asyncio.Semaphore(1),
@@ -711,13 +713,14 @@ def _keep_tape(
         os.fsync(opened.fileno())
     with suppress(filelock.Timeout), guard:
         present = _content(file)
-        # What a worker was given, but for a line that was cut off, and which it then cut too.
+        # Without a last line that is cut off, as by a kill: the worker has dropped it too.
         whole_lines = present[: present.rfind(b"\n") + 1]
         if content.startswith(whole_lines):
             part.replace(file)
     if not part.exists():
         _tidy(file)
         return replace(entry, tape=file)
+    # It is still there: another process holds the lock, or has written what the worker lacks.
     part.unlink()
     return replace(
         entry,

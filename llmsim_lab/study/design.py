@@ -69,6 +69,7 @@ _SET_BY_STUDY = {
     "outcome": "outcome=",
     "tape": "tape=",
     "seed": "seeds=",
+    # An argument that is gone: two arms that are the same.
     "aa": "vary={'replicate': [0, 1]}",
 }
 """What a study sets itself, and by which argument."""
@@ -206,9 +207,9 @@ def _arm(
     for name in varied or levels:
         label = levels[name]
         value = values[name]
-        is_number = isinstance(value, int | float | None)
+        is_number_or_none = isinstance(value, int | float | None)
         # A number alone says nothing; a word such as "hawkish" speaks for itself.
-        if is_number and label == label_of(value):
+        if is_number_or_none and label == label_of(value):
             words.append(f"{name}={label}")
         else:
             words.append(label)
@@ -642,14 +643,14 @@ class World:
             return
         before = run.prompts
         edited = {place: edits(prompt) for place, prompt in before.items()}
-        # Of a prompt without slots it is noted how it began; other texts come when they are asked,
-        # and a function edits each by itself.
-        varied = {
+        # A prompt without slots is noted with the text that was asked first, and may have another
+        # one in each turn: a function edits each when it is asked, and the noted one stays.
+        noted = {
             place: prompt
             for place, prompt in before.items()
             if is_as_written(prompt) and not edits.is_fixed(prompt.name)
         }
-        run.prompts = edited | varied
+        run.prompts = edited | noted
 
     def checked(
         self,

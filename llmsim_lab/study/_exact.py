@@ -289,7 +289,8 @@ class _Histories:
                 turn: Turn = past[-1]
                 self.keeps_past = self.keeps_past or past.was_read
                 # The same draws lead to the same questions and the same state, unless something
-                # else changed them. Of states one in each turn is compared, which is quick.
+                # else changed them. Questions are compared in every way; states only in the first
+                # of a level, which is played twice for that.
                 is_same = not way.unmet
                 if is_first:
                     is_first = False

@@ -140,9 +140,9 @@ class _Message:
 
     The outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE``,
     ``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``, ``TOO_MANY_STEPS``, the code
-    of a failed result or an ``LLMError``), ``REFUSAL`` (``DECLINED``,
-    ``CONFIRMED_BEFORE``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``). Where there
-    is no decision: ``ERROR`` with the exception's name.
+    of a failed result or an ``LLMError``), ``REFUSAL`` (``DECLINED``, ``CONFIRMED_BEFORE``),
+    ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``). Where there is no decision:
+    ``ERROR`` with the exception's name.
     """
 
     def __init__(self, engine: LLMAgentEngine, context: DecisionContext) -> None:
@@ -166,7 +166,7 @@ class _Message:
             intent = self._intent(decision)
             return decision
         # Also a cancellation: a row that stays PENDING would mean that the program died.
-        except BaseException as error:  # a message may be stopped halfway
+        except BaseException as error:
             self.category = f"ERROR:{type(error).__name__}"
             raise
         finally:
@@ -177,8 +177,7 @@ class _Message:
             )
 
     def _intent(self, decision: AgentDecision) -> str:
-        """Return what the message was taken for: the tools that it needed."""
-        # What the message was about is what it needed, not what a model says of it.
+        """Return what the message was taken for: its tools, whatever a model says."""
         names = [call.tool_name for call in self.calls]
         if decision.pending_action is not None:
             names.append(decision.pending_action.tool_name)
@@ -305,7 +304,8 @@ class _Message:
                         result,
                         is_followed=place < len(calls),
                     )
-                # No model call is left to read results, but a question takes none.
+                # In the last round no tool runs, since no model call is left to read its result; a
+                # question to the user takes none, and was asked above.
                 if not isinstance(result, ToolResult) and not is_last:
                     result = await self._run(call.name, result, toolbox)
                 if isinstance(result, ToolResult):

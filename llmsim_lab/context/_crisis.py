@@ -38,6 +38,8 @@ from llmsim_lab.run.state import COMMON_COLUMNS
 
 _TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
 """Columns of every crisis's frame, and what an intervention sets, besides the variables."""
+_WORLD = "world"
+"""Whom the engine judges: the player of its decisions."""
 
 
 class CrisisState(State):
@@ -176,7 +178,7 @@ class CrisisSimulation(Run[CrisisState]):
         # The engine's row has what it asked for; the turn's columns count the rules' changes too.
         by_engine = [update for update in updates if update.source == ENGINE]
         ask.note(
-            "world",
+            _WORLD,
             changes=count_made(by_engine),
             refused=count_refused(by_engine),
         )
@@ -207,7 +209,7 @@ class CrisisSimulation(Run[CrisisState]):
             )
 
         return await ask(
-            "world",
+            _WORLD,
             self._judgement,
             prompt,
             by=ENGINE,

@@ -84,11 +84,13 @@ class SocialSimulation(Run[SocialState]):
             guards=self.guards,
         )
         # A misspelt trigger would never fire, without a word.
-        for move in self.statechart.transitions:
-            triggers = triggers_in(move.source)
-            if move.trigger not in triggers:
+        for transition in self.statechart.transitions:
+            source = transition.source
+            trigger = transition.trigger
+            triggers = triggers_in(source)
+            if trigger not in triggers:
                 raise ConfigError(
-                    f"chart: {move}: no turn fires {move.trigger!r} in the state {move.source!s}; "
+                    f"chart: {transition}: no turn fires {trigger!r} in the state {source!s}; "
                     f"what is fired there: {', '.join(triggers)}"
                 )
 

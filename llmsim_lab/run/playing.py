@@ -250,6 +250,7 @@ class PlayedWorld(BaseWorld[StateT]):
             self._target_turn = last
             # What the tape says if nothing below sets it otherwise.
             outcome = "interrupted"  # by Ctrl-C, or the task was cancelled
+            is_failing = True
             try:
                 line = progress_line(
                     "turn",
@@ -268,8 +269,10 @@ class PlayedWorld(BaseWorld[StateT]):
                         # Where nothing waits, as for rules: let others run too.
                         await asyncio.sleep(0)
                 outcome = "done"
+                is_failing = False
             except BudgetReached as error:
                 outcome = f"stopped: {error}"
+                is_failing = False
                 _warn(
                     "BUDGET_REACHED",
                     run=self.name,
@@ -280,8 +283,8 @@ class PlayedWorld(BaseWorld[StateT]):
                 outcome = f"failed: {error_text(error)}"
                 raise
             finally:
-                # After a failure that failure is what has to be raised, not another of the tape's.
-                with nullcontext() if outcome == "done" else suppress(TapeError):
+                # A failure under way is what has to be raised, not another of the tape's.
+                with suppress(TapeError) if is_failing else nullcontext():
                     self._session.end_run(outcome)
         if self._warns:
             self._warn_of_stand_ins()

@@ -1502,6 +1502,11 @@ class Study:
             described = f"{column!r}"
             if outcome != column:
                 described = f"{column!r}, {outcome!r:.60},"
+            if not self._series:
+                raise ConfigError(
+                    f"outcome {described} is one number a run, and a curve takes a column of "
+                    f"numbers; this world has none"
+                ) from error
             raise ConfigError(
                 f"outcome {described} is one number a run, and a curve takes a column: "
                 f"study.by_turn({self._series[0].column!r})"

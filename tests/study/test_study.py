@@ -372,6 +372,15 @@ class Filling(Run[Empty]):
         return state.replace(held={"Ann": float(ask.turn)})
 
 
+class Talk(State):
+    words: str = ""
+
+
+class Talking(Run[Talk]):
+    async def turn(self, state: Talk, ask: Ask) -> Talk:
+        return state.replace(words=f"turn {ask.turn}")
+
+
 def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
     study = played(study_of(Filling, {}, outcome=None, players="random"))
     assert study.to_frame()["held.Ann"].max() == 4
@@ -431,6 +440,9 @@ def test_a_curve_is_of_the_column_where_an_outcome_is_its_last_value() -> None:
     pd.testing.assert_frame_equal(study.by_turn("level"), played(study_of()).by_turn("level"))
     with pytest.raises(ConfigError, match="is one number a run, and a curve takes a column"):
         study.by_turn("rain")
+    wordy = played(study_of(Talking, {}, outcome={"rain": lambda run: 1.0}, players="random"))
+    with pytest.raises(ConfigError, match="a column of numbers; this world has none"):
+        wordy.by_turn("rain")
 
 
 def test_main_effects_are_named_by_the_levels_labels() -> None:

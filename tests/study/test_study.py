@@ -440,7 +440,8 @@ def test_a_curve_is_of_the_column_where_an_outcome_is_its_last_value() -> None:
     pd.testing.assert_frame_equal(study.by_turn("level"), played(study_of()).by_turn("level"))
     with pytest.raises(ConfigError, match="is one number a run, and a curve takes a column"):
         study.by_turn("rain")
-    wordy = played(study_of(Talking, {}, outcome={"rain": lambda run: 1.0}, players="random"))
+    starts = {"state": {"silent": Talk(), "loud": Talk(words="Hey")}}
+    wordy = played(study_of(Talking, starts, outcome={"rain": lambda run: 1.0}, players="random"))
     with pytest.raises(ConfigError, match="a column of numbers; this world has none"):
         wordy.by_turn("rain")
 

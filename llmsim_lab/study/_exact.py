@@ -561,7 +561,7 @@ class Exact:
     Args:
         run: what is played, from its latest turn; its players are models that choose
             (``decide="sample"``), rules and chance. It is left as it is.
-        turns: how many are played.
+        turns: how many are played; if not given, as many as the world's configuration says.
         outcome: what is asked about: a column of the turn's row, or a function of the run so far,
             for which histories stay apart. If not given, the first column that can be charted.
         tape: keeps the questions; an exact law that was stopped goes on there.
@@ -587,7 +587,7 @@ class Exact:
         self,
         run: Run,
         *,
-        turns: int,
+        turns: int | None = None,
         outcome: Outcome | None = None,
         tape: Tape | str | Path | None = None,
         prune: float = 1e-6,
@@ -606,6 +606,8 @@ class Exact:
                 f"outcome={outcome!r:.60} is neither a column nor a function of the run"
             )
         self.run_of = run
+        if turns is None:
+            turns = run.config.turns
         self.turns = whole_number("turns", turns, least=1)
         self.prune = real_number("prune", prune, least=0, most=1)
         self.most_questions = whole_number("most_questions", most_questions, least=1)
@@ -845,9 +847,26 @@ class Exact:
 
         A difference of two laws has no interval: it is what this model with these options does.
         Where histories were lost, it is off by at most both ``lost`` times the outcome's range.
+
+        Raises:
+            ConfigError: the laws have different outcomes, or end with different turns.
         """
         if not isinstance(reference, Exact):
             raise ConfigError(f"effect({reference!r:.60}): give another exact law to compare with")
+        name = _name_of(outcome or self.outcome)
+        reference_name = _name_of(outcome or reference.outcome)
+        if name != reference_name:
+            raise ConfigError(
+                f"one law's outcome is {name}, the other's {reference_name}; say which both are "
+                f"compared in: effect(other, {reference_name!r})"
+            )
+        last = self.run_of.turn_number + self.turns
+        reference_last = reference.run_of.turn_number + reference.turns
+        if turn is None and last != reference_last:
+            raise ConfigError(
+                f"one law ends with turn {last}, the other with turn {reference_last}; say after "
+                f"which turn they are compared: effect(other, turn={min(last, reference_last)})"
+            )
         return self.mean(outcome, turn=turn) - reference.mean(outcome, turn=turn)
 
     def to_frame(self) -> pd.DataFrame:
@@ -933,7 +952,7 @@ class Exact:
 def exact(
     run: Run,
     *,
-    turns: int,
+    turns: int | None = None,
     outcome: Outcome | None = None,
     tape: Tape | str | Path | None = None,
     prune: float = 1e-6,
@@ -964,7 +983,7 @@ def _in_order(value: object) -> tuple[bool, object]:
     return is_text, str(value) if is_text else value
 
 
-def _name_of(outcome: Outcome) -> str:
+def _name_of(outcome: Outcome | None) -> str:
     if isinstance(outcome, str):
         return outcome
     return clip(getattr(outcome, "__name__", "outcome"), 40)

@@ -36,6 +36,8 @@ def test_a_sound_installation_is_a_page_of_lines_without_a_fault(tmp_path: Path)
     assert page[-1].startswith("This installation is sound")
     assert len(page) < 25
     assert [line for line in page if line.startswith("fault")] == []
+    [python] = [line for line in page if "Python 3." in line and sys.executable in line]
+    assert ("not in a virtual environment" in python) == (sys.prefix == sys.base_prefix)
     for about in ("a run and its replay", "a chart", "a notebook's kernel", "JupyterLab"):
         assert any(line.startswith(f"ok    {about}: ") for line in page), page
     [terminal] = [line for line in page if "the terminal" in line]

@@ -246,7 +246,11 @@ def test_what_cannot_be_set_of_a_recorded_run_is_said(
 
 
 def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:
-    assert taped("resume", "t.tape", "--import", "pot.py", "--turns", "2")[0] == 0
+    status, out, _ = taped("resume", "t.tape", "--import", "pot.py", "--turns", "2")
+    assert status == 0
+    # The turn that the new ones follow on is listed with them.
+    listed = [line.split()[0] for line in out.splitlines()[1:4]]
+    assert listed == ["3", "4", "5"]
     assert taped("rerun", "t.tape", "--import", "pot.py", "--turns", "5")[0] == 0
     assert turns("resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
     assert turns("rerun")["turn"].tolist() == [0, 1, 2, 3, 4, 5]

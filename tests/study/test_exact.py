@@ -141,6 +141,13 @@ def test_the_effect_of_a_word_is_a_difference_of_two_laws(client: LLMClient) -> 
     ]
     assert laws[1].effect(laws[0]) == pytest.approx(means[1] - means[0])
     assert laws[1].effect(laws[0], turn=1) == pytest.approx(0.4)
+    shorter = exact(Dilemma(llm_client=client, turns=1), outcome="cooperation")
+    assert laws[1].effect(shorter, turn=1) == pytest.approx(0.4)
+    with pytest.raises(ConfigError, match=r"ends with turn 2, the other with turn 1; .*turn=1"):
+        laws[1].effect(shorter)
+    other = exact(Dilemma(llm_client=client), turns=2, outcome=lambda run: 1.0)
+    with pytest.raises(ConfigError, match="outcome is cooperation, the other's <lambda>"):
+        laws[1].effect(other)
 
 
 def test_sampled_runs_follow_the_law(client: LLMClient) -> None:

@@ -54,20 +54,24 @@ sys.exit(3)
 
 @pytest.mark.process
 def test_jupyterlab_opens_the_first_page_without_a_question_about_its_news(tmp_path: Path) -> None:
-    (tmp_path / "jupyterlab.py").write_text(STANDS_FOR_JUPYTERLAB)
+    # Not in the current folder, of which nothing is imported.
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "jupyterlab.py").write_text(STANDS_FOR_JUPYTERLAB)
+    paths = [str(tmp_path / "packages"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {"JUPYTER_CONFIG_PATH": "of the user", "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, "-c", "from llmsim_lab.cli import main; main()", "lab", "pages"],
         cwd=tmp_path,
-        env=os.environ | {"JUPYTER_CONFIG_PATH": "of the user"},
+        env=os.environ | settings,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 3, done.stderr
     assert 'jupyter lab --allow-root "pages"' in done.stderr
-    arguments, settings = json.loads(done.stdout.splitlines()[-1])
+    arguments, folders = json.loads(done.stdout.splitlines()[-1])
     assert arguments == [str(Path("pages", FIRST))]
-    ours, theirs = settings.split(os.pathsep)
+    ours, theirs = folders.split(os.pathsep)
     assert theirs == "of the user"
     [file] = Path(ours).rglob("*.json")
     assert json.loads(file.read_text())["@jupyterlab/apputils-extension:notification"] == {

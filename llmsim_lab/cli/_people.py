@@ -65,7 +65,8 @@ def people(
         "groups_of_many": groups_of_many,
         "rationale": "before" if reasons else False,
     }
-    check_margin(margin)
+    # Each design's measures are shares of what was at stake.
+    check_margin(margin, of_shares=True)
     # Before anything is asked, since an hour later it is too late to choose more.
     if groups_of_many < LEAST_GROUPS or (written and groups < LEAST_GROUPS):
         say(f"With fewer than {LEAST_GROUPS} groups a condition has no interval and no verdict.")

@@ -121,11 +121,24 @@ class PublishedFigure:
         """True where nothing tells how much the mean would vary with other people."""
         return not self.values and self.count is None and self.sd is None
 
+    @property
+    def is_of_shares(self) -> bool:
+        """True where what people did lies from 0 to 1, as far as the study says."""
+        values = self.values or (self.mean,)
+        # The spread of two shares, 0 and 1, is .71: no shares have a larger one.
+        is_narrow = self.sd is None or self.sd < 0.75
+        return min(values) >= 0 and max(values) <= 1 and is_narrow
 
-def check_margin(margin: object) -> None:
-    """Raise ConfigError for a margin that is not a number above 0."""
-    if real_number("margin", margin) <= 0:
+
+def check_margin(margin: object, *, of_shares: bool = False) -> None:
+    """Raise ConfigError for a margin that is not above 0, or more than shares can differ."""
+    number = real_number("margin", margin)
+    if number <= 0:
         raise ConfigError(f"margin={margin} must be above 0, such as {MARGIN}")
+    if of_shares and number > 1:
+        raise ConfigError(
+            f"margin={margin} is more than shares, 0 to 1, can differ; 15 % is margin={MARGIN}"
+        )
 
 
 class PeopleMeasure(NamedTuple):

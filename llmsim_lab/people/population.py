@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from llmsim_lab._util.checks import plain_number, plain_numbers, real_number, whole_number
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import brief, closest, listed, whole_text
+from llmsim_lab._util.text import brief, closest, counted, listed, whole_text
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
 
@@ -148,7 +148,8 @@ class Population(Settings):
             words: see ``words``.
 
         Raises:
-            ConfigError: the table is empty, a weight is negative, or names and ``n`` differ.
+            ConfigError: the table is empty or lacks a value, a weight is negative, or names and
+                ``n`` differ.
         """
         import numpy as np
         import pandas as pd
@@ -176,6 +177,7 @@ class Population(Settings):
             numbers = _weights_of(weights, len(frame))
         # All, and not the rows drawn alone: another seed would find the fault later.
         for column in frame.columns:
+            _check_no_gap(frame[column], column)
             for cell in frame[column]:
                 _plain(cell, column)
         players = _player_names(names, n, len(frame))
@@ -200,8 +202,7 @@ class Population(Settings):
         # By the margins' columns, the first one outermost: of each of its values the players are
         # as many as wanted, rounded up or down.
         for column in reversed(list(wanted)):
-            # Stable sorts, the last one outermost. As texts, since a column may mix types;
-            # astype(str) would leave what is missing as it is.
+            # Stable sorts, the last one outermost. As texts, since a column may mix types.
             texts = np.array([str(_plain(value, column)) for value in table.frame[column]])
             order = order[np.argsort(texts[order], kind="stable")]
         # Systematic: n equally spaced points, moved together by chance, on the rows' weights.
@@ -396,9 +397,14 @@ def _masks_of(
         if left_out.any():
             # The first in the alphabet, so that a message does not change with the table's order.
             without_share = _plain(min(frame[column][left_out], key=str), column)
+            strangers = [value for value in shares if not _is_value(frame[column], value).any()]
+            of_nobody = ""
+            if strangers:
+                of_nobody = f", and nobody of the table is {brief(strangers[0])}"
             raise ConfigError(
-                f"the margin of {column} does not say how many are {without_share!r}; give each of "
-                f"its values a share, 0 for nobody: {column}={{{without_share!r}: 0, ...}}"
+                f"the margin of {column} does not say how many are {without_share!r}{of_nobody}; "
+                "give each of its values a share, 0 for nobody: "
+                f"{column}={{{without_share!r}: 0, ...}}"
             )
         for value, share in shares.items():
             mask = _is_value(frame[column], value)
@@ -414,12 +420,10 @@ def _is_value(
     column: pd.Series,
     value: object,
 ) -> NDArray[np.bool_]:
-    """Return which rows have a value; None and NaN are those that have none."""
+    """Return which rows have a value."""
     import pandas as pd
 
-    if _is_missing(value):
-        return column.isna().to_numpy(dtype=bool)
-    # A cell of pandas' own NA is neither equal nor unequal.
+    # pandas' own NA is neither equal nor unequal.
     equal = pd.Series(column == value).fillna(False)
     return equal.to_numpy(dtype=bool)
 
@@ -429,6 +433,19 @@ def _is_missing(value: object) -> bool:
 
     # Of a list isna() says it for each member.
     return pd.api.types.is_scalar(value) and bool(pd.isna(value))  # type: ignore[call-overload]
+
+
+def _check_no_gap(cells: pd.Series, column: str) -> None:
+    gaps = cells.index[cells.isna()]
+    if not len(gaps):
+        return
+    # One gap makes pandas' whole numbers 33.0, which drop and fill alone leave as they are.
+    raise ConfigError(
+        f"the table has no value of {column!r} in {counted(len(gaps), 'row')}, first in row "
+        f"{brief(plain_number(gaps[0]))}, and a player would be told {column} None; drop them, "
+        f"frame.dropna(subset=[{column!r}]).convert_dtypes(), or fill them, "
+        f"frame.fillna({{{column!r}: ...}}).convert_dtypes()"
+    )
 
 
 def _check_columns(frame: pd.DataFrame) -> None:
@@ -474,6 +491,12 @@ def _weights_of(
         raise ConfigError(
             f"weights={brief(weights)} must be a column's name, or a list: a number for each row"
         )
+    for weight in entries:
+        if isinstance(weight, str):
+            raise ConfigError(
+                f"a weight={brief(weight)} must be a finite number, and it is a text: "
+                "frame[column].astype(float) makes numbers of a column of texts"
+            )
     numbers: NDArray[np.float64] = np.array(
         [real_number("a weight", weight, least=0) for weight in entries]
     )

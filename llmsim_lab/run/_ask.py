@@ -34,6 +34,7 @@ from llmsim_lab.llm.choice import Choice, Decide
 from llmsim_lab.llm.human import StandIn
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run._any_run import AnyRun, Warnings
+from llmsim_lab.run._personas import check_rows
 from llmsim_lab.run.answers import (
     NOTHING_ELSE,
     Options,
@@ -837,6 +838,9 @@ class Ask:
         _check_reply(batch.reply, first_name, self._asked_turn.config.rationale)
         _check_names(names)
         _check_arguments(batch, first_name)
+        # Who judges the players is none of them. What is recorded stays as it was played.
+        if not batch.by and not self._asked_turn.is_replay:
+            check_rows(self._asked_turn.config, names)
         if batch.system:
             # As prompts are: source code indents what stands between three quotes.
             batch.system = dedented(batch.system)

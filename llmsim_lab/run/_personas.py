@@ -6,7 +6,7 @@ asks nobody in particular: the reference of a study.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,18 @@ def population_of(config: WorldConfig) -> Population | None:
     population = config.population
     # The social world's own population is a list of users, or their number.
     return population if isinstance(population, Population) else None
+
+
+def check_rows(config: WorldConfig, players: Iterable[str]) -> None:
+    """Raise ConfigError for a player without a row, whoever plays it.
+
+    A rule reads no prompt: it would play as nobody in particular, in an arm that says otherwise.
+    """
+    population = population_of(config)
+    if population is None:
+        return
+    for player in players:
+        population.row(player)
 
 
 def persona_slots(config: WorldConfig) -> dict[str, object]:

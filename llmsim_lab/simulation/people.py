@@ -431,11 +431,11 @@ def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
         margin: the difference of means that still counts as near.
 
     Raises:
-        ConfigError: it is not a number above 0.
+        ConfigError: it is not a number above 0, to 1.
     """
     import pandas as pd
 
-    check_margin(margin)
+    check_margin(margin, of_shares=True)
 
     from llmsim_lab.study.estimates.people import groups_for
 

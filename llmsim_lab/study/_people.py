@@ -252,6 +252,11 @@ class PeopleComparison(list[Likeness]):
             )
         return pd.DataFrame(rows)
 
+    def _margins_in_words(self) -> list[str]:
+        # In the order of the measures, each once: most often there is one.
+        margins = dict.fromkeys(f"{likeness.margins.mean:g}" for likeness in self)
+        return [f"near: a difference and a distance inside {margin}" for margin in margins]
+
     def pairs(self) -> dict[str, list[Pair]]:
         """Return each original with its twin, or a twin that has none alone, by world and arm."""
         paired: dict[str, list[Pair]] = {}
@@ -278,7 +283,7 @@ class PeopleComparison(list[Likeness]):
                     lines.append(f"    its twin: {twin.verdict}; {twin.in_words()}{notes.of(twin)}")
                     if likeness.verdict != "not judged":
                         lines.append(f"    original and altered twin: {self.recital(likeness)}")
-        lines += ["", *notes.legend()]
+        lines += ["", *self._margins_in_words(), *notes.legend()]
         return "\n".join(map(wrapped, lines)).strip("\n") or "nothing to compare"
 
     __repr__ = __str__
@@ -301,7 +306,8 @@ class PeopleComparison(list[Likeness]):
             # Above what scrolls, whose end a telephone does not show.
             parts.append(styled(styled(arm, tag="strong"), tag="p"))
             parts.append(scrolling(html_table(header, rows), arm))
-        parts += [styled(line, tag="p") for line in notes.legend()]
+        below = [*self._margins_in_words(), *notes.legend()]
+        parts += [styled(line, tag="p") for line in below]
         return str(join(parts, between="\n"))
 
 
@@ -379,7 +385,7 @@ def compare_with_people(
             of runs, ``exact(run, turns=1)``, in which nothing of the model is sampled: the interval
             is of the people alone, and no number of groups is needed.
         margin: the difference of means, and the distance of distributions, that counts as near, in
-            the measure's unit: worlds here have shares of what was at stake.
+            the measure's unit: worlds here have shares of what was at stake, 0.15 for 15 %.
         spread_margin: the ratio of standard deviations that counts as near; likewise its inverse.
         level: of the intervals.
 
@@ -396,11 +402,16 @@ def compare_with_people(
     with _runs_of(played) as runs:
         for key, run in runs:
             worlds.add(key.world)
+            measures = _people_of(run.run_of if isinstance(run, Exact) else run)
+            check_margin(
+                margin,
+                of_shares=any(measured.figure.is_of_shares for measured in measures),
+            )
             if isinstance(run, Exact):
                 compared += _likenesses_of_law(key, run, margins)
                 continue
             arm = arms.setdefault(key, _Arm())
-            for measured in _people_of(run):
+            for measured in measures:
                 values = _values_of(run, measured)
                 # A run that is too short for a measure of a late turn says nothing of it.
                 if len(values):
@@ -426,6 +437,7 @@ def compare_with_people(
     if not worlds:
         raise ConfigError(
             f"nothing to compare with people: {brief(played)} has no run that was played"
+            f"{_first_failure(played)}"
         )
     if not compared:
         raise ConfigError(
@@ -434,6 +446,14 @@ def compare_with_people(
             "{'share': published('forsythe_1994', ...)}"
         )
     return compared
+
+
+def _first_failure(played: Played) -> str:
+    if isinstance(played, Study):
+        for entry in played.progress():
+            if entry.error:
+                return f"; the first failed: {entry.error}"
+    return ""
 
 
 def _margins(

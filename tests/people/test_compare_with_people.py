@@ -79,8 +79,10 @@ def test_few_groups_and_a_small_margin_are_no_evidence_of_likeness() -> None:
     [one] = compare_with_people(few)
     assert (one.verdict, one.parts.difference.interval) == ("not judged", None)
     many = played(like_people, twins=False)
-    [one] = compare_with_people(many, margin=0.03)
-    assert one.verdict == "undecided"
+    compared = compare_with_people(many, margin=0.03)
+    assert compared[0].verdict == "undecided"
+    assert "near: a difference and a distance inside 0.03" in str(compared)
+    assert "inside 0.03" in compared._repr_html_()
 
 
 @pytest.mark.process  # takes seconds
@@ -172,6 +174,16 @@ def test_runs_that_failed_are_counted_and_said(caplog: pytest.LogCaptureFixture)
     compared = compare_with_people(study)
     assert compared[0].groups == 5
     assert str(compared).startswith("2 of 7 runs failed or were not played\n")
+
+
+def test_of_a_study_whose_runs_all_failed_the_first_failure_is_repeated() -> None:
+    def fails(question: Any) -> float:
+        raise ValueError("no idea")
+
+    study = Study(classic("splitting"), seeds=2, players={"*": fails}, outcome="share")
+    study.run(progress=False)
+    with pytest.raises(ConfigError, match=r"no run that was played; the first failed: .*no idea"):
+        compare_with_people(study)
 
 
 @pytest.mark.parametrize("setting", ["margin", "spread_margin", "level"])

@@ -24,7 +24,7 @@ from llmsim_lab import (
     replay,
 )
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.people import Population
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.study import Study
@@ -121,7 +121,11 @@ def test_a_raked_population_has_the_margins_wanted_and_says_how_far_it_misses() 
     [
         ({"place": {"north": 1}}, "no column 'place'"),
         ({"region": {"north": 0.3, "south": 0.3}}, "0.6 together"),
-        ({"region": {"north": 1}}, "does not say how many are 'south'"),
+        ({"region": {"north": 1}}, "does not say how many are 'south'; give"),
+        (
+            {"region": {"north": 0.5, "sooth": 0.5}},
+            "how many are 'south', and nobody of the table is 'sooth'; give",
+        ),
         ({"region": {"north": 0.3, "south": 0.6, "west": 0.1}}, "the table has nobody of them"),
         (
             {"region": {"north": 0.5, "south": 0.5}, "old": {True: 0.2, False: 0.8}},
@@ -161,8 +165,7 @@ def test_a_wrong_draw_is_an_error(options: Any, message: str) -> None:
     ("column", "shares", "texts"),
     [
         ([1.0, 2.0], {1: 0.25, 2: 0.75}, ["1.0", "2.0"]),
-        (["n", None], {"n": 0.25, None: 0.75}, ["n", "None"]),
-        ([3.5, None], {3.5: 0.25, float("nan"): 0.75}, ["3.5", "None"]),
+        (["n", True], {"n": 0.25, True: 0.75}, ["n", "True"]),
     ],
 )
 def test_a_margin_counts_a_value_however_it_is_written(
@@ -248,11 +251,49 @@ def test_rows_are_columns_of_decisions_and_on_the_tape(tmp_path: Path) -> None:
         again.config.population.raked({"age": {30: 1}})
 
 
-def test_a_player_without_a_row_is_named() -> None:
+@pytest.mark.parametrize(
+    "players",
+    [None, "random", {"*": lambda question: 1}, {"Ann": "random", "Bob": "random", "*": "model"}],
+)
+def test_a_player_without_a_row_is_named_whoever_plays(players: Any) -> None:
     frame = pd.DataFrame({"age": [30]})
-    run = Poll(population=Population.from_table(frame, names=["Ann"]), llm_client=scripted())
-    with pytest.raises(LabError, match=r"no row for 'Bob'.*names="):
+    run = Poll(
+        population=Population.from_table(frame, names=["Ann"]),
+        players=players,
+        llm_client=scripted(),
+    )
+    with pytest.raises(ConfigError, match=r"no row for 'Bob'.*names="):
         run.run(1)
+
+
+def test_a_study_of_people_who_do_not_play_has_no_effect() -> None:
+    town = Population.from_table(table(7))
+    study = Study(
+        Poll,
+        {"population": {"none": None, "town": town}},
+        seeds=2,
+        turns=1,
+        outcome="votes.Ann",
+        players={"*": "random", "judge": "random"},
+    )
+    study.run(progress=False)
+    assert study.counts["failed"] == 2
+    assert {"no row for 'Ann'" in run.error for run in study.progress() if run.error} == {True}
+
+
+def test_a_missing_value_is_an_error_and_a_table_without_it_has_whole_numbers() -> None:
+    frame = pd.DataFrame({"age": [33, None, 47], "share": [0.5, 0.25, 0.5]}, index=[7, 8, 9])
+    with pytest.raises(
+        ConfigError, match=r"no value of 'age' in 1 row, first in row 8.*dropna.*fillna"
+    ):
+        Population.from_table(frame)
+    for whole in (
+        frame.dropna(subset=["age"]).convert_dtypes(),
+        frame.fillna({"age": 47}).convert_dtypes(),
+        pd.DataFrame({"age": [33, 47], "share": [0.5, 0.5]}),
+    ):
+        rows = Population.from_table(whole).rows.values()
+        assert {f"age {row['age']}" for row in rows} == {"age 33", "age 47"}
 
 
 def test_no_persona_is_the_reference_of_a_study(tmp_path: Path) -> None:

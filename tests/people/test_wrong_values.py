@@ -95,6 +95,14 @@ def test_a_margin_is_a_number_above_0(margin: Any) -> None:
         enough_groups(margin)
 
 
+def test_a_margin_in_percent_is_more_than_shares_can_differ() -> None:
+    for call in (lambda: compare_with_people(halves(), margin=15), lambda: enough_groups(15)):
+        with pytest.raises(ConfigError, match=r"margin=15 is more than shares.*margin=0\.15"):
+            call()
+    dollars = figure(n=2, mean=2.5, sd=1.0)
+    assert "inside 1.5" in str(compare_with_people(halves({"share": dollars}), margin=1.5))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -151,8 +159,8 @@ def asked(**changes: Any) -> PublishedFigure:
 def test_a_cell_is_a_text_a_number_or_a_date(cells: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Population.from_table(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))
-    days = Population.from_table(pd.DataFrame({"day": [date(2026, 1, 2), None]}))
-    assert sorted(map(str, (row["day"] for row in days.rows.values()))) == ["2026-01-02", "None"]
+    days = Population.from_table(pd.DataFrame({"day": [date(2026, 1, 2)]}))
+    assert days.row("P1") == {"day": "2026-01-02"}
 
 
 @pytest.mark.parametrize("column", [0, None, ("a", "b"), "not", "True", "a b", "turn", "\ud800"])
@@ -170,7 +178,7 @@ def test_a_column_is_called_what_a_prompt_can_use(column: Any) -> None:
         ({"names": [1, 2, 3]}, "names has 1, and a player's name is a text"),
         ({"n": 10**30}, "1 to 1,000,000"),
         ({"weights": 3}, "weights=3 must be a column's name, or a list"),
-        ({"weights": ["1", "2", "3"]}, "a weight='1' must be a finite number"),
+        ({"weights": ["1", "2", "3"]}, "a weight='1' must be a finite number, and it is a text"),
         ({"words": "{{ age"}, "line 1: unexpected end of template"),
         ({"words": "{{ gae }}"}, r"words use {{ gae }} \(did you mean 'age'\?\), and the columns"),
         ({"words": "{{ age.x.y }}"}, "has no item 'x'"),

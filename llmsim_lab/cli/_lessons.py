@@ -14,7 +14,7 @@ import typer
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
-from llmsim_lab.cli._output import open_folder, say
+from llmsim_lab.cli._output import keep_results_apart, open_folder, say
 from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
@@ -60,6 +60,7 @@ def play_tournament(
     file = file_of(kind)
     assert file is not None
     open_folder(out)
+    keep_results_apart(out, players, "results.jsonl")
     # In the processes below, files of this folder must not hide Python's own modules.
     os.environ["PYTHONSAFEPATH"] = "1"
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
@@ -98,6 +99,8 @@ def lesson(
     The notebook is run: what it gives to grade_answer is right. Its questions have tolerances,
     answers that are nearly right, and hints, in raw cells.
     """
+    open_folder(to, "--to")
+    keep_results_apart(to, source, "teacher", "--to")
     key = make_lesson(source, to)
     say(f"{counted(len(key.questions), 'question')}: {', '.join(key.questions)}")
     say(f"Written: {to / 'student'}, which you hand out, and {to / 'teacher'}")
@@ -126,6 +129,7 @@ def grade_hand_ins(
     Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
     """
     open_folder(out)
+    keep_results_apart(out, folder, "grades.csv")
     limits = replace(
         HAND_IN,
         cpu_s=cpu,

@@ -5,6 +5,7 @@ Text of a model or of a tape is untrusted: it has no markup and no terminal cont
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ errors = Console(stderr=True)
 _MOST_COLUMNS = 4
 _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
+_SOURCE_NOTE = ".made-from"
+"""Hidden, so that it is neither handed out with a lesson nor taken for a hand-in."""
 
 
 def say(
@@ -56,8 +59,12 @@ def say(
     )
 
 
-def open_folder(path: Path) -> Path:
+def open_folder(path: Path, option: str = "--out") -> Path:
     """Make a folder for results.
+
+    Args:
+        path: the folder.
+        option: what it was given by.
 
     Raises:
         ConfigError: it cannot be made or written to.
@@ -68,9 +75,39 @@ def open_folder(path: Path) -> Path:
         TemporaryFile(dir=path).close()
     except OSError as error:
         raise ConfigError(
-            f"cannot write to the folder {path}: {error}; choose another --out"
+            f"cannot write to the folder {path}: {error}; choose another {option}"
         ) from error
     return path
+
+
+def keep_results_apart(
+    folder: Path,
+    source: Path,
+    result: str,
+    option: str = "--out",
+) -> None:
+    """Note in a folder for results what they are of, so that others do not overwrite them.
+
+    Args:
+        folder: for results.
+        source: what they are of.
+        result: a file or folder that is there once there are results.
+        option: what the folder was given by.
+
+    Raises:
+        ConfigError: there are results of something else.
+    """
+    note = folder / _SOURCE_NOTE
+    name = os.fsencode(source.resolve())
+    if (folder / result).exists():
+        noted = note.read_bytes() if note.is_file() else b"something else"
+        older = os.fsdecode(noted)
+        if noted != name:
+            raise ConfigError(
+                f"{folder} has results of {older}, not of {source}; they would be overwritten: "
+                f"choose another {option}, or move that folder away"
+            )
+    write_file(note, name)
 
 
 def say_turns(frame: pd.DataFrame, series: Sequence[Series]) -> None:

@@ -14,6 +14,7 @@ import json
 import math
 import re
 import secrets
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ _MOST_MEMBERS = 100
 """Of a set: each member takes a try of scrypt, and a hand-in's list may be as long as it likes."""
 _LARGEST = 1e200
 """Of numbers: so that a step of the finest grid still has a number."""
+_MOST_DIGITS = 12
+"""Of numbers, by which they are compared."""
 _ROUNDING = 1e-9
 """Of a tolerance: its ends count."""
 
@@ -149,11 +152,17 @@ class AnswerKey(Settings):
         Raises:
             ConfigError: it is not there, or is not a key.
         """
+        if not Path(path).exists():
+            raise ConfigError(f"there is no file {path}")
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             return cls(**content)
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"{path} is not the key of a lesson: {error}") from error
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            # Not why: it would be in the words of JSON and of fields that no user wrote.
+            raise ConfigError(
+                f"{path} is not the key of a lesson, or was changed; name the file that ends in "
+                ".key, which llmsim-lab lesson wrote: out/teacher/lesson.key"
+            ) from error
 
     def grade(self, question: str | int, answer: object) -> Graded:
         """Return whether an answer is right.
@@ -349,25 +358,52 @@ def _form(
         forms = {_form("words", item) for item in items}
         return "|".join(sorted(forms))
     if kind == "words":
-        text = str(plain_number(answer)).casefold().strip()
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise TypeError("the answer has half a character (a surrogate)") from error
-        plain_text = re.sub(r"[\W_]+", " ", text).strip()
-        # An answer of signs alone, such as "<", stands for itself.
-        return plain_text or text
+        value = plain_number(answer)
+        # A member of a set: without its signs -1 would be 1.
+        if isinstance(value, Number) and not isinstance(value, bool):
+            return _number_text(value)
+        return _plain_text(str(value))
     number = plain_number(answer)
     # True is a number to Python, and no answer to "how many".
     if isinstance(number, bool) or not isinstance(number, Number):
         raise TypeError("the answer is a number")
+    text = _number_text(number)
+    if not width:
+        return text
+    return str(math.floor((number - offset) / width))
+
+
+def _number_text(number: Number) -> str:
     if abs(number) > _LARGEST:
         raise TypeError(f"the answer is beyond {_LARGEST:g}")
     if math.isnan(number):
         raise TypeError("the answer is a number, not NaN")
-    if not width:
-        return f"{number:.12g}"
-    return str(math.floor((number - offset) / width))
+    return f"{number:.{_MOST_DIGITS}g}"
+
+
+def _plain_text(answer: str) -> str:
+    """Return the letters and digits of a text, without case."""
+    # One form for letters that can be written in two ways, such as those with accents.
+    text = unicodedata.normalize("NFKC", answer).casefold().strip()
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TypeError("the answer has half a character (a surrogate)") from error
+    # "-1.5" is the number -1.5; what is longer than a number's digits is a text, such as an id.
+    if len(text) <= _MOST_DIGITS and re.fullmatch(r"-?\d+(\.\d+)?", text):
+        return _number_text(float(text))
+    # What stands between two digits is a part of the number: 1.5 is not 15, and 1/3 not 13.
+    text_with_gaps = re.sub(r"(?<=\d)[\W_]+(?=\d)", " ", text)
+    # Marks as well as letters: in Hindi or Thai they are the vowels.
+    kept = [
+        character
+        for character in text_with_gaps
+        if character == " " or unicodedata.category(character)[0] in "LMN"
+    ]
+    letters = "".join(kept)
+    plain_text = re.sub(r"(?<!\d) +| +(?!\d)", "", letters)
+    # An answer of signs alone, such as "<", stands for itself.
+    return plain_text or text
 
 
 def _secret(

@@ -56,13 +56,15 @@ class Expected:
     """What hand-ins are compared with.
 
     Attributes:
-        key: of the lesson.
+        key: the file of the lesson's key.
+        answers: the key itself; no answers are compared if None.
         world: the file that all play; their own if None.
         arms: how many conditions.
         seeds: how many runs each has.
     """
 
     key: Path | None = None
+    answers: AnswerKey | None = None
     world: Path | None = None
     arms: int | None = None
     seeds: int | None = None
@@ -82,6 +84,7 @@ class HandIn:
         notebooks: what came of each.
         graded: the answers.
         points: for right answers; half for those that are nearly right.
+        most_points: what all right answers are worth; None if there is no key.
     """
 
     name: str
@@ -93,6 +96,7 @@ class HandIn:
     notebooks: dict[str, NotebookResult] = field(default_factory=dict)
     graded: list[Graded] = field(default_factory=list)
     points: float = 0
+    most_points: float | None = None
 
     def row(self) -> dict[str, Any]:
         """Return its line of the table."""
@@ -100,9 +104,12 @@ class HandIn:
         sizes = sorted({len(runs) for runs in arms.values()})
         faults = [result.fault for result in self.notebooks.values()]
         models = {_model_of(run).words for run in self.runs}
+        points: dict[str, Any] = {"points": self.points}
+        if self.most_points is not None:
+            points["of points"] = self.most_points
         return {
             "hand-in": self.name,
-            "points": self.points,
+            **points,
             "sound": not self.faults,
             "tapes": f"{len(self.tapes)} of {self.tape_count}",
             "replayed": f"{self.replayed} of {len(self.runs)}",
@@ -125,7 +132,11 @@ class Grades(list[HandIn]):
         lines = []
         for hand_in in self:
             verdict = "; ".join(hand_in.faults) or "sound"
-            lines.append(f"{hand_in.name}: {number(hand_in.points)} points, {verdict}")
+            points = ""
+            if hand_in.most_points is not None:
+                most = number(hand_in.most_points)
+                points = f"{number(hand_in.points)} of {most} points, "
+            lines.append(f"{hand_in.name}: {points}{verdict}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -215,14 +226,21 @@ def grade(
         ConfigError: there is no such folder or file, or it has no hand-ins.
     """
     folder = Path(folder)
-    names = [path.name for path in paths_in(folder)]
-    if not names:
-        raise ConfigError(f"{folder} has no hand-ins: a folder each, {folder / 'ann'}")
+    paths = paths_in(folder)
+    # Such as out/student, or one hand-in in place of the folder with all of them.
+    is_hand_in = {".key", ".ipynb"} <= {path.suffix for path in paths}
+    if is_hand_in or not any(path.is_dir() for path in paths):
+        raise ConfigError(
+            f"{folder} has no hand-ins: a folder each, {folder / 'ann'}; name the folder in which "
+            "those are, and unpack archives"
+        )
+    names = [path.name for path in paths]
     for file in (key, world):
         if file is not None and not Path(file).is_file():
             raise ConfigError(f"there is no file {file}")
     expected = Expected(
         key=Path(key) if key is not None else None,
+        answers=AnswerKey.read(key) if key is not None else None,
         world=Path(world) if world is not None else None,
         arms=arms,
         seeds=seeds,
@@ -253,7 +271,7 @@ def _judged(
     handed_out: Container[bytes],
     limits: ProcessLimits,
 ) -> HandIn:
-    hand_in = HandIn(name=name)
+    hand_in = HandIn(name=name, most_points=_most_points(expected.answers))
     source = folder / name
     reason = _why_left_alone(source)
     if reason:
@@ -294,8 +312,8 @@ def _judged(
                 )
     if not hand_in.tape_count and not hand_in.notebooks and not hand_in.faults:
         hand_in.faults.append("it has neither tapes nor notebooks of its own")
-    if expected.key is not None:
-        _grade_answers(hand_in, AnswerKey.read(expected.key))
+    if expected.answers is not None:
+        _grade_answers(hand_in, expected.answers)
     return hand_in
 
 
@@ -387,6 +405,12 @@ def _run(
     hand_in.notebooks[place] = result
     if result.fault:
         hand_in.faults.append(f"{place}, {result.fault}")
+
+
+def _most_points(key: AnswerKey | None) -> float | None:
+    if key is None:
+        return None
+    return sum(question.points for question in key.questions.values())
 
 
 def _grade_answers(hand_in: HandIn, key: AnswerKey) -> None:

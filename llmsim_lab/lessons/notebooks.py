@@ -57,14 +57,23 @@ class NotebookResult:
     answers: Mapping[str, Any]
 
 
-def cells_of(notebook: Path) -> list[Cell]:
+def cells_of(notebook: Path, shown_as: str = "") -> list[Cell]:
     """Return a notebook's cells, each source as one text.
+
+    Args:
+        notebook: the file.
+        shown_as: what a message calls it; its path if empty.
 
     Raises:
         ConfigError: it is no notebook.
     """
+    name = shown_as or str(notebook)
     if not notebook.exists():
-        raise ConfigError(f"there is no file {notebook}")
+        raise ConfigError(f"there is no file {name}")
+    if notebook.is_dir():
+        raise ConfigError(
+            f"{name} is a folder; name the notebook in it: {Path(name) / 'lesson.ipynb'}"
+        )
     try:
         content = json.loads(notebook.read_text(encoding="utf-8"))
         cells = []
@@ -76,8 +85,17 @@ def cells_of(notebook: Path) -> list[Cell]:
                 "source": "".join(cell["source"]),
             }
             cells.append({**cell, **parts})
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"{notebook} is not a notebook: {error!r:.200}") from error
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"{name} is not a notebook, or only a part of one: it breaks off or is broken in line "
+            f"{error.lineno}; save it anew in Jupyter"
+        ) from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ConfigError(
+            f"{name} is not a notebook: it has no list of cells; save it anew in Jupyter"
+        ) from error
     return cells
 
 
@@ -95,7 +113,8 @@ def run_notebook(
     finished = 0
     fault = ""
     try:
-        cells = cells_of(notebook)
+        # "it": who reads of a hand-in does not know the copy that runs.
+        cells = cells_of(notebook, "it")
         process.ask("answers", recording=recording)
     except (ConfigError, HandInFault) as error:
         return NotebookResult(

@@ -69,6 +69,8 @@ def graded(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (3, {"Cy", "Bob", "ann"}, "3: right."),
         (3, ["Ann", "Di"], "3: nearly. 1 of your 2 belong to it; something is wrong or missing"),
         (3, ["Di"], "3: not yet."),
+        (3, ["A nn", "b-o-b", "CY"], "3: right."),
+        (2, "TIT_FORTAT", "2: right."),
         (4, 12.0, "4: right."),
         (4, 13, "4: not yet."),
     ],
@@ -77,6 +79,24 @@ def test_an_answer_is_right_nearly_or_gets_a_hint(
     question: int, answer: object, said: str, graded: Any
 ) -> None:
     assert graded(question, answer) == said
+
+
+@pytest.mark.parametrize(
+    ("right", "same", "other"),
+    [
+        ("overconfident", (" OVER confident", "over-confident", "over_confident"), "confident"),
+        ("1.5 points", ("1.5points", "1,5 Points!"), "15 points"),
+        ("हिन्दी", (" हिन्दी।",), "हन्द"),
+        ("cafe\u0301", ("Café",), "cafe"),
+        ([-1, 1.5], ({1.5, -1.0}, ["-1", "1.5"]), [1, 15]),
+    ],
+)
+def test_words_are_compared_by_their_letters_and_digits(
+    right: object, same: tuple[object, ...], other: object
+) -> None:
+    key = key_of([LessonQuestion(name="1", answer=right)])
+    assert {key.grade(1, answer).verdict for answer in same} == {"right"}
+    assert key.grade(1, other).verdict == "wrong"
 
 
 def test_the_key_shows_no_answer_and_not_why_one_is_nearly_right(key: str) -> None:
@@ -107,3 +127,6 @@ def test_what_is_missing_is_said(graded: Any) -> None:
     Path("lesson.key").rename("lesson.txt")
     with pytest.raises(ConfigError, match=r"there are 0 keys in .*key='lesson\.key'"):
         graded(1, 3)
+    Path("lesson.ipynb").write_text('{"cells": [], "metadata": {}}')
+    with pytest.raises(ConfigError, match=r"lesson\.ipynb is not the key.*\.key, which[^']*$"):
+        grade_answer(1, 3, key="lesson.ipynb")

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from lessons_kit import WORLD, hand_in, play_class_exercise
 
+from llmsim_lab.cli import main
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons import ProcessLimits, grade
 from llmsim_lab.lessons.answers import LessonQuestion, key_of
@@ -102,6 +103,30 @@ def test_a_folder_without_hand_ins_is_an_error(tmp_path: Path) -> None:
     ann, bob = grade(tmp_path)
     assert ann.faults == ["it has neither tapes nor notebooks of its own"]
     assert bob.faults == ["it is not a folder; unpack it, or put it into one"]
+    for name in ("lesson.key", "lesson.ipynb"):
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match="has no hand-ins: a folder each, "):
+        grade(tmp_path)
+
+
+def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    question = LessonQuestion(name="1", answer=3, points=5.5)
+    Path("lesson.key").write_text(key_of([question]).model_dump_json())
+    for name in ("one/ann", "two/bob"):
+        Path(name).mkdir(parents=True)
+    for folder, status in (("one", 0), ("one", 0), ("two", 1)):
+        monkeypatch.setattr("sys.argv", ["llmsim-lab", "grade", folder, "--key", "lesson.key"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == status
+    printed = capsys.readouterr()
+    assert "ann: 0 of 5.5 points, it has neither" in printed.out
+    assert "would be overwritten: choose another --out" in " ".join(printed.err.split())
+    table = pd.read_csv("out/grades/grades.csv")
+    assert table[["hand-in", "of points"]].to_numpy().tolist() == [["ann", 5.5]]
 
 
 @pytest.mark.process

@@ -93,6 +93,11 @@ def test_what_cannot_be_copied_beside_a_lesson_is_said(tmp_path: Path) -> None:
 def test_a_notebook_that_is_not_there_is_said_in_plain_words(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*bids\.ipynb"):
         make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"is a folder; name the notebook in it: .*lesson\.ipynb"):
+        make_lesson(tmp_path, tmp_path / "out")
+    (tmp_path / "bids.ipynb").write_text('{"cells": [\n')
+    with pytest.raises(ConfigError, match="broken in line 2; save it anew in Jupyter"):
+        make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,11 @@ def assemble(source: Path) -> Path:
     shutil.copytree(REPO / "docs", source / "docs", ignore=kept_out)
     shutil.copytree(REPO / "notebooks", source / "notebooks", ignore=kept_out)
     # Pages link to programs that ship with the package.
-    shutil.copytree(REPO / "data" / "templates", source / "data" / "templates", ignore=kept_out)
+    # A template's notebook is a file to copy and no page.
+    templates = source / "data" / "templates"
+    shutil.copytree(REPO / "data" / "templates", templates, ignore=kept_out)
+    for notebook in templates.glob("*.ipynb"):
+        notebook.unlink()
     for name in PAGES_ELSEWHERE:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPO / name, source / name)

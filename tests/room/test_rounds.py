@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from room_kit import NAMES, PEOPLE, Pots, open_room, playing
 
@@ -177,7 +178,10 @@ async def test_names_are_forgotten_and_data_stay(tmp_path: Path) -> None:
         await guests[0].look_away()
         await guests[0].get()  # as a page does whose stream a proxy holds back
         assert (await (await here.teacher()).get())["online"] == 3
-        assert here.room.to_otree(tmp_path / "o.csv").read_text().startswith("participant.id_in")
+        table = pd.read_csv(here.room.to_otree(tmp_path / "o.csv"))
+        assert table.columns[0] == "participant.id_in_session"
+        groups = table["group.id_in_subsession"].drop_duplicates().tolist()
+        assert groups == list(range(1, len(groups) + 1))
         cookies = dict(here.visitors[0].client.cookies)
     assert forget_names(tmp_path / "study") == 3
     async with open_room(study(tmp_path)) as here:

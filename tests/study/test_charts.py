@@ -145,6 +145,8 @@ def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:
     )
     assert "largest at turn 2, -2.00, band -3.00 to -1.00" in figure.alt
     assert "mean of 8 pairs" in figure.axes[0].get_title(loc="left")
+    # No difference is a line of its own.
+    assert [0, 0] in [list(line.get_ydata()) for line in figure.axes[0].lines]
 
 
 def test_a_specification_curve_marks_what_each_estimate_was_made_with() -> None:

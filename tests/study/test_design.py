@@ -43,6 +43,7 @@ class Plain:
         (adding("Be kind."), adding("Be harsh.")),
         (adding("Be kind."), adding("Be kind.", times=2)),
         (lambda old, more="a": old + more, lambda old, more="b": old + more),
+        (lambda old, *, more="a": old + more, lambda old, *, more="b": old + more),
         (lambda _: (lambda: 1)(), lambda _: (lambda: 2)()),
         (partial(adding, times=1), partial(adding, times=2)),
         (TaylorRule(inflation_target=2.0), TaylorRule(inflation_target=3.0)),

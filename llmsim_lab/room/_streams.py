@@ -105,8 +105,19 @@ class NewsDesk:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._due: dict[Viewer, bool] = {}
-        self.call: Callable[[Callable[[], object]], object] | None = None
-        """Runs something on the server's loop; None until there is one."""
+        self._call: Callable[[Callable[[], object]], object] | None = None
+
+    def open(self, call: Callable[[Callable[[], object]], object]) -> None:
+        """Spread news from now on.
+
+        Args:
+            call: runs something on the server's loop.
+        """
+        with self._lock:
+            # A room that was closed before its last news were spread: left here, they would look
+            # as if a wake-up were still to come, and no later news would ask for one.
+            self._due = {}
+            self._call = call
 
     def tell(
         self,
@@ -116,7 +127,7 @@ class NewsDesk:
     ) -> None:
         """Wake the pages of viewers, soon."""
         # Nobody looks before there is a server; each page shows everything when it is opened.
-        if self.call is None:
+        if self._call is None:
             return
         with self._lock:
             is_first = not self._due
@@ -125,7 +136,7 @@ class NewsDesk:
                 self._due[viewer] = urgent or self._due.get(viewer, False)
             wakes = is_first and bool(self._due)
         if wakes:
-            self.call(self._spread_soon)
+            self._call(self._spread_soon)
 
     def _spread_soon(self) -> None:
         asyncio.get_running_loop().call_later(_SPREAD_S, self._spread)

@@ -197,7 +197,7 @@ class Room:
         server.start()
         # Only now: the port may have been any that is free.
         self._seats.keep_port(server.port)
-        self._seats.news.call = server.call
+        self._seats.news.open(server.call)
         self._is_closed = False
         return server
 

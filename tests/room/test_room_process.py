@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import io
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from room_kit import Visitor
 
@@ -91,8 +93,10 @@ async def test_a_class_plays_is_killed_and_plays_on(
         assert view["phase"] == "over"
         filled = [seat for row in view["rows"] for seat in row["seats"] if seat["filled"]]
         assert [(seat["guest"], seat["answered"]) for seat in filled] == [("p002", 3)]
-        csv = (await teacher.client.get(f"{teacher.base}otree")).text.splitlines()
-        assert len(csv) == 1 + 24 * 10
+        csv = (await teacher.client.get(f"{teacher.base}otree")).text
+        table = pd.read_csv(io.StringIO(csv))
+        assert len(table) == 24 * 10
+        assert table["group.id_in_subsession"].unique().tolist() == [1, 2, 3, 4, 5, 6]
         for visitor in (*people, teacher, lost):
             await visitor.close()
     tapes = sorted((tmp_path / "class").glob("*.tape"))

@@ -22,7 +22,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.guided import calls_of_failed_turn
-from llmsim_lab.run.turn import Answer, Series, Turn, with_outcomes
+from llmsim_lab.run.series import Series
+from llmsim_lab.run.turn import Answer, Turn, with_outcomes
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.types import Attempt, CallRecord, Status

@@ -26,10 +26,12 @@ from llmsim_lab.llm.asked_again import CANNOT_SHOW, Audit, ask_again, recorded_m
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.run.charts import series_of
+from llmsim_lab.run.outside import outside_in_words
 from llmsim_lab.run.plain_prompts import PLAIN
 from llmsim_lab.run.reading import SETTINGS, RecordedRun, spoken, tool_lines
 from llmsim_lab.run.recorded import existing_tape, run_on_tape
-from llmsim_lab.run.turn import Answer, outside_in_words, own_numbers, plain_series
+from llmsim_lab.run.series import own_numbers, plain_series
+from llmsim_lab.run.turn import Answer
 from llmsim_lab.tape import Finding, RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape

@@ -17,8 +17,9 @@ from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.forms import MOST_SET, Field, documented, fields_of, help_of_number
 from llmsim_lab.run.recorded import listed_interventions
+from llmsim_lab.run.series import own_numbers
 from llmsim_lab.run.state import State
-from llmsim_lab.run.turn import Turn, own_numbers
+from llmsim_lab.run.turn import Turn
 
 
 class Settable(NamedTuple):

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import charts_of, lines_of_chart, name_and_unit
+from llmsim_lab.run.frames import turn_row
 from llmsim_lab.run.reading import RecordedRun
 from llmsim_lab.run.recorded import run_on_tape
-from llmsim_lab.run.turn import Series, own_numbers, turn_row
+from llmsim_lab.run.series import Series, own_numbers
 from llmsim_lab.simulation.parameters import SERIES
 from llmsim_lab.tape import Tape
 

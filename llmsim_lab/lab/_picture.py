@@ -21,7 +21,7 @@ from llmsim_lab._util.html import SERIES_COLOURS, visible
 from llmsim_lab._util.text import clip, counted, number, printable
 from llmsim_lab.lab._charted_runs import MOST_PANELS, Line, Points, is_number
 from llmsim_lab.run.charts import Network, axis_of
-from llmsim_lab.run.turn import Series
+from llmsim_lab.run.series import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

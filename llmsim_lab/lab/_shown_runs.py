@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab.run import Run
 from llmsim_lab.run.reading import RecordedRun, RowState
-from llmsim_lab.run.turn import Series, Turn
+from llmsim_lab.run.series import Series
+from llmsim_lab.run.turn import Turn
 
 if TYPE_CHECKING:
     import pandas as pd

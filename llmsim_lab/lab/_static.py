@@ -18,7 +18,8 @@ from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run.charts import charts_of, field_in_words, lines_of_chart, series_of
 from llmsim_lab.run.reading import Reading, spoken
-from llmsim_lab.run.turn import Turn, plain_series, with_outcomes
+from llmsim_lab.run.series import plain_series
+from llmsim_lab.run.turn import Turn, with_outcomes
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 

@@ -10,7 +10,8 @@ from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.people.figures import measured_people
 from llmsim_lab.room._seats import RoomGroup
 from llmsim_lab.run import Run
-from llmsim_lab.run.turn import Columns, Series
+from llmsim_lab.run.series import Series
+from llmsim_lab.run.state import Columns
 
 _MOST_CHARTS = 4
 

@@ -30,7 +30,8 @@ from llmsim_lab.room._streams import NewsDesk, Viewer
 from llmsim_lab.run import Run
 from llmsim_lab.run.people import People
 from llmsim_lab.run.seating import SeatQuestion, put
-from llmsim_lab.run.turn import Columns, Turn
+from llmsim_lab.run.state import Columns
+from llmsim_lab.run.turn import Turn
 
 PARTICIPANT = "participant"
 """The field of a reply that says who gave it."""

@@ -9,8 +9,9 @@ from llmsim_lab.run.config import StateChange, WorldConfig
 from llmsim_lab.run.memory import Memory, MemoryEntry
 from llmsim_lab.run.question import Question
 from llmsim_lab.run.recorded import Run, fork, load, replay, rerun, resume
+from llmsim_lab.run.series import Series
 from llmsim_lab.run.state import State
-from llmsim_lab.run.turn import Answer, Series, Turn
+from llmsim_lab.run.turn import Answer, Turn
 
 __all__ = [
     "Answer",

@@ -47,6 +47,7 @@ from llmsim_lab.run.answers import (
 )
 from llmsim_lab.run.chance import random_reply
 from llmsim_lab.run.config import OnError
+from llmsim_lab.run.frames import DECISION_COLUMNS
 from llmsim_lab.run.outside import from_outside, json_ready
 from llmsim_lab.run.plain_prompts import dedented, has_slots, is_file_name, kind_of
 from llmsim_lab.run.prompt_order import prompt_order
@@ -61,8 +62,8 @@ from llmsim_lab.run.question import (
     Source,
     close_unawaited,
 )
-from llmsim_lab.run.state import COMMON_COLUMNS
-from llmsim_lab.run.turn import DECISION_COLUMNS, Answer, Columns
+from llmsim_lab.run.state import COMMON_COLUMNS, Columns
+from llmsim_lab.run.turn import Answer
 from llmsim_lab.types import CallRecord, Decision, Rationale, Reply
 
 T = TypeVar("T")

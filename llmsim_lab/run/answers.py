@@ -22,7 +22,8 @@ from llmsim_lab.llm.bounds import fields_of, json_number
 from llmsim_lab.llm.choice import Choice, Decide, numeric
 from llmsim_lab.run._kept import defined_again, reply_as_json
 from llmsim_lab.run.question import AskedQuestion, Question, limits_of
-from llmsim_lab.run.turn import Answer, as_confidence, as_reasoning
+from llmsim_lab.run.replies import as_confidence, as_reasoning
+from llmsim_lab.run.turn import Answer
 from llmsim_lab.types import CallRecord, Decision, Reply
 
 NOTHING_ELSE = "there was nothing else to choose"

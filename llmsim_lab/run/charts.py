@@ -16,8 +16,9 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import closest, listed
+from llmsim_lab.run.series import Series, own_numbers
 from llmsim_lab.run.state import State, fields_of
-from llmsim_lab.run.turn import Series, Turn, own_numbers
+from llmsim_lab.run.turn import Turn
 
 _WHOLE_SHARE_FROM = 0.2
 """Values from 0 to 1 that reach this are drawn on the whole axis of a share."""

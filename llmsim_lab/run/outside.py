@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from llmsim_lab._util.jsontext import MOST_LEVELS, encode, is_too_deep, loads_strictly, plain
-from llmsim_lab._util.text import brief, whole_text
+from llmsim_lab._util.jsontext import MOST_LEVELS, dumps, encode, is_too_deep, loads_strictly, plain
+from llmsim_lab._util.text import brief, clip, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.calls.recorded import until_cancelled
 from llmsim_lab.llm.scope import scope
 from llmsim_lab.tape.recorder import Outside
+
+_MOST_OUTSIDE = 500
+"""How much of what came from outside is shown, characters."""
 
 
 async def from_outside(
@@ -105,3 +108,25 @@ def json_ready(subject: str, value: object) -> Any:
         raise ConfigError(
             f"{subject}, {brief(value, 80)}, is not ready for JSON: {error}"
         ) from error
+
+
+def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what came from outside, a line of text each: ``weather "Rome": {"rain":true}``.
+
+    Args:
+        lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
+    """
+    # The first line of what is done once says only that it begins.
+    latest: dict[tuple[str, str, object], Mapping[str, Any]] = {}
+    for line in lines:
+        latest[line["what"], dumps(line["key"]), line.get("nth")] = line
+    texts = []
+    for (kind, key_as_json, _), line in latest.items():
+        # A key that is a text reads better without JSON's quotes.
+        key = key_as_json
+        if isinstance(line["key"], str):
+            key = line["key"]
+        question = f"{kind} {key}".rstrip()
+        answer = dumps(line["result"]) if "result" in line else "stopped before it answered"
+        texts.append(f"{clip(question, _MOST_OUTSIDE)}: {clip(answer, _MOST_OUTSIDE)}")
+    return texts

@@ -33,18 +33,12 @@ from llmsim_lab.run.charts import (
     tables_in,
     without_fields,
 )
+from llmsim_lab.run.outside import outside_in_words
 from llmsim_lab.run.registry import how_to_import
+from llmsim_lab.run.series import Series, own_numbers, plain_series
 from llmsim_lab.run.session import load_turns
 from llmsim_lab.run.state import COMMON_COLUMNS
-from llmsim_lab.run.turn import (
-    Series,
-    Turn,
-    outside_in_words,
-    own_numbers,
-    plain_series,
-    result_in_words,
-    with_outcomes,
-)
+from llmsim_lab.run.turn import Turn, result_in_words, with_outcomes
 from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message

@@ -37,8 +37,9 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._kept import decoded, encoded, kept_values
 from llmsim_lab.run.config import StateChange
+from llmsim_lab.run.frames import turn_row
 from llmsim_lab.run.registry import RunClass, class_of_manifest
-from llmsim_lab.run.turn import Turn, turn_row
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import differences
 from llmsim_lab.types import Attempt, CallRecord, Places

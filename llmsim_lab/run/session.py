@@ -17,6 +17,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run.config import StateChange
+from llmsim_lab.run.notes import notes_by_player
 from llmsim_lab.run.records import (
     Record,
     changed_values,
@@ -31,7 +32,7 @@ from llmsim_lab.run.records import (
     tape_turn,
 )
 from llmsim_lab.run.registry import RunClass
-from llmsim_lab.run.turn import Answer, Turn, notes_by_player, result_in_words
+from llmsim_lab.run.turn import Answer, Turn, result_in_words
 from llmsim_lab.tape.recorder import LiveRecorder, Recorder, ReplayRecorder
 
 

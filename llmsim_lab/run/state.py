@@ -31,6 +31,9 @@ COMMON_COLUMNS = frozenset(
 )
 """Columns of every run's frame, beside those of its class."""
 
+Columns = dict[str, Any]
+"""Values by the columns of a frame that have them, or by the fields of a reply; JSON-ready."""
+
 
 class State(OfJson):
     """The base of a world's state: derive from it and annotate fields, each with a default.

@@ -43,17 +43,13 @@ from llmsim_lab.run.config import (
     state_type_of,
     word_of_person,
 )
+from llmsim_lab.run.frames import decisions_frame, turn_row
 from llmsim_lab.run.records import changed_settings
 from llmsim_lab.run.registry import identity, register
+from llmsim_lab.run.series import MOST_SERIES, Series
 from llmsim_lab.run.session import Recording, Session
 from llmsim_lab.run.state import State, changed_at, values_in
-from llmsim_lab.run.turn import (
-    MOST_SERIES,
-    Series,
-    Turn,
-    decisions_frame,
-    turn_row,
-)
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:

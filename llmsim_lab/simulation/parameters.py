@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab.run.turn import Series
+from llmsim_lab.run.series import Series
 
 SERIES = (
     Series(

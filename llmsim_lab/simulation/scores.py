@@ -17,7 +17,8 @@ from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.run import Run, load
 from llmsim_lab.run.guided import leave_out_warnings
-from llmsim_lab.run.turn import Turn, reply_of
+from llmsim_lab.run.replies import reply_of
+from llmsim_lab.run.turn import Turn
 from llmsim_lab.simulation.world import Nation, Simulation, seat_of
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ from llmsim_lab.models import (
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run.config import WorldConfig
-from llmsim_lab.run.turn import Series
+from llmsim_lab.run.series import Series
 from llmsim_lab.simulation._lint import LintFinding, MacroModel, of_model, of_rule, of_targets
 from llmsim_lab.simulation.chair import as_reply, in_rates
 from llmsim_lab.simulation.gate import DatedEconomy, EconomicsCard, Examinee, card_of

@@ -12,7 +12,7 @@ from builders import make_client, played
 
 from llmsim_lab import Ask, Reply, Run, State, data_path
 from llmsim_lab.run import load
-from llmsim_lab.run.turn import reply_of
+from llmsim_lab.run.replies import reply_of
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
 
 

@@ -1,0 +1,117 @@
+"""The rows of a run's two frames: one for each turn, and one for each decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
+
+from llmsim_lab._util.tables import plain_frame
+from llmsim_lab._util.text import whole_text
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run.state import COMMON_COLUMNS, Columns
+from llmsim_lab.run.turn import Answer, Turn, with_outcomes
+from llmsim_lab.types import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STATUSES: tuple[Status, ...] = get_args(Status)
+
+# A frame of decisions has the columns before, then those of the replies, then the columns after.
+_COLUMNS_BEFORE = ("run", "seed", "period", "turn", "player", "component")
+REASONS = ("reasoning", "confidence")
+_ANSWER_COLUMNS = ("player", "component", *REASONS, "status")
+_COST_COLUMNS = ("attempts", "prompt_tokens", "reply_tokens", "tokens")
+_COLUMNS_AFTER = ("status", "interventions", *_COST_COLUMNS, "seconds", "model")
+DECISION_COLUMNS = frozenset({*_COLUMNS_BEFORE, *REASONS, *_COLUMNS_AFTER})
+"""Columns of every frame of decisions."""
+
+
+def turn_row(turn: Turn) -> Columns:
+    """Return a turn's row of a run's frame; see ``Run.to_frame``.
+
+    Raises:
+        ConfigError: the state has a column of a name that every frame has.
+    """
+    columns = turn.columns()
+    # A state may add columns of its own, whose names no class could check when it was made.
+    taken = COMMON_COLUMNS & columns.keys()
+    if taken:
+        raise ConfigError(
+            f"the state has the column {min(taken)}, which every run's frame has already; give it "
+            "another name"
+        )
+    return {
+        "turn": turn.number,
+        **columns,
+        "calls": len(turn.calls),
+        **dict.fromkeys(_STATUSES, 0),
+        **turn.statuses,
+        "tokens": turn.tokens,
+        "seconds": turn.seconds,
+        "interventions": _interventions_in_words(turn),
+    }
+
+
+def _interventions_in_words(turn: Turn) -> str:
+    return whole_text("; ".join(map(str, turn.interventions)))
+
+
+def decisions_frame(
+    turns: Sequence[Turn],
+    *,
+    run: int | None,
+    seed: int,
+) -> pd.DataFrame:
+    """Return one row a decision of a run; see ``Run.decisions``."""
+    decisions: list[Columns] = []
+    # Dicts used as ordered sets: columns stand in the order in which they first came.
+    reply_columns: dict[str, None] = {}
+    outcome_columns: dict[str, None] = {}
+    has_periods = False
+    for turn in turns:
+        columns = turn.columns()
+        has_periods = has_periods or "period" in columns
+        shared = {
+            "run": run,
+            "seed": seed,
+            "period": columns.get("period"),
+            "turn": turn.number,
+            "interventions": _interventions_in_words(turn),
+        }
+        for answer, outcome in with_outcomes(turn):
+            fields = _reply_columns(answer, outcome)
+            reply_columns |= dict.fromkeys(fields)
+            outcome_columns |= dict.fromkeys(outcome)
+            # Later ones count: what every frame has is taken by no reply and no note.
+            decisions.append({**fields, **outcome, **shared, **_decision_columns(answer)})
+    before = [name for name in _COLUMNS_BEFORE if has_periods or name != "period"]
+    between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
+    return plain_frame(decisions, (*before, *between, *_COLUMNS_AFTER))
+
+
+def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
+    """Return the fields of a reply, each under a name that no other column has."""
+    taken = DECISION_COLUMNS | outcome.keys()
+    columns: Columns = {}
+    for field_name, value in answer.fields.items():
+        name = field_name
+        # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
+        while name in taken or name in columns:
+            name = f"reply_{name}"
+        columns[name] = value
+    return columns
+
+
+def _decision_columns(answer: Answer) -> Columns:
+    """Return what every decision's row has; its cost is that of the calls behind it."""
+    calls = answer.calls
+    columns: Columns = {name: getattr(answer, name) for name in _ANSWER_COLUMNS}
+    # Of several calls, as a choice has them, the first one's: all ask one model.
+    model = calls[0].request.model if calls else None
+    columns["model"] = answer.filled_by or model
+    for name in _COST_COLUMNS:
+        columns[name] = sum(getattr(call, name) for call in calls)
+    # A start of 0.0 keeps the column one of floats.
+    columns["seconds"] = sum((call.seconds for call in calls), 0.0)
+    return columns

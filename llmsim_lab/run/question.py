@@ -36,6 +36,9 @@ ForPeople = str | Callable[[str], str]
 """A text for people, with slots as a prompt has; or a function of the player's name."""
 OfPlayer = Callable[[str], object]
 """A function of a player's name."""
+ReplyT = TypeVar("ReplyT", bound=Decision)
+ByModel = Callable[["Question", LLMClient], Awaitable[ReplyT]]
+"""Asks a model in a conversation: a function of the question, and of the client in the seat."""
 
 SLOTS_OF_ALL = ("name", "state", "run", "turn", "turns")
 """The slots that every prompt may have: the run gives their values."""
@@ -98,14 +101,14 @@ class Batch:
     turn: AskedTurn
     reply: type[Decision]
     prompt: Source
-    system: str
-    by: str
-    tag: str
-    limits: Limits | Callable[[str], Limits] | None
-    decide: Decide | None
-    fallback: object
-    on_error: OnError | None
-    values: Mapping[str, object]
+    system: str = ""
+    by: str = ""
+    tag: str = ""
+    limits: Limits | Callable[[str], Limits] | None = None
+    decide: Decide | None = None
+    fallback: object = None
+    on_error: OnError | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
     for_people: ForPeople = ""
     """What people are shown in place of the prompt; empty for the prompt itself."""
     by_model: ByModel[Decision] | None = None
@@ -400,7 +403,8 @@ class AskedQuestion:
         batch: what it has in common with others.
         player: the one that is asked; with ``by=`` the one that the question is about.
         number: how often the player was asked this kind of question in the turn, this time
-            included; 0 if another task asks as well, so that they have no order.
+            included. None if a second task asks the player as well: then the questions have no
+            order.
 
     Attributes:
         allowed: what the player may answer.
@@ -414,7 +418,7 @@ class AskedQuestion:
         self,
         batch: Batch,
         player: str,
-        number: int,
+        number: int | None,
     ) -> None:
         self.batch = batch
         self.player = player
@@ -453,8 +457,8 @@ class AskedQuestion:
         Raises:
             ConfigError: another task asks the player as well.
         """
-        # Random numbers would go to another question in a replay.
-        if not self._number:
+        # In a replay the random numbers would go to another question.
+        if self._number is None:
             raise ConfigError(
                 f"{self.player} is asked by two tasks and answers by chance: a replay may ask in "
                 "another order; tell the questions apart: ask(..., tag='second')"
@@ -619,11 +623,6 @@ class Question:
         """
         checked_client(client, "client", ("call_with_retry",))
         return await self._asked.send(client, prompt or self.prompt)
-
-
-ReplyT = TypeVar("ReplyT", bound=Decision)
-ByModel = Callable[[Question, LLMClient], Awaitable[ReplyT]]
-"""How a model answers by a conversation: of the question, and of the client in the seat."""
 
 
 def place_of(

@@ -706,16 +706,19 @@ def _pseudo_values(groups: list[Numbers]) -> Numbers | None:
     None where nothing varies without one of them.
     """
     count = len(groups)
+    decisions = np.concatenate(groups)
+    # From the median, so that squares of equal values cancel out: of 0.1 they leave rounding.
+    from_median = [group - np.median(decisions) for group in groups]
     sizes = np.array([len(group) for group in groups])
-    sums = np.array([group.sum() for group in groups])
-    squares = np.array([(group**2).sum() for group in groups])
+    sums = np.array([group.sum() for group in from_median])
+    squares = np.array([(group**2).sum() for group in from_median])
     # From sums, since leaving one of n groups out n times would read all decisions n times.
     left = sizes.sum() - sizes
     total = sums.sum() - sums
     variances = (squares.sum() - squares - total**2 / left) / (left - 1)
     if variances.min() <= ROUNDING**2:
         return None
-    whole = math.log(np.concatenate(groups).std(ddof=1))
+    whole = math.log(decisions.std(ddof=1))
     return np.asarray(count * whole - (count - 1) * 0.5 * np.log(variances))
 
 

@@ -152,7 +152,7 @@ def _users(users: object, info: ValidationInfo) -> object:
         return users
     # Not by pydantic: the type of the field is the list that this number stands for.
     users = whole_number("population", users)  # True is not a number
-    if not 0 <= users <= _MOST_USERS:
+    if not 1 <= users <= _MOST_USERS:
         raise ValueError(f"a population of {users} is not possible; give 1 to {_MOST_USERS:,}")
     shipped = _shipped("profiles")
     # A stream of its own, apart from the run's other draws, which have the same seed.

@@ -137,6 +137,7 @@ def test_a_class_of_ones_own_may_bring_modules_along(tmp_path: Path) -> None:
     world = with_modules(make_module("weather", context="Rain."))
     simulation = world(scenario=make_scenario(), llm_client=crisis_client(), tape=tmp_path / "a")
     assert "It has not rained" in simulation.context_of("Ada")
+    assert "Step 1" in simulation.context_of("Ada")
     simulation.run(1)
     simulation.close()
     again = world.replay(tmp_path / "a")

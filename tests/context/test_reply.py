@@ -50,9 +50,23 @@ def test_others_hear_all_but_the_assessment() -> None:
     assert run.turns[1].answers[1].fields["assessment"] == " Dry. "
 
 
-def test_a_label_that_is_taken_gets_another_field() -> None:
-    run = asked_for("REASONING: Why", "COPY: What", reply={"part_reasoning": "a", "part_copy": "b"})
-    assert heard(run) == "REASONING: a\nCOPY: b"
+@pytest.mark.parametrize(
+    ("part", "field", "label"),
+    [
+        ("REASONING: Why", "part_reasoning", "REASONING"),
+        ("COPY: What", "part_copy", "COPY"),
+        ("2ND VIEW: Hers", "part_2nd_view", "2ND VIEW"),
+        ("A4: Page", "a4", "A4"),
+        ("!!: What", "part_1", "!!"),
+        ("What you do", "part_1", "PART 1"),
+        (f"{'a' * 61}: b", "part_1", "PART 1"),
+        (f"{'a' * 60}: b", "a" * 60, "a" * 60),
+    ],
+)
+def test_a_label_makes_the_name_of_a_field_that_no_reply_has(
+    part: str, field: str, label: str
+) -> None:
+    assert heard(asked_for(part, reply={field: "So."})) == f"{label}: So."
 
 
 def test_an_answer_that_nobody_hears_is_a_fault() -> None:

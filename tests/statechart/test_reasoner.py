@@ -46,8 +46,8 @@ def test_a_run_lists_options_alike_for_a_post_and_each_stands_in_each_place_equa
     assert len(set(lists)) == len(OPTIONS)
 
 
-@pytest.mark.parametrize("match", [0, 1])
-def test_a_rule_draws_a_logit_of_each_option_on_how_well_the_post_fits(match: int) -> None:
+@pytest.mark.parametrize("match", [0, 0.5, 1])
+def test_a_rule_draws_a_logit_of_each_option_on_how_well_the_post_fits(match: float) -> None:
     utilities = {
         AgentState.SCROLLING: 1,
         AgentState.RESTING: -1,
@@ -58,9 +58,12 @@ def test_a_rule_draws_a_logit_of_each_option_on_how_well_the_post_fits(match: in
         AgentState.ENGAGING_RESHARE: -1.5 + 2 * match,
         AgentState.COMPOSING: -1.5 + 1 * match,
     }
-    post = Post(id=1, author="Bob", text="", topics=("tea",) if match else ("war",))
+    # Without a post the match is neither good nor bad.
+    about = None
+    if match != 0.5:
+        about = Post(id=1, author="Bob", text="", topics=("tea",) if match else ("war",))
     drawn = Counter(
-        make_question(f"User {n}", options=list(utilities), context=post).by_rule(5)
+        make_question(f"User {n}", options=list(utilities), context=about).by_rule(5)
         for n in range(4_000)
     )
     total = sum(map(math.exp, utilities.values()))
@@ -68,11 +71,30 @@ def test_a_rule_draws_a_logit_of_each_option_on_how_well_the_post_fits(match: in
         assert drawn[option] / 4_000 == pytest.approx(math.exp(utility) / total, abs=0.025)
 
 
-async def test_the_fallback_is_the_first_option_given_not_the_first_shown() -> None:
+async def test_the_fallback_is_the_first_option_given_not_the_first_shown_and_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     client = social_client(picks("nonsense"))
+    reasoner = Reasoner(client, seed=4)
     questions = [make_question(name) for name in "ABCDEFGH"]
-    assert set(await Reasoner(client, seed=4).decide(questions)) == {OPTIONS[0]}
+    assert set(await reasoner.decide(questions)) == {OPTIONS[0]}
     assert len({shown(prompt)[0] for prompt in prompts_to(client)}) > 1
+    assert reasoner.counts == {"fallback": 8}
+    assert caplog.text.count("REASONER_FALLBACK") == 8
+    assert "REASONER_FALLBACK agent=A turn=1 chosen=scrolling reason=invalid_resp" in caplog.text
+
+
+async def test_a_reasoner_counts_its_decisions_and_takes_the_state_that_an_agent_is_in() -> None:
+    client = social_client(picks("scrolling"))
+    reasoner = Reasoner(client)
+    resting = SocialAgent("Ada", ["tea"], state=AgentState.RESTING)
+    assert await reasoner.decide(resting, trigger="timeout", options=OPTIONS) == "scrolling"
+    assert await reasoner.decide(resting, AgentState.IDLE, "opens_app", OPTIONS) == "scrolling"
+    assert reasoner.counts == {"ok": 2}
+    first, second = prompts_to(client)
+    assert "resting" in first.replace("- resting", "")
+    assert "idle" in second
+    assert "resting" not in second
 
 
 async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:
@@ -119,4 +141,3 @@ def test_the_rule_likes_a_post_the_more_the_better_it_fits() -> None:
         for question in (keen, cool)
     ]
     assert likes[0] > 1.5 * likes[1] > 0
-    assert make_question(context=None).by_rule(1) in OPTIONS

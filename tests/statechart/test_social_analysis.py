@@ -40,6 +40,9 @@ def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     top, *_, rest = tree.tree(most=3).splitlines()
     assert (top, rest) == ("● Ada (turn 0): Hi", "and 3 more")
     assert tree.tree().splitlines()[3:5] == ["  ↻ Ada (turn 0)", "    ↩ Ada (turn 0): Hi"]
+    chain = cascade_of(member(1), *(member(number, number - 1) for number in range(2, 46)))
+    assert chain.depth == 44
+    assert chain.tree().splitlines()[-1] == "and 5 more"
     lone = cascade_of(member(1))
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
     # Answers to posts from before the run hang together all the same.
@@ -69,6 +72,26 @@ def test_a_run_that_began_from_a_state_continues_its_likes(simulation: SocialSim
         liked = sum(entry.likes for entry in later.state.feed)
         assert sum(cascade.likes for cascade in later.cascades()) == liked > 0
         later.run(1)
+
+
+def test_a_cascades_row_says_what_it_began_with_and_counts_all_of_it() -> None:
+    first = Post(id=1, author="Ann", text="Tea", topics=("tea",), root=1)
+    others = [
+        Post(id=2, author="Bob", text="Yes", turn=1, kind="reply", parent=1, root=1),
+        Post(id=3, author="Bob", text="Tea", turn=1, kind="reshare", parent=1, root=1, copy_of=1),
+        Post(id=4, author="Ann", text="So", turn=2, kind="reply", parent=3, root=1),
+    ]
+    news = Post(id=5, author="Cy", text="War", turn=2)
+    feed = (FeedEntry(first, likes=2), *map(FeedEntry, others), FeedEntry(news))
+    state = SocialState(at=2, people=(UserState("User 1"),), feed=feed, next_post=99)
+    frame = make_social(users=1, state=state, players="rule").cascade_frame()
+    assert frame.index.tolist() == [1, 5]
+    columns = "author turn text size depth breadth replies reshares likes users"
+    assert " ".join(frame) == columns
+    assert frame.to_numpy().tolist() == [
+        ["Ann", 0, "Tea", 4, 2, 2, 2, 1, 2, 2],
+        ["Cy", 2, "War", 1, 0, 1, 0, 0, 0, 1],
+    ]
 
 
 def test_a_run_without_posts_has_no_cascades() -> None:

@@ -12,7 +12,7 @@ from social_kit import make_social, picks, social_values
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
-from llmsim_lab.statechart import SocialAgent, SocialSimulation
+from llmsim_lab.statechart import Post, SocialAgent, SocialSimulation
 from llmsim_lab.statechart.config import FeedConfig
 
 
@@ -24,7 +24,12 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
     people = population(100, seed=5)
     assert people[:40] == population(40)
     assert len({person.name for person in people}) == 100
-    assert all(len(set(person.interests)) == 3 for person in people)
+    for place in (40, 79, 80, 99):
+        model = people[place % 40]
+        assert people[place].name == f"{model.name} {place // 40 + 1}"
+        same = {"name": model.name, "interests": model.interests}
+        assert people[place].model_copy(update=same) == model
+        assert people[place].interests in {person.interests for person in people[:40]}
     assert people[40:] != population(100, seed=6)[40:]
     assert population(60, seed=5) == people[:60]
     assert SocialSimulation.config_type(seed_posts=0).seed_posts == ()
@@ -40,13 +45,14 @@ def test_names_and_topics_lose_the_space_around_them_and_topics_are_lower_case()
     ("values", "message"),
     [
         ({"population": [{"name": "A", "interests": ["x"]}] * 2}, "different names; twice: A"),
-        ({"population": -4}, "a population of -4 is not possible"),
+        ({"population": 0}, "a population of 0 is not possible; give 1 to 100,000"),
         ({"population": 10**9}, "give 1 to 100,000"),
         ({"population": []}, "population"),
         ({"population": [{"name": "A\nB", "interests": ["x"]}]}, "population.0.name"),
         ({"population": [{"name": "A", "interests": ["x\u2028y"]}]}, "population.0.interests.0"),
         ({"population": [{"name": "A", "interests": []}]}, "population.0.interests"),
         ({"seed_posts": 99}, "there are 25 posts to begin with, not 99"),
+        ({"seed_posts": -1}, "there are 25 posts to begin with, not -1"),
         ({"seed_posts": [{"author": "A", "text": "", "topics": ["x"]}]}, "seed_posts.0.text"),
         ({"feed": {"half_life": 0}}, "feed.half_life"),
         ({"reasoner": "rule"}, "players={'reasoner': 'rule'}"),
@@ -122,13 +128,18 @@ def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(p
         make_social(chart=GUARDED)
 
 
-def test_what_a_file_leaves_out_is_as_documented() -> None:
+def test_what_is_left_out_is_as_documented() -> None:
+    values = SocialSimulation.config_type()
+    assert (len(values.population), len(values.seed_posts)) == (12, 8)
+    assert (values.shuffle, values.rationale, values.chart) == (True, False, None)
     [user] = SocialSimulation.config_type(
         population=[{"name": "Ann", "interests": ["sea"]}]
     ).population
     made = SocialAgent("Ann")
     for one in (user, made):
         assert (one.activity, one.engagement_threshold, one.timeout_threshold) == (0.5, 0.5, 5)
+    assert (made.ticks_in_state, made.state) == (0, "idle")
+    assert not SocialSimulation.guards["interested"](made, Post(id=1, author="Bob", text=""))
     assert FeedConfig().model_dump() == {
         "interest": 2.0,
         "recency": 1.0,

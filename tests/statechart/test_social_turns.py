@@ -48,12 +48,52 @@ def test_interest_recency_and_popularity_each_decide_when_alone(weight: str, see
     assert seen_next(state, **{**NOTHING, weight: 1}) == [seen, seen]
 
 
-def test_the_most_popular_post_gains_no_more_than_the_weight_of_popularity() -> None:
-    famous = FeedEntry(post(1, topics=("football",)), likes=1000)
-    state = network(famous, FeedEntry(post(2)))
-    for weight, seen in ((0.9, 2), (1.1, 1)):
-        weights = {**NOTHING, "interest": 1, "popularity": weight}
-        assert seen_next(state, **weights) == [seen, seen]
+def about(number: int, *topics: str, turn: int = 4) -> Post:
+    return post(number, topics=topics, turn=turn)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "weights", "varied", "even"),
+    [
+        # With a half-life of 2 turns, a post that is 2 turns old has half the recency.
+        (
+            FeedEntry(about(1, "war")),
+            FeedEntry(about(2, "tea", turn=2)),
+            "recency",
+            "interest",
+            0.5,
+        ),
+        (FeedEntry(about(1, "tea", turn=2)), FeedEntry(about(2)), "interest", "recency", 2.0),
+        # Half of its topics are of interest.
+        (FeedEntry(about(1, "tea", "war", turn=2)), FeedEntry(about(2)), "interest", "recency", 1),
+        # log(2) / log(4) is a half: three marks of any kind beside one.
+        (
+            FeedEntry(about(1, "war"), likes=1, replies=1, reshares=1),
+            FeedEntry(about(2, "tea"), replies=1),
+            "popularity",
+            "interest",
+            0.5,
+        ),
+        # The most popular post gains the weight of popularity, whatever its likes.
+        *(
+            (
+                FeedEntry(about(1, "war"), likes=likes),
+                FeedEntry(about(2, "tea")),
+                "popularity",
+                "interest",
+                1,
+            )
+            for likes in (1, 1000)
+        ),
+    ],
+)
+def test_what_recency_interest_and_popularity_are_worth_against_each_other(
+    first: FeedEntry, second: FeedEntry, weights: str, varied: str, even: float
+) -> None:
+    state = network(first, second, at=4)
+    for factor, seen in ((0.95, 1), (1.05, 2)):
+        feed = {**NOTHING, "half_life": 2, weights: 1, varied: even * factor}
+        assert seen_next(state, **feed) == [seen, seen]
 
 
 def test_the_draws_follow_from_seed_and_turn_and_differ_between_users() -> None:
@@ -140,10 +180,11 @@ def test_an_answer_to_an_answer_stays_in_the_cascade_that_it_began_with() -> Non
 
 def test_a_post_that_nothing_led_to_is_about_one_of_its_authors_interests() -> None:
     people = tuple(UserState(f"User {n}", AgentState.COMPOSING) for n in range(1, 9))
-    start = network(people=people, at=0)
+    start = network(FeedEntry(post(1, topics=("war",))), people=people, at=0)
     simulation = played(make_social(users=8, state=start, players="rule"), 1)
     made = simulation.state.new_posts
     assert {post.topics for post in made} == {("tea",), ("chess",)}
+    assert {move.post for move in simulation.state.moves} == {None}
     assert [(post.id, post.root, post.kind) for post in made] == [
         (number, number, "original") for number in range(99, 107)
     ]

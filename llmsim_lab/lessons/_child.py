@@ -76,14 +76,13 @@ def leave_network() -> bool:
     return bool(ctypes.CDLL(None).unshare(NEW_USER_AND_NETWORK) == 0)
 
 
-def set_limits(
+def system_limits(
     cpu_s: int,
     memory_mb: int,
-    own_folder: Path,
     *,
     starts_threads: bool,
-) -> None:
-    """Have the system keep what it can, and Python the rest."""
+) -> dict[str, int]:
+    """Return what the system is to keep, by its names of them."""
     limits = {
         # What the host watches too; this holds if the host is gone.
         "RLIMIT_CPU": cpu_s,
@@ -95,6 +94,11 @@ def set_limits(
     if not starts_threads:
         # For the system a thread is a process. It does not count those of root.
         limits["RLIMIT_NPROC"] = 0
+    return limits
+
+
+def set_limits(limits: dict[str, int]) -> None:
+    """Have the system keep limits, as far as it has them."""
     # By its name, since types know it only where the system has it.
     with suppress(ImportError):  # Windows
         resource = importlib.import_module("resource")
@@ -102,6 +106,10 @@ def set_limits(
             # macOS has no such limit of addresses.
             with suppress(AttributeError, ValueError, OSError):
                 resource.setrlimit(getattr(resource, name), (value, value))
+
+
+def guard_of(own_folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that keeps code from processes, the network and others' files."""
     # Without links, as the paths that are compared with it: macOS's /tmp is one.
     root = os.path.realpath(own_folder)
 
@@ -126,8 +134,7 @@ def set_limits(
         if event == "os.mkdir" and not os.path.isdir(arguments[0]):  # noqa: PTH112
             check_path(arguments[0])
 
-    # For good: Python has no call that takes a hook away.
-    sys.addaudithook(guard)
+    return guard
 
 
 class Printed(io.TextIOBase):
@@ -316,6 +323,45 @@ def _fault(error: BaseException, file: str) -> str:
     return words
 
 
+def tasks_of(file: str) -> dict[str, Callable[..., Any]]:
+    """Return what can be asked, by name.
+
+    Args:
+        file: of the player; empty for tapes and notebooks.
+    """
+    player = Player(file)
+    return {
+        "begin": player.begin,
+        "answer": player.answer,
+        "cell": run_cell,
+        "answers": answers_given,
+        "replay": replay_tape,
+    }
+
+
+def reply_to(
+    line: bytes,
+    tasks: dict[str, Callable[..., Any]],
+    file: str,
+) -> dict[str, Any]:
+    """Do what a line asks for; return what came of it, or its fault."""
+    request = json.loads(line, object_hook=Record)
+    try:
+        task = tasks[request.pop("do")]
+        return {"result": task(**request)}
+    except BaseException as error:  # noqa: BLE001 - a hand-in raises anything, exit() too
+        return {"fault": _fault(error, file)}
+
+
+def line_of(reply: dict[str, Any]) -> bytes:
+    """Return a reply as the host reads it."""
+    try:
+        text = json.dumps(reply, default=_as_json)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = json.dumps({"fault": str(error)})
+    return text.encode() + b"\n"
+
+
 def main() -> None:
     """Do what is asked, until there is nothing more to read."""
     # Copies, before 0 and 1 lead elsewhere.
@@ -327,43 +373,28 @@ def main() -> None:
     os.dup2(nowhere, 1)
     settings = json.loads(requests.readline())
     file = settings["file"]
-    player = Player(file)
-    tasks: dict[str, Callable[..., Any]] = {
-        "begin": player.begin,
-        "answer": player.answer,
-        "cell": run_cell,
-        "answers": answers_given,
-        "replay": replay_tape,
-    }
+    tasks = tasks_of(file)
     if not file:
         # As in a notebook's kernel: modules beside it can be imported.
         sys.path.insert(0, str(Path.cwd()))
     # Before threads: Linux lets only a process of one thread leave into a user of its own.
-    has_left = leave_network()
-    set_limits(
+    reply: dict[str, Any] = {"result": {"has_left_network": leave_network()}}
+    limits = system_limits(
         settings["cpu_s"],
         settings["memory_mb"],
-        Path.cwd(),
         starts_threads=not file,
     )
+    set_limits(limits)
+    # For good: Python has no call that takes a hook away.
+    sys.addaudithook(guard_of(Path.cwd()))
     sys.stdout = sys.stderr = Printed(settings["printed"])
-    reply: dict[str, Any] = {"result": {"has_left_network": has_left}}
     while True:
-        try:
-            text = json.dumps(reply, default=_as_json)
-        except (TypeError, ValueError, RecursionError) as error:
-            text = json.dumps({"fault": str(error)})
-        replies.write(text.encode() + b"\n")
+        replies.write(line_of(reply))
         replies.flush()
         line = requests.readline()
         if not line:  # the host has closed the pipe, or is gone
             return
-        request = json.loads(line, object_hook=Record)
-        try:
-            task = tasks[request.pop("do")]
-            reply = {"result": task(**request)}
-        except BaseException as error:  # noqa: BLE001 - a hand-in raises anything, exit() too
-            reply = {"fault": _fault(error, file)}
+        reply = reply_to(line, tasks, file)
 
 
 if __name__ == "__main__":

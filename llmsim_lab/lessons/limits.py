@@ -191,13 +191,7 @@ class LimitedProcess:
         self._asked_at = time.monotonic()
         line = b""
         with suppress(BrokenPipeError):  # it has ended, and the reply says so
-            # By pydantic, which writes states too.
-            line_out = to_json(
-                request,
-                fallback=str,
-                inf_nan_mode="constants",
-            )
-            stdin.write(line_out + b"\n")
+            stdin.write(request_line(request))
             stdin.flush()
             # A line without an end would fill the memory of this process, which has no limit.
             line = stdout.readline(_LONGEST_REPLY)
@@ -205,19 +199,7 @@ class LimitedProcess:
         self._asked_at = math.inf
         if not line.endswith(b"\n"):
             raise HandInFault(self._ending(line))
-        # A hand-in can write to this pipe too: nothing in the line is to be trusted.
-        try:
-            reply = json.loads(line)
-            fault = str(reply.get("fault", ""))
-            result = None if fault else reply["result"]
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise HandInFault("it wrote what is not an answer into this conversation") from error
-        # json reads deeper lists than what looks at them later can.
-        if is_too_deep(result):
-            raise HandInFault("it answered lists or dicts that are nested too deeply")
-        if fault:
-            raise HandInFault(printable(fault))
-        return result
+        return result_of(line)
 
     def _ending(self, unfinished: bytes) -> str:
         """Return why there is no whole answer."""
@@ -267,6 +249,38 @@ class LimitedProcess:
             if _bytes_in(self._folder) - self._bytes_before > _MOST_WRITTEN_MB * 2**20:
                 return f"it wrote more than {_MOST_WRITTEN_MB} MB"
         return ""
+
+
+def request_line(request: Mapping[str, object]) -> bytes:
+    """Return a request as ``_child.py`` reads it."""
+    # By pydantic, which writes states too.
+    line = to_json(
+        request,
+        fallback=str,
+        inf_nan_mode="constants",
+    )
+    return line + b"\n"
+
+
+def result_of(line: bytes) -> Any:
+    """Return the result in a reply of ``_child.py``.
+
+    Raises:
+        HandInFault: it tells of a fault, or is no such reply.
+    """
+    # A hand-in can write to this pipe too: nothing in the line is to be trusted.
+    try:
+        reply = json.loads(line)
+        fault = str(reply.get("fault", ""))
+        result = None if fault else reply["result"]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise HandInFault("it wrote what is not an answer into this conversation") from error
+    # json reads deeper lists than what looks at them later can.
+    if is_too_deep(result):
+        raise HandInFault("it answered lists or dicts that are nested too deeply")
+    if fault:
+        raise HandInFault(printable(fault))
+    return result
 
 
 def _bytes_in(folder: Path) -> int:

@@ -333,9 +333,10 @@ def _fault_of(player: _Player | str, why: str) -> str:
         player: who.
         why: the run's reason for a stand-in.
     """
+    reason = why.removeprefix("stands in: ")
     if not isinstance(player, _Player):
-        return why
-    return player.fault or f"it answered {player.answered!r:.80}: {why.removeprefix('stands in: ')}"
+        return reason
+    return player.fault or f"it answered {player.answered!r:.80}: {reason}"
 
 
 @contextmanager
@@ -432,7 +433,8 @@ def tournament(
     for pair in to_play:
         if pair.tape is not None:
             pair.tape.unlink(missing_ok=True)  # of a match that was not finished
-    say(f"{counted(len(left), 'player')}, {len(out)} out; {len(to_play)} pairs to play")
+    players_left = counted(len(left), "player")
+    say(f"{players_left}, {len(out)} out; {counted(len(to_play), 'pair')} to play")
     # In the order of the pairs, and kept one by one: what was played before Ctrl-C stays.
     results = _played(to_play, executor)
     for pair, result in zip(to_play, results, strict=True):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import chdir
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend, data_path
+from llmsim_lab.lessons import ProcessLimits, _child
+from llmsim_lab.lessons.limits import request_line, result_of
 from llmsim_lab.study import Study
 
 WORLD = data_path("templates/contract_net.py")
@@ -60,3 +63,46 @@ def hand_in(folder: Path, played: Path, answer: str, *, more: str = "") -> Path:
         cell(f"{more}\ngrade_answer(1, {answer})"),
     )
     return folder
+
+
+class SameProcess:
+    """Does what ``LimitedProcess`` does, over the same lines, but here and without limits."""
+
+    has_left_network = False
+
+    def __init__(
+        self, folder: Path, limits: ProcessLimits, *, file: str = "", tasks: int = 1
+    ) -> None:
+        self.alive = True
+        self.begun = 0
+        self.asked_for = tasks
+        self._folder = folder
+        self._file = file
+        self._tasks = _child.tasks_of(file) | {"cell": self._run_cell}
+        self._names: dict[str, Any] = {}
+        STARTED.append(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.alive = False
+
+    def begin_task(self) -> None:
+        self.begun += 1
+
+    def ask(self, task: str, **arguments: object) -> Any:
+        line = request_line({"do": task, **arguments})
+        with chdir(self._folder):
+            reply = _child.reply_to(line, self._tasks, self._file)
+        return result_of(_child.line_of(reply))
+
+    def _run_cell(self, source: str) -> None:
+        if source == "END":
+            self.alive = False
+            raise RuntimeError("its process ended")
+        exec(source, self._names)
+
+
+STARTED: list[SameProcess] = []
+"""Emptied by ``same_process`` before each test."""

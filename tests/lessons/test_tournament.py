@@ -7,16 +7,19 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lessons_kit import SameProcess
+from page_kit import PageData
+from scipy import stats
 
-from llmsim_lab import data_path, load
+from llmsim_lab import Ask, Reply, Run, State, data_path, load
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons import ProcessLimits, tournament
-
-pytestmark = pytest.mark.process
 
 NICE = {
     "returns": "past = question.values['past']\n    return past[-1][1] if past else 'C'",
@@ -72,6 +75,7 @@ def write_players(folder: Path, players: dict[str, str]) -> Path:
     return folder
 
 
+@pytest.mark.process
 def test_a_broken_hand_in_is_out_with_its_error_and_the_others_play(
     dilemma: Any, tmp_path: Path
 ) -> None:
@@ -85,6 +89,7 @@ def test_a_broken_hand_in_is_out_with_its_error_and_the_others_play(
     assert not (tmp_path / "spoiled").exists()
 
 
+@pytest.mark.process
 def test_the_same_players_have_the_same_scores_and_only_what_changed_is_played_again(
     dilemma: Any, tmp_path: Path
 ) -> None:
@@ -117,7 +122,7 @@ def test_the_same_players_have_the_same_scores_and_only_what_changed_is_played_a
 
 
 def test_a_game_whose_seats_differ_is_played_in_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_process: list[SameProcess]
 ) -> None:
     monkeypatch.syspath_prepend(data_path("templates"))
     ultimatum = importlib.import_module("ultimatum").Ultimatum
@@ -126,16 +131,25 @@ def test_a_game_whose_seats_differ_is_played_in_both(
         {
             "fair": "return 5 if question.player == 'Ann' else question.values['offer'] > 2",
             "greedy": "return 1 if question.player == 'Ann' else True",
+            "meek": "return 4 if question.player == 'Ann' else True",
         },
     )
     found = tournament(players, ultimatum, rounds=2, seeds=1)
+    assert found.against().loc["meek"].to_dict() == {
+        "fair": (6 + 5) / 2,  # as Ann meek keeps 6; as Bob it gets 5
+        "greedy": (6 + 1) / 2,
+        "meek": pytest.approx(float("nan"), nan_ok=True),
+    }
     scores = found.to_frame().set_index("player")["score"]
     # As Ann fair keeps 5; as Bob it refuses 1, and neither gets anything.
-    assert scores.to_dict() == {"fair": 2.5, "greedy": 2.5}
-    assert "each match in both seats" in str(found)
+    assert scores.to_dict() == {"fair": 3.5, "greedy": 4.5, "meek": 4.5}
+    assert "2 rounds, 1 seed, each match in both seats, without self-play" in str(found)
+    # Each plays chance and two others, each in both seats; a match runs the file anew.
+    assert [(process.begun, process.asked_for) for process in same_process] == [(2, 2)] * 9
     sys.modules.pop("ultimatum", None)
 
 
+@pytest.mark.usefixtures("same_process")
 def test_what_is_no_file_of_python_is_out_or_left_out_and_named(
     dilemma: Any, tmp_path: Path
 ) -> None:
@@ -162,6 +176,7 @@ def test_what_is_no_file_of_python_is_out_or_left_out_and_named(
     assert said[0].endswith("a file that ends in .py: class, notes.txt, upper.PY")
 
 
+@pytest.mark.usefixtures("same_process")
 def test_a_parameter_of_a_world_may_be_called_as_one_of_the_tournament(
     dilemma: Any, tmp_path: Path
 ) -> None:
@@ -176,6 +191,7 @@ def test_a_parameter_of_a_world_may_be_called_as_one_of_the_tournament(
     assert set(found.to_frame()["score"]) == {20.0}
 
 
+@pytest.mark.usefixtures("same_process")
 def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> None:
     players = write_players(tmp_path / "players", {"alone": "return 'C'"})
     with pytest.raises(ConfigError, match="has 1 player; it takes two to play"):
@@ -195,3 +211,282 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="ContractNet has no payoff"):
         tournament(players, net, also=["rule"])
     sys.modules.pop("contract_net", None)
+
+
+TIT = "past = question.values['past']\n    return past[-1][1] if past else 'C'"
+FOUR = {"Ann": "return 'C'", "Bob": "return 'C'", "nasty": "return 'D'", "tit": TIT}
+
+
+@pytest.mark.parametrize(
+    ("self_play", "scores", "pairs"),
+    [(False, [4, 2.25, 2, 2], 6), (True, [3.25, 2.4375, 2.25, 2.25], 10)],
+)
+def test_a_score_is_the_mean_over_opponents_of_points_a_round(
+    dilemma: Any,
+    tmp_path: Path,
+    same_process: list[SameProcess],
+    self_play: bool,
+    scores: list[float],
+    pairs: int,
+) -> None:
+    players = write_players(tmp_path / "players", FOUR)
+    said: list[str] = []
+    with ThreadPoolExecutor(1) as executor:
+        found = tournament(
+            players,
+            dilemma,
+            rounds=4,
+            seeds=3,
+            self_play=self_play,
+            executor=executor,
+            report=said.append,
+        )
+    assert said == [f"4 players, 0 out; {pairs} pairs to play"]
+    frame = found.to_frame()
+    assert list(frame.columns) == ["place", "player", "score", "low", "high", "seeds"]
+    assert frame["place"].to_list() == [1, 2, 3, 3]
+    assert frame["player"].to_list() == ["nasty", "tit", "Ann", "Bob"]
+    assert frame["score"].to_list() == pytest.approx(scores)
+    assert frame["seeds"].to_list() == [3] * 4
+    # All seeds give the same, and so there is nothing to compute an interval from.
+    assert frame[["low", "high"]].isna().all(axis=None)
+    # By hand: 3 for both, 5 and 0, 1 for both; tit loses the first of its four turns to nasty.
+    itself = [1, 3, 3, 3] if self_play else [None] * 4
+    means = found.against()
+    expected = [
+        [itself[0], 2, 5, 5],
+        [0.75, itself[1], 3, 3],
+        [0, 3, itself[2], 3],
+        [0, 3, 3, itself[3]],
+    ]
+    assert list(means.index) == list(means.columns) == ["nasty", "tit", "Ann", "Bob"]
+    assert means.astype(object).where(means.notna(), None).to_numpy().tolist() == expected
+    assert len(found.rows) == 3 * (2 * 6 + (4 if self_play else 0))
+    assert {row["seed"] for row in found.rows} == {0, 1, 2}
+    [first] = [line for line in str(found.effects()).splitlines() if line.startswith("tit")]
+    assert (
+        first
+        == f"tit \N{MINUS SIGN} nasty: \N{MINUS SIGN}{scores[0] - scores[1]:.2f} (score, 3 runs)"
+    )
+    ways = "with" if self_play else "without"
+    assert str(found).startswith(
+        f"PrisonersDilemma, round robin of 4 players, 4 rounds, 3 seeds, {ways} self-play. A score"
+    )
+    # One process a player and pair, with a match a seed; before, one match against chance.
+    matches = [(process.begun, process.asked_for) for process in same_process]
+    assert matches == [(1, 1)] * 4 + [(3, 3)] * 2 * pairs
+
+
+def test_scores_vary_over_seeds_and_have_students_interval(
+    dilemma: Any, tmp_path: Path, same_process: list[SameProcess]
+) -> None:
+    players = write_players(tmp_path, {"draws": "return 'CD'[question.rng.randrange(2)]"})
+    named = {"Ann": players / "draws.py", "Bob": players / "draws.py"}
+    found = tournament(named, dilemma, rounds=3, seeds=5, also=["random", "rule"])
+    frame = found.to_frame().set_index("player")
+    assert sorted(frame.index) == ["Ann", "Bob", "random", "rule"]
+    for player, of_player in found.scores.groupby("player")["score"]:
+        low, high = stats.t.interval(0.95, 4, of_player.mean(), stats.sem(of_player))
+        assert frame.loc[str(player), ["low", "high"]].to_list() == pytest.approx([low, high])
+    # The same file draws others in each seat, and others for each seed.
+    assert found.scores.set_index("player")["score"].groupby("player").nunique().min() > 1
+    of_pair = [row["score"] for row in found.rows if {row["player"], row["against"]} <= {*named}]
+    assert len({*zip(of_pair[::2], of_pair[1::2], strict=True)}) > 1
+    assert of_pair[::2] != of_pair[1::2]
+    assert tournament(named, dilemma, rounds=3, seeds=1).to_frame()["low"].isna().all()
+
+
+def test_who_fails_is_out_with_the_first_fault_and_its_matches_do_not_count(
+    dilemma: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, same_process: list[SameProcess]
+) -> None:
+    class Odd(dilemma):  # type: ignore[misc]
+        def rule(self, question: Any) -> Any:
+            return 7 if question.turn == 2 else super().rule(question)
+
+    beaten = (
+        "past = question.values['past']\n    if len(past) == 3 and {o for _, o in past} == {'D'}"
+    )
+    players = write_players(
+        tmp_path / "players",
+        {
+            **FOUR,
+            "empty": "",
+            "late": "return 'CCX'[question.turn - 1]",
+            "picky": f"{beaten}: raise ValueError('enough')\n    return 'C'",
+            "worse": "return 'D'",
+        },
+    )
+    (players / "empty.py").write_text("")
+    said: list[str] = []
+    found = tournament(
+        players, Odd, rounds=4, seeds=2, also=["rule"], folder=tmp_path, report=said.append
+    )
+    wrong = "answered move: Input should be 'C' or 'D' (it is {}); return Move(move=...)"
+    of_ann, of_bob = wrong.format("'X'"), wrong.format("7")
+    assert [str(forfeit) for forfeit in found.forfeits] == [
+        "empty: TypeError: it has 0 functions, and none is called play(question) (turn 0 against "
+        "random, seed 0)",
+        f"late: it answered 'X': turn 3, Move: the rule of Ann {of_ann} "
+        "(turn 3 against random, seed 0)",
+        f"rule: turn 2, Move: the rule of Bob {of_bob} (turn 2 against Ann, seed 0)",
+        "picky: line 3: ValueError: enough (turn 4 against nasty, seed 0)",
+    ]
+    assert said == ["7 players, 2 out; 21 pairs to play"]
+    assert "round robin of 5 players" in found.label
+    assert sorted(found.to_frame()["player"]) == ["Ann", "Bob", "nasty", "tit", "worse"]
+    assert str(found).endswith("\n".join(f"out: {forfeit}" for forfeit in found.forfeits))
+    assert found._repr_html_().count("<tr>") == 1 + 5 + 1 + 4
+    assert "<p>Odd, round robin" in found._repr_html_()
+    # The table says so, and not the log besides.
+    assert [record for record in caplog.records if record.name == "llmsim_lab.run"] == []
+    said.clear()
+    tournament(players, Odd, rounds=4, seeds=2, also=["rule"], folder=tmp_path, report=said.append)
+    # What failed is not kept: it may have been the machine, as with a limit of time.
+    assert said == ["7 players, 2 out; 8 pairs to play"]
+
+
+def test_only_what_nothing_changed_of_is_kept(
+    dilemma: Any, tmp_path: Path, same_process: list[SameProcess]
+) -> None:
+    players = write_players(tmp_path / "players", {"Ann": "return 'C'", "nasty": "return 'D'"})
+    said: list[str] = []
+
+    class Dearer(dilemma):  # type: ignore[misc]
+        both_defect: int = 2
+
+    def pairs_played(world: Any = dilemma, **changed: Any) -> str:
+        said.clear()
+        settings = {"rounds": 2, "seeds": 2, **changed}
+        tournament(players, world, folder=tmp_path, report=said.append, **settings)
+        return said[0].partition("; ")[2]
+
+    assert pairs_played() == "1 pair to play"
+    assert pairs_played() == "0 pairs to play"
+    results = tmp_path / "results.jsonl"
+    [kept] = [json.loads(line) for line in results.read_text().splitlines()]
+    assert (kept["players"], kept["scores"]) == (["Ann", "nasty"], [[0, 5], [0, 5]])
+    results.write_text(results.read_text() + '{"key": "cut')
+    assert pairs_played() == "0 pairs to play"
+    assert len(results.read_text().splitlines()) == 1
+    for changed in (
+        {"rounds": 3},
+        {"seeds": 3},
+        {"parameters": {"both_defect": 2}},
+        {"world": Dearer},
+        {"self_play": True},
+    ):
+        expected = "2 pairs to play" if "self_play" in changed else "1 pair to play"
+        assert pairs_played(**changed) == expected
+    write_players(players, {"Ann": "return  'C'"})
+    assert pairs_played() == "1 pair to play"
+    # One run on each tape, of the first seed.
+    seats = dict.fromkeys(["Ann", "Bob"], "rule")
+    run = load(tmp_path / "matches" / "Ann" / "nasty.tape", players=seats)
+    assert (run.config.seed, run.state.past) == (0, {"Ann": "CC", "Bob": "DD"})
+
+
+def test_a_tournaments_page_links_to_a_page_of_each_player(
+    dilemma: Any, tmp_path: Path, same_process: list[SameProcess]
+) -> None:
+    players = write_players(tmp_path / "players", {name: FOUR[name] for name in ("nasty", "tit")})
+    found = tournament(players, dilemma, rounds=4, seeds=2, also=["random"], folder=tmp_path)
+    index = found.page(tmp_path / "out")
+    assert index == tmp_path / "out" / "index.html"
+    text = unescape(index.read_text())
+    captions = ("Standings", "Mean score of the row's player against the column's")
+    assert [caption for caption in captions if f">{caption}</caption>" not in text] == []
+    assert "<h2>Behind the first</h2>\n<p>random \N{MINUS SIGN} nasty: " in text
+    order = found.to_frame()["player"].to_list()
+    links = "\n".join(f'<p><a href="pages/{name}.html">{name}</a></p>' for name in order)
+    assert links in text
+    page = (tmp_path / "out" / "pages" / "tit.html").read_text()
+    assert "<title>tit</title>" in page
+    assert "<h1>tit</h1>" in page
+    assert ">Points a round, over seeds</caption>" in page
+    # Against nasty the same with each seed: mean, least and most.
+    assert page.count(">0.75</td>") == 3
+    runs = PageData(tmp_path / "out" / "pages" / "tit.html").runs
+    assert [run["name"] for run in runs.values()] == ["nasty and tit", "tit and random"]
+    assert [run["id"] for run in runs.values()] == [1, 2]
+    # Without tapes, or when nobody is left, there is nothing to play on a page.
+    found = tournament(players, dilemma, rounds=1, seeds=1)
+    found.page(tmp_path / "new" / "folder")
+    assert "<script" not in (tmp_path / "new" / "folder" / "pages" / "tit.html").read_text()
+    players = write_players(tmp_path / "bad", {"Ann": "pass", "Bob": "pass"})
+    found = tournament(players, dilemma, rounds=1, seeds=1)
+    assert str(found) == "\n".join([found.label, *(f"out: {out}" for out in found.forfeits)])
+    assert "Behind the first" not in found.page(tmp_path / "bad").read_text()
+
+
+class Word(Reply):
+    word: bool
+
+
+class Empty(State):
+    pass
+
+
+class Guests(Run[Empty]):
+    guests: int = 2
+    since: int = 1  # the turn from which on others than Ann are asked
+    last: int = 9
+
+    async def turn(self, state: Empty, ask: Ask) -> Empty:
+        names = ["Ann", "Bob", "Cy"][: self.guests]
+        for name in names[: 1 if self.turn_number + 1 < self.since else None]:
+            await ask(name, Word, "Yes?")
+        return state
+
+    def done(self, state: Empty) -> bool:
+        return self.turn_number >= self.last
+
+    def payoff(self, player: str) -> float:
+        return 6.0
+
+    def rule(self, question: Any) -> Word:
+        return Word(word=True)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"guests": 0}, "Guests asks nobody; a round robin is of pairs, and takes a world"),
+        ({"guests": 1}, "Guests asks Ann; "),
+        ({"guests": 3}, "Guests asks Ann, Bob, Cy; "),
+        ({"since": 4}, "Guests asks Ann; "),
+    ],
+)
+def test_a_round_robin_takes_worlds_that_ask_two_in_their_first_three_turns(
+    parameters: dict[str, int], said: str
+) -> None:
+    words = {"also": ["random", "rule"], "rounds": 4, "seeds": 1}
+    with pytest.raises(ConfigError, match=said):
+        tournament({}, Guests, **words, parameters=parameters)
+
+
+@pytest.mark.parametrize(("parameters", "score"), [({"since": 3}, 6 / 4), ({"last": 2}, 6 / 2)])
+def test_points_are_of_the_rounds_that_were_played(
+    parameters: dict[str, int], score: float
+) -> None:
+    words = ["random", "rule"]
+    found = tournament({}, Guests, also=words, rounds=4, seeds=1, parameters=parameters)
+    assert found.to_frame()["score"].to_list() == [score, score]
+
+
+@pytest.mark.parametrize(
+    ("players", "settings", "said"),
+    [
+        ({"Ann": "no.py"}, {}, r"there is no file no\.py of player 'Ann'"),
+        ({"a/b": __file__}, {}, "a player is called 'a/b', which no file can be; rename it"),
+        ({}, {"also": ["randm"]}, "also='randm'.*'random'.* must be one of random, rule"),
+        ({"rule": __file__}, {"also": ["rule"]}, "two players called 'rule': also='rule' can be"),
+        ({}, {"also": ["rule"]}, r"\{\} has 0 players; it takes two .*: --also random"),
+        ({}, {"also": ["rule", "random"], "rounds": 0}, "rounds"),
+        ({}, {"also": ["rule", "random"], "seeds": 0}, "seeds"),
+    ],
+)
+def test_players_that_cannot_be_are_named(
+    players: dict[str, str], settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        tournament(players, Guests, **settings)

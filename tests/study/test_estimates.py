@@ -22,6 +22,7 @@ from llmsim_lab.study.estimates.estimate import Generality
 from llmsim_lab.study.estimates.family import holm, romano_wolf
 from llmsim_lab.study.estimates.groups import smallest_difference_of_group_shares
 from llmsim_lab.study.estimates.joint import joint_test
+from llmsim_lab.study.estimates.numeric import skewness
 from llmsim_lab.study.estimates.parts import Spread
 from llmsim_lab.study.estimates.shares import smallest_share_difference
 from llmsim_lab.study.estimates.student import at_upper_limit, smallest_detectable
@@ -319,9 +320,67 @@ def test_the_typical_difference_has_the_exact_p_of_ranks_and_fits_its_interval()
         assert effect.p_equivalent == pytest.approx(below)
 
 
-def test_the_typical_difference_of_five_runs_has_no_interval() -> None:
-    [effect] = effects(make_runs({"a": DRUG_1[:5], "b": DRUG_2[:5]}), typical=True)
-    assert (effect.low, effect.note) == (None, "5 runs: at a level of 0.95 this interval takes 6")
+@pytest.mark.parametrize(("n", "level"), [(5, 0.95), (3, 0.9), (4, 0.875)])
+def test_of_few_runs_the_typical_difference_has_no_interval(n: int, level: float) -> None:
+    # Of n pairs no sign may change by chance in 2 of 2^n; the interval begins where that is less.
+    needed = next(k for k in range(20) if 2 / 2**k <= 1 - level)
+    runs = {"a": DRUG_1[:n], "b": DRUG_2[:n]}
+    [effect] = effects(make_runs(runs), typical=True, level=level)
+    if n < needed:
+        note = f"{n} runs: at a level of {level:g} this interval takes {needed}"
+        assert (effect.low, effect.note) == (None, note)
+    else:  # from the smallest difference to the largest
+        differences = np.subtract(DRUG_2[:n], DRUG_1[:n])
+        ends = (differences.min(), differences.max())
+        assert (effect.low, effect.high) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "value", "note"),
+    [
+        ([1.0], [3.0], 2.0, "one run: an interval takes several runs, not situations"),
+        (DRUG_1, DRUG_1, 0.0, "all differences are exactly 0, so nothing shows how new ones "),
+        ([0.1, 0.2, 0.3], [0.4, 0.5, 0.6], 0.3, "all differences are equal, so nothing shows"),
+    ],
+)
+def test_a_typical_difference_without_spread_has_no_interval(
+    a: list[float], b: list[float], value: float, note: str
+) -> None:
+    [effect] = effects(make_runs({"a": a, "b": b}), typical=True)
+    assert (effect.value, effect.low, effect.p) == (pytest.approx(value), None, None)
+    assert (effect.method, effect.note[: len(note)]) == ("Hodges-Lehmann", note)
+    nan = [math.nan] * len(a)
+    [nothing] = effects(make_runs({"a": a, "b": nan}), typical=True)
+    assert (nothing.value, nothing.n, nothing.low) == (None, 0, None)
+    assert nothing.note.endswith("an arm has no values")
+
+
+@pytest.mark.parametrize("margin", [0.5, 1.0, 2.0])
+def test_ranks_of_equal_differences_are_shared_and_zeros_have_ranks(margin: float) -> None:
+    differences = np.array([0, 0, 1, 1, 1, -1, 2, 2, -0.5])
+    [effect] = effects(
+        make_runs({"a": [0.0] * 9, "b": list(differences)}), typical=True, sesoi=margin
+    )
+    flips = 1 - 2 * np.array(list(np.ndindex(*[2] * 9)))
+
+    def p_of(values: np.ndarray, *, two_sided: bool) -> float:
+        """Sums of signed ranks under all flips, of which one is observed (Pratt 1959)."""
+        signed = stats.rankdata(np.abs(values)) * np.sign(values)
+        sums = flips @ signed
+        if two_sided:
+            return float((np.abs(sums) >= abs(sums[0]) - 1e-9).mean())
+        return float((sums <= sums[0] + 1e-9).mean())
+
+    assert effect.p == pytest.approx(p_of(differences, two_sided=True))
+    sides = (differences - margin, -(differences + margin))
+    beyond = max(p_of(side, two_sided=False) for side in sides)
+    assert effect.p_equivalent == pytest.approx(beyond)
+
+
+def test_skewness_is_pandas_own() -> None:
+    for values in ([1.0, 2.0, 4.0], [0.0, 0.0, 0.0, 5.0], DRUG_2):
+        assert skewness(np.array(values)) == pytest.approx(pd.Series(values).skew())
+    assert skewness(np.array([1.0, 2.0])) == skewness(np.full(4, 0.5)) == 0
 
 
 def test_groups_that_share_nothing_are_compared_by_welch() -> None:

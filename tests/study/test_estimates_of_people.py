@@ -328,6 +328,7 @@ def law_of(values: Any, weights: Any) -> Weighted:
         (0.7, 14, 20, 0.95, "undecided"),
         (0.2, 108, 150, 0.99, "far"),
         (1.0, 108, 150, 0.95, "far"),
+        (0.2, 1, 20, 0.95, "undecided"),
         (0.05, 0, 60, 0.95, "near"),
         (0.95, 60, 60, 0.95, "near"),
         (0.5, 0, 60, 0.9, "far"),
@@ -416,6 +417,12 @@ def test_people_who_did_the_same_are_known_up_to_the_one_whom_chance_left_out(
     high, low = extreme + (1 - extreme) * weight, extreme * (1 - weight)
     assert parts.difference.interval == pytest.approx((0.5 - high, 0.5 - low), abs=0.015)
     assert parts.difference.near == "undecided"
+
+
+@pytest.mark.parametrize(("extreme", "mean"), [(0.0, 0.25), (1.0, 0.75)])
+def test_people_at_the_margin_itself_are_not_near(extreme: float, mean: float) -> None:
+    at_margin = compare_law(law_of([mean], [1]), figure_of([extreme] * 90), Margins(mean=0.25))
+    assert (at_margin.difference.near, at_margin.difference.p_near) == ("undecided", 1.0)
 
 
 def test_no_draw_of_ten_thousand_is_a_p_value_of_one_in_so_many_and_one() -> None:

@@ -115,6 +115,7 @@ TESTED_AS_UNITS = {
     "page_kit.py": "the joined scripts of a room's pages",
     "room/test_news.py": "that the loop is woken once",
     "study/test_charts.py": "charts of effects that no small study has",
+    "study/test_likenesses.py": "comparisons with people that no few runs give",
     "tape/test_journal.py": "the journal of a tape, byte by byte",
     "tape/test_tape_miss.py": "how requests differ, setting by setting",
 }

@@ -202,6 +202,21 @@ def _run_here(work: Coroutine[object, None, T]) -> T:
         ) from error
 
 
+def called_in_thread(function: Callable[[], T]) -> T:
+    """Return what a user's function returns, called in a thread; what it raises goes to a future.
+
+    Raises:
+        RuntimeError: it raised StopIteration, as ``next()`` does at an iterator's end. No future of
+            asyncio can hold that one: what awaits it would wait for ever.
+    """
+    try:
+        return function()
+    except StopIteration as error:
+        raise RuntimeError(
+            "the function raised StopIteration, as next() does at the end"
+        ) from error
+
+
 def explain(error: BaseException, sentence: str) -> None:
     """Add what to do now to an error; in a notebook its cell then ends in words, without frames.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
 from pydantic_core import SchemaError, to_jsonable_python
 
 from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.waiting import called_in_thread
 from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, without
 from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
@@ -94,7 +96,8 @@ class FunctionTools:
         if IDENTITY in inspect.signature(function).parameters:
             parameters = parameters | {IDENTITY: user_id}
         try:
-            value = await asyncio.to_thread(function, **parameters)
+            call = partial(function, **parameters)
+            value = await asyncio.to_thread(called_in_thread, call)
             # In the thread an async function only makes its coroutine, which runs on this loop.
             if inspect.isawaitable(value):
                 value = await value

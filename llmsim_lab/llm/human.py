@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 from zlib import crc32
 
@@ -19,7 +20,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.jsontext import JSON, Schema, dumps
 from llmsim_lab._util.text import log_event
-from llmsim_lab._util.waiting import Listeners
+from llmsim_lab._util.waiting import Listeners, called_in_thread
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._config import LLMConfig
 from llmsim_lab.llm._scripted import reply_of
@@ -391,7 +392,7 @@ def _ask_by_function(
     """Ask by calling a function; what it raises is raised where the answer is awaited."""
     answer: object = None
     try:
-        answer = ask(question)
+        answer = called_in_thread(partial(ask, question))
         waiting.set_result(answer)
     except InvalidStateError:  # the turn was stopped meanwhile
         if inspect.iscoroutine(answer):

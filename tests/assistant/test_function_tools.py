@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -69,6 +69,17 @@ async def test_faults_are_results(
     result = await FunctionTools(series, unready).execute(name, parameters, user)
     assert (result.success, result.error_code) == (False, code)
     assert error in (result.error or "")
+
+
+async def test_a_tool_that_comes_to_the_end_of_its_data_raises_and_leaves_nobody_waiting() -> None:
+    left: Iterator[str] = iter(())
+
+    def line() -> str:
+        """Return the next line."""
+        return next(left)
+
+    with pytest.raises(RuntimeError, match="the function raised StopIteration"):
+        await FunctionTools(line).execute("line", {}, "ann")
 
 
 async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from llmsim_lab.context import BehaviorModule, ModuleLoader
+from llmsim_lab.context.definitions import diplomatic_base, military_base, trust_dynamics
 
 
 def shipped(name: str) -> BehaviorModule:
@@ -34,82 +36,89 @@ ALERT = "Your forces are on alert, which costs 2 points a step."
 
 # Both functions get the same variables here: no module has one name in both places.
 @pytest.mark.parametrize(
-    ("name", "variables", "words"),
+    ("module", "variables", "words"),
     [
-        ("diplomatic_base", {}, None),
-        ("diplomatic_base", {"reputation": 29}, DOUBTED.format(29)),
-        ("diplomatic_base", {"reputation": 30}, None),
-        ("diplomatic_base", {"reputation": 70}, None),
-        ("diplomatic_base", {"reputation": 71}, BELIEVED.format(71)),
-        ("diplomatic_base", {"diplomatic_channels": "Strained"}, STRAINED),
+        (diplomatic_base, {}, None),
+        (diplomatic_base, {"reputation": 29}, DOUBTED.format(29)),
+        (diplomatic_base, {"reputation": 30}, None),
+        (diplomatic_base, {"reputation": 70}, None),
+        (diplomatic_base, {"reputation": 71}, BELIEVED.format(71)),
+        (diplomatic_base, {"diplomatic_channels": "Strained"}, STRAINED),
         (
-            "diplomatic_base",
+            diplomatic_base,
             {"diplomatic_channels": "Closed", "reputation": 90, "allies": "Bo"},
             f"{CLOSED}\n{BELIEVED.format(90)}\n{FRIENDS}",
         ),
-        ("military_base", {}, None),
-        ("military_base", {"military_readiness": 29}, WORN.format(29)),
-        ("military_base", {"military_readiness": 30}, None),
-        ("military_base", {"military_readiness": 85}, None),
-        ("military_base", {"military_readiness": 86}, STRONG.format(86)),
+        (military_base, {}, None),
+        (military_base, {"military_readiness": 29}, WORN.format(29)),
+        (military_base, {"military_readiness": 30}, None),
+        (military_base, {"military_readiness": 85}, None),
+        (military_base, {"military_readiness": 86}, STRONG.format(86)),
         (
-            "military_base",
+            military_base,
             {"military_readiness": 90, "on_alert": True},
             f"{STRONG.format(90)}\n{ALERT}",
         ),
-        ("trust_dynamics", {}, "Your trust is stable (50/100)."),
-        ("trust_dynamics", {"trust_level": 29}, DISTRUSTED.format(29)),
-        ("trust_dynamics", {"trust_level": 30}, "Your trust is stable (30/100)."),
-        ("trust_dynamics", {"trust_level": 70}, "Your trust is stable (70/100)."),
+        (trust_dynamics, {}, "Your trust is stable (50/100)."),
+        (trust_dynamics, {"trust_level": 29}, DISTRUSTED.format(29)),
+        (trust_dynamics, {"trust_level": 30}, "Your trust is stable (30/100)."),
+        (trust_dynamics, {"trust_level": 70}, "Your trust is stable (70/100)."),
         (
-            "trust_dynamics",
+            trust_dynamics,
             {"trust_level": 71, "trust_note": "Remember?"},
             TRUSTED.format(71) + "\nRemember?",
         ),
     ],
 )
 def test_modules_say_what_is_out_of_the_ordinary(
-    name: str, variables: Any, words: str | None
+    module: ModuleType, variables: Any, words: str | None
 ) -> None:
-    assert shipped(name).call("build_agent_context", "Ada", variables, variables) == words
+    assert module.build_agent_context("Ada", variables, variables) == words
 
 
 @pytest.mark.parametrize(
-    ("name", "own", "changes"),
+    ("module", "own", "changes"),
     [
-        ("trust_dynamics", {}, {}),
-        ("trust_dynamics", {"had_positive_interaction": False}, {"trust_level": 49}),
+        (trust_dynamics, {}, {}),
+        (trust_dynamics, {"had_positive_interaction": False}, {"trust_level": 49}),
         (
-            "trust_dynamics",
+            trust_dynamics,
             {"trust_level": 1, "had_positive_interaction": False},
             {"trust_level": 0},
         ),
-        ("trust_dynamics", {"trust_level": 0, "had_positive_interaction": False}, {}),
-        ("trust_dynamics", {"trust_level": 50, "had_positive_interaction": True}, {}),
-        ("military_base", {}, {}),
-        ("military_base", {"on_alert": True}, {"military_readiness": 48}),
-        ("military_base", {"military_readiness": 1, "on_alert": True}, {"military_readiness": 0}),
-        ("military_base", {"military_readiness": 0, "on_alert": True}, {}),
+        (trust_dynamics, {"trust_level": 0, "had_positive_interaction": False}, {}),
+        (trust_dynamics, {"trust_level": 50, "had_positive_interaction": True}, {}),
+        (military_base, {}, {}),
+        (military_base, {"on_alert": True}, {"military_readiness": 48}),
+        (military_base, {"military_readiness": 1, "on_alert": True}, {"military_readiness": 0}),
+        (military_base, {"military_readiness": 0, "on_alert": True}, {}),
         (
-            "military_base",
+            military_base,
             {"military_readiness": 49, "on_alert": False},
             {"military_readiness": 50},
         ),
-        ("military_base", {"military_readiness": 50, "on_alert": False}, {}),
-        ("diplomatic_base", {"reputation": 50}, {}),
+        (military_base, {"military_readiness": 50, "on_alert": False}, {}),
+        (diplomatic_base, {"reputation": 50}, {}),
         (
-            "diplomatic_base",
+            diplomatic_base,
             {"broke_commitment": True},
             {"reputation": 40, "broke_commitment": False},
         ),
         (
-            "diplomatic_base",
+            diplomatic_base,
             {"reputation": 9, "broke_commitment": True},
             {"reputation": 0, "broke_commitment": False},
         ),
     ],
 )
 def test_trust_wears_off_a_broken_word_costs_reputation_and_forces_tire_on_alert_or_recover(
-    name: str, own: dict[str, Any], changes: dict[str, Any]
+    module: ModuleType, own: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    assert shipped(name).call("compute_state_updates", "Ada", own, {}, 1) == changes
+    assert module.compute_state_updates("Ada", own, {}, 1) == changes
+
+
+@pytest.mark.parametrize("module", [diplomatic_base, military_base, trust_dynamics])
+def test_a_shipped_module_runs_the_code_beside_its_data(module: ModuleType) -> None:
+    name = module.__name__.rpartition(".")[2]
+    for function in module.__all__:
+        assert hasattr(shipped(name).code, function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
@@ -210,6 +211,10 @@ async def test_what_asks_asynchronously_and_fails_or_is_stopped_says_so() -> Non
 
     with pytest.raises(OSError, match="the door is closed"):
         await ask(Person(away))
+    nobody: Iterator[Any] = iter(())
+    # Not as it is: no future can hold it, and the run would wait for ever.
+    with pytest.raises(RuntimeError, match=r"the function raised StopIteration, as next\(\) does"):
+        await ask(Person(lambda _: next(nobody)))
     task = ask(Person(lambda question: asyncio.Event().wait()))
     await asyncio.sleep(0.05)
     task.cancel()

@@ -390,7 +390,8 @@ class Run(PlayedWorld[StateT]):
             changes = _code_changes(info, replayed)
             if changes:
                 # The likeliest cause, which the difference itself does not show.
-                raise type(error)(f"{error}. Note that {changes}") from error
+                words = str(error).removesuffix(".")
+                raise type(error)(f"{words}. Note that {changes}") from error
             raise
         return replayed
 

@@ -254,7 +254,7 @@ def test_why_there_is_no_whole_answer_is_told(
         (b"[1]", HandInFault("it wrote what is not an answer into this conversation")),
         (b"hello", HandInFault("it wrote what is not an answer into this conversation")),
         (b'{"fault": "line 2: \\u001b[31mno"}', HandInFault("line 2: [31mno")),
-        (b'{"fault": "no", "result": 1}', HandInFault("no")),
+        (b'{"fault": "no,\\n never", "result": 1}', HandInFault("no, never")),
         (
             b'{"result": ' + b"[" * 400 + b"]" * 400 + b"}",
             HandInFault("it answered lists or dicts that are nested too deeply"),

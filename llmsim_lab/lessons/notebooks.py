@@ -337,7 +337,11 @@ def _questions(
             # YAML has other keys than texts, and most names of questions are numbers.
             settings = {str(setting): value for setting, value in values.items()}
             settings["name"] = str(values["name"])
-            yield LessonQuestion(**settings)
+            try:
+                question = LessonQuestion(**settings)
+            except ConfigError as error:
+                raise ConfigError(f"{source}, cell {number}: {error}") from error
+            yield question
 
 
 def _without_solutions(cells: list[Cell]) -> Iterator[Cell]:

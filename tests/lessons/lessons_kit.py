@@ -20,7 +20,7 @@ WORLD = data_path("templates/contract_net.py")
 CONDITIONS = ["baseline", "homogeneous", "overconfident"]
 
 
-def cell(source: str, kind: str = "code", tags: tuple[str, ...] = ()) -> dict[str, Any]:
+def cell(source: str | list[str], kind: str = "code", tags: tuple[str, ...] = ()) -> dict[str, Any]:
     made: dict[str, Any] = {"cell_type": kind, "source": source, "metadata": {}}
     if tags:
         made["metadata"] = {"tags": list(tags)}

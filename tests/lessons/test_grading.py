@@ -129,7 +129,7 @@ def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
     assert table[["hand-in", "of points"]].to_numpy().tolist() == [["ann", 5.5]]
 
 
-@pytest.mark.process
+@pytest.mark.usefixtures("same_process")
 def test_a_link_in_a_hand_in_leads_nowhere(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("precious")

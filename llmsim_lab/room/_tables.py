@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from llmsim_lab._util.files import write_file
@@ -219,19 +219,20 @@ def _otree_row(
 
 
 def _in_order(
-    rows: Iterable[Row],
+    rows: Sequence[Row],
     models: tuple[str, ...],
 ) -> list[Row]:
     """Return rows with their columns model by model; each model's stay in their order."""
-    in_order = []
+    # Of all rows, since a later turn may ask for what the first did not.
+    columns: dict[str, None] = {}
     for row in rows:
-        # sorted() keeps what is equal in its order.
-        names = sorted(
-            row,
-            key=lambda name: models.index(name.partition(".")[0]),
-        )
-        in_order.append({name: row[name] for name in names})
-    return in_order
+        columns |= dict.fromkeys(row)
+    # sorted() keeps what is equal in its order.
+    names = sorted(
+        columns,
+        key=lambda name: models.index(name.partition(".")[0]),
+    )
+    return [{name: row.get(name) for name in names} for row in rows]
 
 
 # --- CSV -----------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from people_kit import OFFERS
 
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.cli import main
@@ -15,6 +17,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.simulation.people import (
     DESIGNS,
+    CardPlan,
     PeopleCard,
     enough_groups,
     people_designs,
@@ -23,6 +26,8 @@ from llmsim_lab.simulation.people import (
     recall_study,
     told_in,
 )
+from llmsim_lab.study import PeopleComparison
+from llmsim_lab.study.estimates.people import groups_for
 
 
 def test_each_design_is_laws_or_a_study_of_its_conditions_and_twins() -> None:
@@ -36,40 +41,92 @@ def test_each_design_is_laws_or_a_study_of_its_conditions_and_twins() -> None:
         "guessing_above_1": 2,
         "guessing": 4,
     }
-    # Its published figures are means, so that more groups would show nothing.
-    assert designs["guessing"].plan().left == 4
-    written = people_designs(["splitting"], written=True, groups=6, players="random")
-    assert written["splitting"].plan().left == 48
+    laws = {
+        name: [(law.run_of.config.model_dump(include={"game", "twin"}), law.turns) for law in one]
+        for name, one in designs.items()
+        if isinstance(one, list)
+    }
+    assert laws["investing"] == [({"twin": False}, 1), ({"twin": True}, 1)]
+    assert [settings["game"] for settings, _ in laws["splitting"]] == ["dictator"] * 4 + [
+        "ultimatum"
+    ] * 4
+    assert all(law.run_of.config.decide == "sample" for law in designs["splitting"])
+    # Runs and turns. Published figures of guessing are means, so that more groups show nothing,
+    # and of factors above 1 those of the first period.
+    plans = {name: one.plan() for name, one in designs.items() if name not in laws}
+    assert {name: (plan.left, plan.turns) for name, plan in plans.items()} == {
+        "contributing": (10, 100),
+        "guessing_above_1": (2, 2),
+        "guessing": (4, 16),
+    }
+    written = people_designs(["splitting", "guessing"], written=True, groups=6, players="random")
+    assert [one.plan().left for one in written.values()] == [48, 4]
+    assert list(people_designs(["contributing"], players="rule")["contributing"].units) == [
+        *range(5)
+    ]
+    assert len(people_designs(["investing"], written=True, players="rule")["investing"].units) == 30
+    for name in ("groups", "groups_of_many"):
+        with pytest.raises(ConfigError, match=f"{name}=0 must be"):
+            people_designs(["splitting"], **{name: 0})
     with pytest.raises(ConfigError, match="chess"):
         people_designs(["chess"], players="random")
 
 
-def test_a_plan_says_beforehand_what_a_design_takes() -> None:
+def test_a_plan_says_beforehand_what_a_design_takes(capsys: pytest.CaptureFixture[str]) -> None:
     plan = plan_designs(["disjunction"])["disjunction"]
-    assert plan.questions == 12  # two orders of three questions, and of their twins
+    # Two orders of three questions, and of their twins; the answer is a letter.
+    assert (plan.questions, plan.written) == (12, 12)
     assert 200 < plan.read < 1000
-    assert "12 questions" in str(plan)
+    plan = CardPlan(questions=1200, read=67_000, written=2_000)
+    assert plan.seconds == 1000 + 100
+    assert str(plan) == (
+        "1,200 questions, about 67,000 tokens read and 2,000 written: 18 min at the 67 and 20 "
+        "tokens a second of the embedded 1.5B on two cores"
+    )
     assert plan_designs(["disjunction"], written=True, groups=5)["disjunction"].questions == 30
+    assert capsys.readouterr() == ("", "")
 
 
 def test_enough_groups_are_said_before_anything_is_played() -> None:
-    groups = enough_groups(0.15).set_index("condition")["groups"]
-    assert 30 <= groups["dictator $5"] < 40
-    assert groups.isna()["no history"].any()
+    table = enough_groups()
+    assert [tuple(row) for row in table[["design", "condition", "measure", "people"]].to_numpy()][
+        -6:
+    ] == [
+        ("splitting", "ultimatum $5", "share", 43),
+        ("splitting", "ultimatum $10", "share", 24),
+        ("investing", "no history", "sent", 32),
+        ("investing", "no history", "returned", 32),
+        ("investing", "no history", "sends_nothing", 32),
+        ("investing", "no history", "sends_all", 32),
+    ]
+    assert table["design"].unique().tolist() == ["framing", "disjunction", "splitting", "investing"]
+    groups = table.set_index("condition")["groups"]
+    figures = DESIGNS["framing"].load()(players="rule").people()
+    assert groups["lives saved"] == groups_for(figures["safe_of_saved"], 0.15) == 155
+    assert groups["dictator $5"] == groups_for(OFFERS, 0.15) == 30
+    assert groups["no history"].isna().tolist() == [True, True, False, True]
     assert enough_groups(0.3).set_index("condition")["groups"]["lives saved"] < 40
 
 
 def test_a_player_that_names_the_study_recalls_it() -> None:
     def answer(request: Any) -> dict[str, object]:
         knows = "600 people" in request.prompt
-        study = "Tversky and Kahneman 1981" if knows else "unknown"
-        return {"reasoning": "", "study": study, "result": "unknown", "confidence": 1}
+        result = "as KAHNEMAN found" if knows else "unknown"
+        return {"reasoning": "", "study": "unknown", "result": result, "confidence": 1}
 
     client = LLMClient(LLMConfig(model="script"), ScriptedBackend(answer))
     recall = recall_study(["framing", "splitting"], llm_client=client)
     recall.run(progress=False)
     named = recall.simulation(recall.reference, 0).state.named
     assert dict(named) == {"framing": 1, "splitting": 0}
+    assert recall.simulation(recall.reference, 0).turn_number == 1
+    # The first player's prompt of the first condition, with what all are told.
+    assert told_in(DESIGNS["disjunction"]) == (
+        "You and somebody whom you do not know each choose to cooperate or to compete. If both\n"
+        "cooperate, each gets 75 points. If both compete, each gets 30. If one competes and the "
+        "other\ncooperates, the one who competes gets 85 and the other 25. Points are worth money."
+        "\n\nYou learn that the other has chosen to compete. What do you choose?"
+    )
     assert "B has no say" in told_in(DESIGNS["splitting"])
     assert not any(
         name in told_in(design) for design in DESIGNS.values() for name in design.authors
@@ -112,13 +169,59 @@ def main_ends_well() -> None:
     assert not ended.value.code
 
 
-def test_a_card_of_studies_counts_verdicts() -> None:
+def test_a_card_of_studies_counts_verdicts(tmp_path: Path) -> None:
     designs = people_designs(["splitting"], players={"*": "rule"})
     for played in designs.values():
         play_design(played)
     card = PeopleCard.of(designs, player="the textbook")
-    assert card.headline.startswith("the textbook: of 4 judged measures 0 like people, 4 unlike")
-    assert "adjusted for 8 measures" in str(card)
+    assert card.headline == (
+        "the textbook: of 4 judged measures 0 like people, 4 unlike, 0 undecided; 0 recited; 0 not "
+        "judged"
+    )
+    assert (card.compared.label, card.recalled) == ("verdicts adjusted for 8 measures (Holm)", {})
+    assert "which study it is" not in str(card)
+    # Each with its twin, which is no measure of its own.
+    pairs = ["like unlike", "like like", "undecided unlike", "not-judged unlike"]
+    verdicts = [verdict for pair in pairs for verdict in pair.split()]
+    names = {"like": "like people", "unlike": "unlike people", "not-judged": "not judged"}
+    changed = PeopleComparison(
+        replace(one, parts=replace(one.parts, verdict=names.get(verdict, verdict)))
+        for one, verdict in zip(card.compared, verdicts, strict=True)
+    )
+    recalled = {
+        "splitting": {"study": "Forsythe", "result": "most give", "named": True},
+        "framing": {"study": "unknown", "result": "x" * 300, "named": False},
+    }
+    card = PeopleCard(player="someone", compared=changed, recalled=recalled)
+    assert card.headline == (
+        "someone: of 3 judged measures 2 like people, 0 unlike, 1 undecided; 1 recited; 1 not "
+        "judged"
+    )
+    words = " ".join(str(card).split())
+    assert words.startswith(" ".join(f"{card.headline} {changed}".split()))
+    asked = words.partition("Asked which study it is ")[2]
+    assert asked == (
+        "splitting: names the study (Forsythe: most give) framing: does not name it (unknown: "
+        f"{'x' * 190}\N{HORIZONTAL ELLIPSIS})"
+    )
+    page = card.page(tmp_path / "card.html").read_text(encoding="utf-8")
+    assert "<title>someone beside people" in page
+    tables = re.findall("<table.*?</table>", page, re.DOTALL)
+    rows = [
+        [re.sub("<.*?>", "", cell) for cell in re.findall("<t[dh].*?</t[dh]>", row)]
+        for row in re.findall("<tr.*?</tr>", tables[-1], re.DOTALL)
+    ]
+    assert rows[:2] == [
+        ["design", "an author is named", "study", "result"],
+        ["splitting", "True", "Forsythe", "most give"],
+    ]
+    conditions = re.findall("<td[^>]*>((?:dictator|ultimatum) .*?)</td>", tables[-2])
+    assert conditions == ["dictator $10", "dictator $5", "ultimatum $10", "ultimatum $5"]
+    assert "asked which study it is" not in (
+        PeopleCard(player="x", compared=changed, recalled={})
+        .page(tmp_path / "other.html")
+        .read_text(encoding="utf-8")
+    )
 
 
 def test_a_recorded_card_needs_no_model(tmp_path: Path) -> None:
@@ -134,8 +237,14 @@ def test_a_recorded_card_needs_no_model(tmp_path: Path) -> None:
     recall.run(progress=False)
     asked = recall.simulation(recall.reference, 0)
     card = PeopleCard.of(designs, player="script", recall=asked)
+    (tmp_path / "disjunction" / "original.tape.lock").touch()
     recorded = PeopleCard.recorded(tmp_path)
     assert recorded.headline == card.headline
+    assert recorded.recalled["disjunction"]["named"] is False
+    tapes = sorted(path.name for path in (tmp_path / "disjunction").glob("*.tape"))
+    assert tapes == ["original.tape", "twin.tape"]
+    wide = PeopleCard.recorded(tmp_path, margin=0.5)
+    assert {one.margins.mean for one in wide.compared} == {0.5}
     verdicts = [(one.measure, one.twin, one.mean, one.verdict) for one in card.compared]
     assert sorted(verdicts) == sorted(
         (one.measure, one.twin, one.mean, one.verdict) for one in recorded.compared

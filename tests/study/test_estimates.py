@@ -17,7 +17,8 @@ from scipy import stats
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates import Estimate, effects
 from llmsim_lab.study.estimates.bands import Curves, Group, band, by_turn
-from llmsim_lab.study.estimates.effects import Remark, Tally
+from llmsim_lab.study.estimates.choice import Wanted
+from llmsim_lab.study.estimates.effects import Remark, Tally, compared
 from llmsim_lab.study.estimates.estimate import Generality
 from llmsim_lab.study.estimates.family import holm, romano_wolf
 from llmsim_lab.study.estimates.groups import smallest_difference_of_group_shares
@@ -251,7 +252,7 @@ def test_differences_that_are_equal_but_for_rounding_have_no_interval() -> None:
     assert (effect.low, effect.p) == (None, None)
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1.1e150])
 def test_infinite_values_are_left_out_and_counted(value: float) -> None:
     [effect] = effects(make_runs({"a": [1.0, 2.0, value, 4.0], "b": [2.0, 4.5, 3.0, 5.5]}))
     assert (effect.value, effect.n) == (pytest.approx(5 / 3), 3)
@@ -402,6 +403,67 @@ def test_few_groups_beside_many_have_fewer_degrees_of_freedom() -> None:
     few = effects(make_runs({"a": DRUG_1[:3], "b": [*DRUG_2, *DRUG_2]}), paired=False)[0]
     assert few.df == pytest.approx(2 * (1 + 3 / 20))
     assert few.method == "Welch's t over 3 and 20 runs, at most 2.3 df"
+
+
+@pytest.mark.parametrize(("small", "df"), [(4, 3 * (1 + 4 / 20)), (5, None)])
+def test_from_five_runs_on_a_small_group_has_welchs_own_degrees_of_freedom(
+    small: int, df: float | None
+) -> None:
+    # Nearly equal, so that Welch's own are those of the large group: more than so few runs tell.
+    groups = [1.0, 1.01, 1.02, 1.0, 1.03][:small], [*DRUG_2, *DRUG_2]
+    [effect] = effects(make_runs(dict(zip("ab", groups, strict=True))), paired=False)
+    welch = stats.ttest_ind(*groups[::-1], equal_var=False)
+    assert effect.df == pytest.approx(df or welch.df)
+    t = stats.t(effect.df, scale=(welch.statistic and effect.value / welch.statistic))
+    assert effect.p == pytest.approx(2 * t.sf(abs(effect.value or 0)))
+
+
+def test_groups_are_told_why_there_is_no_interval_or_one_that_is_too_narrow() -> None:
+    alone = effects(make_runs({"a": DRUG_1, "b": [2.0]}), paired=False)[0]
+    assert (alone.low, alone.note) == (None, "an arm has one run: an interval takes two in each")
+    coarse = effects(make_runs({"a": [4.0, 4.25, 4.0], "b": [4.25, 4.25, 4.0]}), paired=False)[0]
+    assert (coarse.low, coarse.note) == (
+        None,
+        "takes two values only: too coarse for an interval",
+    )
+    rare = [0.0, 0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 9.0]
+    skewed = effects(make_runs({"a": DRUG_1, "b": rare}), paired=False)[0]
+    assert skewed.low is not None
+    assert skewed.note == "skewed: a mean's interval is too narrow then"
+    assert effects(make_runs({"a": DRUG_1, "b": DRUG_2}), paired=False)[0].note == ""
+
+
+def test_how_groups_vary_is_kept_for_a_plan() -> None:
+    table = make_runs({"a": DRUG_1, "b": DRUG_2[:6]})
+    [one] = compared(table, wanted=Wanted(paired=False))
+    variances = [np.var(DRUG_1, ddof=1), np.var(DRUG_2[:6], ddof=1)]
+    assert [spread.variance for spread in one.parts.groups] == pytest.approx(variances)
+    assert [spread.df for spread in one.parts.groups] == [9, 5]
+    # A main effect has half of each arm, so a quarter of its variance.
+    values = np.random.default_rng(8).standard_normal((2, 2, 9))
+    main = compared(make_factorial(values), "~ factor", wanted=Wanted(paired=False))[0]
+    variances = values.reshape(4, 9).var(axis=1, ddof=1) / 4
+    assert [spread.variance for spread in main.parts.groups] == pytest.approx(variances)
+
+
+def test_shares_of_groups_of_unequal_size_are_those_of_agresti_and_caffo() -> None:
+    ones = {"a": [1.0] * 3 + [0.0] * 9, "b": [1.0] * 5 + [0.0] * 3}
+    up, down = effects(make_runs(ones), paired=False, contrasts=[("b", "a"), ("a", "b")])
+    shares = np.array([4 / 14, 6 / 10])
+    error = math.sqrt((shares * (1 - shares) / [14, 10]).sum())
+    normal = stats.norm(shares[1] - shares[0], error)
+    assert (up.value, up.n) == (pytest.approx(5 / 8 - 3 / 12), 20)
+    assert (up.low, up.high) == pytest.approx(normal.interval(0.95))
+    assert (down.low, down.high) == pytest.approx((-up.high, -up.low))  # type: ignore[operator]
+    assert up.p == pytest.approx(stats.fisher_exact([[5, 3], [3, 9]]).pvalue)
+    assert up.method == "shares (Agresti and Caffo), Fisher's exact test, 12 and 8 runs"
+    assert down.method == "shares (Agresti and Caffo), Fisher's exact test, 8 and 12 runs"
+    few = effects(make_runs({"a": [0.0] * 4, "b": [1.0] * 5}), paired=False)[0]
+    assert (few.low, few.note) == (None, "4 runs: an interval of a 0 or 1 takes 5")
+    five = effects(make_runs({"a": [0.0] * 5, "b": [1.0] * 5}), paired=False, sesoi=0.1)[0]
+    centre, error = 5 / 7, math.sqrt(2 * 6 / 7 / 7 / 7)
+    assert (five.low, five.high) == (pytest.approx(centre - 1.959964 * error), 1.0)
+    assert five.p_equivalent == pytest.approx(stats.norm.cdf((centre - 0.1) / error))
 
 
 def test_shares_of_two_groups_have_the_exact_test_and_bounds() -> None:
@@ -860,6 +922,91 @@ def test_a_curve_with_a_gap_is_left_out_and_one_curve_has_no_band() -> None:
     frame = by_turn(make_curves(np.array([[1.0, 2.0], [3.0, math.nan]])), "b", "a")
     assert (list(frame["estimate"]), list(frame["n"])) == ([1, 2], [1, 1])
     assert frame["low"].isna().all()
+
+
+@pytest.mark.parametrize("n", [2, 5, 12])
+def test_a_band_of_one_turn_is_students_interval(n: int) -> None:
+    curves = np.random.default_rng(n).standard_normal((n, 1))
+    frame = by_turn(make_curves(curves), "b", "a", level=0.8)
+    interval = stats.ttest_1samp(curves[:, 0], 0).confidence_interval(0.8)
+    reach = (interval.high - interval.low) / 2
+    assert (frame["high"] - frame["estimate"])[0] == pytest.approx(reach, rel=0.05)
+    assert (frame["estimate"] - frame["low"])[0] == pytest.approx(reach, rel=0.05)
+    assert (frame["n"][0], frame["unit"][0]) == (n, "run")
+
+
+def test_turns_that_go_together_have_a_narrower_band_than_turns_that_do_not() -> None:
+    rng = np.random.default_rng(1)
+    apart = rng.standard_normal((20, 6))
+    together = apart[:, :1] + 0.01 * rng.standard_normal((20, 6))
+    reaches = []
+    for curves in (apart, together):
+        frame = by_turn(make_curves(curves), "b", "a")
+        error = curves.std(axis=0, ddof=1) / math.sqrt(20)
+        reaches.append(((frame["high"] - frame["estimate"]) / error)[0])
+    # Sidak's of six independent turns; and not much more than of one.
+    independent = stats.t.ppf((1 + 0.95 ** (1 / 6)) / 2, 19)
+    assert reaches[0] == pytest.approx(independent, rel=0.05)
+    assert stats.t.ppf(0.975, 19) < reaches[1] < 0.93 * independent
+
+
+def test_groups_have_a_band_by_both_variances_and_by_the_smaller_number_of_runs() -> None:
+    rng = np.random.default_rng(3)
+    arms = {"a": rng.standard_normal((12, 1)), "b": 3 * rng.standard_normal((4, 1))}
+    frame = by_turn(make_table(arms, "unit", "turn"), "a", "b", paired=False)
+    variances = [arms["a"].var(ddof=1) / 12, arms["b"].var(ddof=1) / 4]
+    reach = stats.t.ppf(0.975, 3) * math.sqrt(sum(variances))
+    assert frame["estimate"][0] == pytest.approx(arms["a"].mean() - arms["b"].mean())
+    assert (frame["high"] - frame["estimate"])[0] == pytest.approx(reach, rel=0.06)
+    missing = make_table({**arms, "b": np.full((4, 1), math.nan)}, "unit", "turn")
+    with pytest.raises(ConfigError, match="no run of 'b' has numbers at every turn"):
+        by_turn(missing, "a", "b", paired=False)
+
+
+@pytest.mark.parametrize(
+    ("counts", "generalises_to", "has_band"),
+    [
+        ((3, 4), "new wordings", True),
+        ((3, 4), "new wordings and situations", True),
+        ((1, 4), "new wordings", False),  # nothing shows how the only wording's answers vary
+        ((1, 4), "new wordings and situations", True),
+        ((2, 4), "new wordings", False),
+        ((2, 4), "new wordings and situations", False),
+    ],
+)
+def test_wordings_have_a_band_where_effects_would_have_an_interval(
+    counts: tuple[int, int], generalises_to: Generality, has_band: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    arms = {arm: rng.standard_normal((n, 5, 2)) for arm, n in zip("ab", counts, strict=True)}
+    table = make_table(arms, "wording", "unit", "turn")
+    table = table.assign(prompt=table["arm"])
+    frame = by_turn(table, "b", "a", generalises_to=generalises_to)
+    means = [arms[arm].mean(axis=(0, 1)) for arm in "ab"]
+    assert frame["estimate"].to_numpy() == pytest.approx(means[1] - means[0])
+    assert frame["low"].notna().all() == has_band
+    assert (set(frame["n"]), set(frame["unit"])) == ({sum(counts)}, {"wording"})
+    if has_band:
+        # Of each arm's wordings, if it has several; and of runs where new ones are spoken of.
+        variances = sum(
+            array.mean(axis=1).var(axis=0, ddof=1) / len(array)
+            for array in arms.values()
+            if len(array) > 1
+        )
+        if "situations" in generalises_to:
+            runs = arms["b"].mean(axis=0) - arms["a"].mean(axis=0)
+            variances = variances + runs.var(axis=0, ddof=1) / 5
+        reach = ((frame["high"] - frame["estimate"]) / np.sqrt(variances)).to_numpy()
+        assert reach[0] == pytest.approx(reach[1])
+        assert reach[0] > stats.t.ppf(0.975, min(c for c in counts if c > 1) - 1)
+
+
+def test_wordings_of_which_no_run_is_whole_have_no_band() -> None:
+    arms = {arm: np.ones((3, 2, 2)) for arm in "ab"}
+    table = make_table(arms, "wording", "unit", "turn")
+    table.loc[(table["arm"] == "a") & (table["turn"] == 1), "value"] = math.nan
+    with pytest.raises(ConfigError, match="no run has numbers of 'b' and 'a' at every turn"):
+        by_turn(table, "b", "a", generalises_to="new wordings")
 
 
 def test_by_turn_compares_pairs_of_runs() -> None:

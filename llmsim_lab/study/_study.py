@@ -979,8 +979,8 @@ class Study:
         labels = list(self._world.wordings(self._arms[arm]))
         place = 0
         if wording:
-            # One that is unknown has no run, and the error names those that there are.
-            place = labels.index(wording) if wording in labels else -1
+            known_names("wording", wording, filter(None, labels))
+            place = labels.index(wording)
         return self._files.load(self._jobs[arm, unit], Play(place, replicate))
 
     def tape_of(self, arm: str, unit: Unit) -> Path:

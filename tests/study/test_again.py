@@ -126,6 +126,16 @@ def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(t
     assert new.value > these.value  # since new runs differ as well
 
 
+def test_samples_of_a_situation_show_chance_alone_and_one_sample_says_what_two_cost(
+    tape: Path,
+) -> None:
+    effect, chance = played(again(tape, run=1)).effects(noise=True)
+    assert str(chance).startswith(f"{effect.contrast}, by chance alone: ")
+    message = r"samples=2 or more draws them again: 8 more runs, about 16 calls$"
+    with pytest.raises(ConfigError, match=message):
+        played(again(tape, run=1, samples=1)).effects(noise=True)
+
+
 def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> None:
     vary: dict[str, Any] = {"players": {"model": None, "Ann": {"Ann": greedy, "*": "rule"}}}
     study = played(again(tape, vary, run=1, turns=[1], samples=1))

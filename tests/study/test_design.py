@@ -163,6 +163,16 @@ def test_a_nested_setting_is_named_by_its_path_and_reaches_the_model() -> None:
     assert config_in(study, "llm.temperature=0.9").llm.temperature == 0.9
 
 
+def test_settings_of_the_model_are_varied_together_and_a_long_label_is_cut() -> None:
+    settings = [{"temperature": 0.1, "max_tokens": 50}, {"temperature": 0.9, "max_tokens": 60}]
+    study = played(study_of(vary={"llm": settings}, seeds=1, turns=1))
+    sent = {(it.options["temperature"], it.options["num_predict"]) for it in asked(study)}
+    assert sent == {(0.1, 50), (0.9, 60)}
+    taste = "as sweet as the water of a mountain lake"
+    labels = study_of(vary={"soil": [{taste: 0.5}, {taste[:31]: 0.5}]}, world=Farm).arms
+    assert list(labels) == [f"{{'{taste[:37]}…", f"{{'{taste[:31]}': 0.5}}"]
+
+
 class Named(Water):
     outcome: str = "blue"
 
@@ -292,6 +302,19 @@ def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> N
     assert len(set(seeds)) == 2 * len(set(seeds[::3])) == 16
     second = study.simulation("kind", 0, wording="wording 2")
     assert second.calls[0].request.prompt.endswith("Be good.")
+    with pytest.raises(
+        ConfigError, match=r"no wording 'wording 3'.*; there are wording 1, wording 2"
+    ):
+        study.simulation("kind", 0, wording="wording 3")
+    with pytest.raises(ConfigError, match="no wording 'wording 1'; there are none"):
+        study.simulation("as it is", 0, wording="wording 1")
+    message = "^arm 'kind', seed 0 has no sample 2 of the wording 'wording 2'; there are .1.$"
+    with pytest.raises(ConfigError, match=message):
+        study.simulation("kind", 0, wording="wording 2", replicate=2)
+    with pytest.raises(
+        ConfigError, match=r"^arm 'as it is', seed 1 has no sample 2; there are .1.$"
+    ):
+        study.simulation("as it is", 1, replicate=2)
 
 
 # --- what is set from outside ---------------------------------------------------------------------
@@ -334,6 +357,40 @@ def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> No
     assert levels_of(study, "high")[:3] == levels_of(study, "low")[:3]
     assert levels_of(study, "low")[3] == 1
     assert len(asked(study)) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "asked_turns", "levels"),
+    [
+        # What both set before stands in the shared turns, once.
+        (shocked(90, 1), shocked(90, 1) + shocked(80, 3), 4 + 1, {1: (90, 90), 3: (None, 80)}),
+        (
+            shocked(50, 2) + shocked(90, 3),
+            shocked(50, 2) + shocked(1, 3),
+            4 + 2,
+            {2: (50, 50), 3: (90, 1)},
+        ),
+        # At the start nothing is shared.
+        (shocked(50, 0), shocked(60, 0), 4 + 4, {0: (50, 60)}),
+        (shocked(50, 1), shocked(60, 1), 4 + 4, {1: (50, 60)}),
+        (shocked(50, 4), shocked(60, 4), 4 + 1, {4: (50, 60)}),
+    ],
+)
+def test_arms_with_a_common_beginning_part_where_they_set_something_else(
+    first: Any, second: Any, asked_turns: int, levels: dict[int, tuple[Any, Any]]
+) -> None:
+    vary = {"interventions": {"one": first, "two": second}}
+    study = played(study_of(vary=vary, turns=4, seeds=1))
+    alone = played(study_of(vary={"interventions": {"two": second}}, turns=4, seeds=1))
+    one, two = (levels_of(study, arm) for arm in ("one", "two"))
+    assert two == levels_of(alone, "two")
+    for turn, values in levels.items():
+        for path, value in zip((one, two), values, strict=True):
+            assert value is None or path[turn] == value
+    assert len(asked(study)) == 2 * asked_turns
+    for arm, changes in (("one", first), ("two", second)):
+        turns = study.simulation(arm, 0).turns
+        assert sum(len(turn.interventions) for turn in turns) == len(changes)
 
 
 def test_a_plan_counts_the_turns_that_are_left_of_an_arm_that_continues_another_one() -> None:

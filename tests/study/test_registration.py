@@ -141,6 +141,46 @@ def test_a_factorial_registers_the_effects_of_its_formula(tmp_path: Path) -> Non
         study.register(tmp_path / "other.json", formula="~ colour")
 
 
+def test_contrasts_are_registered_with_how_they_are_compared_and_found_so(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    study = study_of(vary={"factor": [1.0, 2.0, 3.0]}, outcome=["level", "shares.Ann"])
+    contrasts = [("factor=3", "factor=2"), ("factor=1", "factor=3")]
+    claims = study.register(path, contrasts=contrasts, level=0.9, paired=False).claims
+    assert claims.contrasts == [["factor=3", "factor=2"], ["factor=1", "factor=3"]]
+    assert claims.family == (
+        "4 comparisons: factor=3 \N{MINUS SIGN} factor=2, factor=1 \N{MINUS SIGN} factor=3, in "
+        "level, shares.Ann, of runs that are not paired"
+    )
+    # A script that is run again need not say again what its file says.
+    assert study.register(path, level=0.9).claims == claims
+    effects = played(study).registered_effects()
+    assert [(effect.contrast, effect.outcome) for effect in effects] == [
+        (f"{upper} \N{MINUS SIGN} {lower}", outcome)
+        for upper, lower in contrasts
+        for outcome in ("level", "shares.Ann")
+    ]
+    assert {(effect.level, effect.n, effect.unit) for effect in effects} == {(0.9, 6, "run")}
+    with pytest.raises(ConfigError, match="no arm 'factor=4'"):
+        study_of().register(tmp_path / "other.json", contrasts=[("factor=4", "factor=1")])
+    typical = study_of(seeds=9).register(tmp_path / "typical.json", typical=True)
+    assert typical.claims.family.endswith(", in level, by typical differences")
+
+
+class Unready(Water):
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        raise ValueError("the gate is shut")
+
+
+def test_a_world_that_chance_cannot_play_is_registered_without_prompts_and_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registration = study_of(Unready).register(tmp_path / "plan.json")
+    assert registration.design.prompts == {"factor=1": {}, "factor=2": {}}
+    lines = [line for line in caplog.messages if "NOT_PLAYED_BY_CHANCE" in line]
+    assert ['arm="factor=1"' in line for line in lines] == [True, False]
+    assert all("ValueError: the gate is shut" in line for line in lines)
+
+
 def test_the_report_sets_what_was_not_registered_apart(tmp_path: Path) -> None:
     path, page = tmp_path / "plan.json", tmp_path / "out.html"
     study_of(outcome="level").register(path)

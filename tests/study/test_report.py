@@ -125,6 +125,8 @@ def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None
 def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -> None:
     text = page_of(played(study_of(Dry)), tmp_path).text
     assert text.count("the basin is dry") == 2
+    for seed in (0, 1):
+        assert f" factor=2 {seed} 1 RuntimeError: the basin is dry" in text
     assert "2 runs failed, and are left out of all effects with their partners." in text
     assert "2 of 9 units left out" in text
 
@@ -136,6 +138,23 @@ def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> No
     captions += ["each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain"]
     places = [page.text.index(words) for words in captions]
     assert places == sorted(places)
+
+
+def test_a_row_of_effects_has_its_adjusted_p_and_a_typical_difference_beside_a_skewed_mean(
+    tmp_path: Path,
+) -> None:
+    outcome = {"level": "level", "odd": lambda run: run.factor * (1 + run.seed) ** 4}
+    study = played(study_of(outcome=outcome, llm_client=None, players="rule", turns=1))
+    text = page_of(study, tmp_path).text
+    level, odd = study.effects()
+    assert (odd.value, odd.typical is not None) == (pytest.approx(15333 / 9), True)
+    # The larger p of two is not adjusted; no p is so small that it is not said.
+    assert level.p < level.p_family < odd.p == odd.p_family
+    for p, words in ((level.p_family, ", adjusted"), (odd.p, "")):
+        shown = "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
+        assert f" {shown}{words} 9 runs " in text
+    assert f"{odd.contrast} odd {odd.value:+.2f} 95 %: " in text
+    assert f"{odd.contrast} odd typical {odd.typical.value:+.2f} 95 %: " in text
 
 
 def test_each_run_is_read_once_for_results_charts_plan_and_report(

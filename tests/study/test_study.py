@@ -399,6 +399,38 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
     }.items():
         with pytest.raises(ConfigError, match=message):
             filled.effects(sesoi={sesoi: 1} if isinstance(sesoi, str) else sesoi)
+    with pytest.raises(ConfigError, match="sesoi=-1 must be a finite number from 0 on"):
+        filled.effects(sesoi={"held.Ann@last": -1})
+    filled.effects(sesoi={"held.Ann@last": None})
+    filled.effects(sesoi={"held.Ann@last": 0})
+
+
+def test_a_difference_in_percent_is_in_points_and_one_in_an_index_in_the_index() -> None:
+    outcomes = ["inflation", "total_economic_value@last", "loss"]
+    study = Study(Simulation, {"replicate": [0, 1]}, seeds=1, outcome=outcomes, players="rule")
+    assert [study.in_unit(outcome) for outcome in outcomes] == ["points", "index", ""]
+    with pytest.raises(ConfigError, match=r"^say what is compared: outcome='level', or a function"):
+        study_of(outcome=[]).effects()
+
+
+def test_chance_alone_takes_a_second_draw_of_each_run_and_says_what_that_costs() -> None:
+    study = played(study_of())
+    message = (
+        r"^noise=True compares two draws of each run, and here each was drawn once; "
+        r"vary=\{'replicate': \[0, 1\], \.\.\.\} draws them again: 6 more runs, about 48 calls$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        study.effects(noise=True)
+    with pytest.raises(ConfigError, match="only replicate is varied here, so effects"):
+        played(study_of(vary={"replicate": [0, 1]})).effects(noise=True)
+    with pytest.raises(ConfigError, match="here each was drawn once"):
+        played(study_of(vary={"factor": [1.0, 2.0], "replicate": [7]})).effects(noise=True)
+    both = played(study_of(vary={"factor": [1.0, 2.0], "replicate": [0, 1]}))
+    effect, chance = both.effects(noise=True)
+    assert effect.contrast == "factor=2 \N{MINUS SIGN} factor=1"
+    assert str(chance).startswith(f"{effect.contrast}, by chance alone: ")
+    table = both.results.groupby(["factor"])["value"].mean()
+    assert effect.value == pytest.approx(table[2.0] - table[1.0])
 
 
 # --- looking before all is played -----------------------------------------------------------------

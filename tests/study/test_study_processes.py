@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 import study_kit
-from builders import recorded
 from study_kit import KILL, deadly_client, instant_client, timeless
 
-from llmsim_lab import Budget, Tape, resume
+from llmsim_lab import Tape
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.tape import verify
@@ -173,95 +172,6 @@ def test_a_class_from_a_notebooks_cell_travels_and_keeps_its_digests(path: Path)
     )
     outcomes, same = done.stdout.splitlines()
     assert (outcomes, same) == ("[3.0, 3.0, 9.0, 9.0]", "4 True")
-
-
-# --- what needs no second process ----------------------------------------------------------------
-
-
-class Losing(Executor):
-    """Loses the first job of each run, as a worker does that is taken away."""
-
-    def __init__(self, times: int = 1) -> None:
-        self.times = times
-        self.lost: dict[Any, int] = {}
-        self.jobs: list[tuple[Any, ...]] = []
-        self._pool = ThreadPoolExecutor(2)
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.jobs.append(args)
-        key = args[1].key
-        self.lost[key] = self.lost.get(key, 0) + 1
-        if self.lost[key] <= self.times:
-            future: Future[Any] = Future()
-            future.set_exception(OSError("the worker is gone"))
-            return future
-        return self._pool.submit(fn, *args, **kwargs)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._pool.shutdown(wait, cancel_futures=cancel_futures)
-
-
-def test_a_lost_job_is_handed_out_again(path: Path, serial: pd.DataFrame) -> None:
-    with Losing() as executor:
-        study = study_of(path).run(executor=executor, progress=False)
-    # No two are equal: Dask would answer the second with the first one's loss.
-    assert len(executor.jobs) == len(set(executor.jobs)) == 24
-    pd.testing.assert_frame_equal(timeless(study), serial)
-
-
-def test_a_job_that_is_lost_again_and_again_or_fails_is_a_failed_run(path: Path) -> None:
-    def model() -> Any:
-        raise OSError("no such server")
-
-    with Losing(times=9) as executor:
-        study = study_of(path, seeds=1).run(executor=executor, progress=False)
-    assert study.counts == {"failed": 3}
-    assert set(study.runs["error"]) == {"its worker was lost: OSError: the worker is gone"}
-    with ThreadPoolExecutor(1) as threads:
-        study = study_of(None, model, seeds=1).run(executor=threads, progress=False)
-    [error] = set(study.runs["error"])
-    assert error.startswith("OSError: no such server (")
-
-
-def test_a_client_cannot_travel_and_the_way_out_is_named(path: Path) -> None:
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="name the model"):
-        study_of(path, instant_client()).run(executor=executor, progress=False)
-    with pytest.raises(ConfigError, match=r"executor=4 is not .*; give ProcessPoolExecutor\(\)"):
-        study_of(path, instant_client()).run(executor=4, progress=False)
-
-
-class Meddling(ThreadPoolExecutor):
-    """Continues a run, as by hand, while a worker plays it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(1)
-        self.path = path
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        def both() -> Any:
-            found = fn(*args, **kwargs)
-            recorded(resume(self.path / args[1].file_name, llm_client=instant_client()), 1)
-            return found
-
-        return super().submit(both)
-
-
-def test_a_run_that_was_continued_meanwhile_is_not_written_over(
-    path: Path, serial: pd.DataFrame
-) -> None:
-    begun = study_of(path, instant_client()).run(
-        progress=False, budget=Budget(calls=30), parallel=12
-    )
-    assert begun.counts == {"stopped": 12}
-    turns = begun.runs["turns"]
-    with Meddling(path) as executor:
-        study = study_of(path).run(executor=executor, progress=False)
-    assert study.counts == {"failed": 12}
-    assert "continued elsewhere" in study.runs["error"][0]
-    assert study_of(path).runs["turns"].tolist() == (turns + 1).tolist()
-    again = study_of(path).run(progress=False)
-    pd.testing.assert_frame_equal(timeless(again), serial)
-    check_folder(path)
 
 
 # --- Dask ----------------------------------------------------------------------------------------

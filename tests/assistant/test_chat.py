@@ -18,6 +18,8 @@ from llmsim_lab.assistant import (
     FunctionTools,
     ToolCall,
 )
+from llmsim_lab.assistant.chat import call_facts
+from llmsim_lab.assistant.types import ToolCall, ToolResult
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.scope import scope
@@ -196,3 +198,23 @@ async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_who
     assert len(text.splitlines()) == 4
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    ("result", "facts"),
+    [
+        (None, ("add: failed", None)),
+        (ToolResult(success=True, data={"ä": 1}), ("add: done", '{\n "ä": 1\n}')),
+        (ToolResult(success=False, error="no", error_code="E"), ("add: failed", "E: no")),
+    ],
+)
+def test_a_calls_facts_are_what_went_in_and_what_came_out(
+    result: ToolResult | None, facts: tuple[str, str | None]
+) -> None:
+    made = ToolCall(tool_name="add", parameters={"title": "x"}, result=result)
+    head, rows = call_facts(made)
+    asked_for = ("asked for", '{\n "title": "x"\n}')
+    outcome, text = facts
+    assert head == outcome
+    assert rows == ([asked_for] if text is None else [asked_for, ("result", text)])
+    assert made.duration_ms == 0

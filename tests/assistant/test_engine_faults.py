@@ -211,6 +211,16 @@ BESIDE_A_LONG_LIST = {
     "type": "object",
     "properties": {"x": {"items": {"type": "string"}}, "y": {"enum": [*range(9_000)]}},
 }
+
+
+def with_reference(to: str) -> dict[str, Any]:
+    """Return a schema of some 600 entries, whose items refer to one of its parts."""
+    parts: dict[str, Any] = {f"d{n}": {"type": "null"} for n in range(300)}
+    parts["word"] = {"$anchor": "word", "type": "string"}
+    items = {"items": {"$ref": to}}
+    return {"type": "object", "properties": {"x": items}, "$defs": parts}
+
+
 ALTERNATIVES = {"type": "object", "properties": {"x": {"anyOf": [{"type": "string"}] * 300}}}
 
 
@@ -221,6 +231,10 @@ ALTERNATIVES = {"type": "object", "properties": {"x": {"anyOf": [{"type": "strin
         (branching(40), "a text", "takes more than 15,000 steps to check"),
         (EVERY_ITEM, [*range(9_000)], "takes more than 15,000 steps to check"),
         (BESIDE_A_LONG_LIST, ["a"] * 100, None),
+        # An anchor is looked for in all of the schema, each time.
+        (with_reference("#word"), ["a"] * 20, None),
+        (with_reference("#word"), ["a"] * 30, "takes more than 15,000 steps to check"),
+        (with_reference("#/$defs/word"), ["a"] * 3_000, None),
         # Each message about a wrong value holds the value.
         (ALTERNATIVES, {"text": "a" * 30_000}, "takes more than 15,000 steps to check"),
         (
@@ -243,6 +257,21 @@ async def test_the_check_of_a_call_ends_whatever_its_tools_schema(
     else:
         assert tools.ran == []
         assert complaint in made.llm_adapter.seen[-1][-1].content
+
+
+async def test_a_model_is_told_three_of_the_faults_of_a_call() -> None:
+    numbers = {name: {"type": "integer"} for name in "abcd"}
+    schema = {"type": "object", "properties": numbers}
+    made: Any = engine(
+        call("look", **dict.fromkeys("abcd", "one")),
+        "Well.",
+        tools=tasks_with(ToolDeclaration("look", "", schema, destructive=False)),
+    )
+    await process(made)
+    told = "; ".join(f"{name}: 'one' is not of type 'integer'" for name in "abc")
+    assert made.llm_adapter.seen[-1][-1].content == (
+        f"error INVALID_PARAMETERS: the arguments are wrong: {told}"
+    )
 
 
 # Which calls wait for a yes

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.errors import ConfigError
 
 pytestmark = pytest.mark.process
 
@@ -22,35 +20,6 @@ def test_declarations_say_what_deletes_and_have_no_user(memory: MCPToolExecutor)
     about = {"description": "What is to be done, in a few words.", "type": "string"}
     limits = {"minLength": 1, "maxLength": 1000}
     assert add.parameters["properties"] == {"description": {**about, **limits}}
-
-
-HINTS: list[tuple[str, dict[str, bool] | None, bool]] = [
-    ("t", None, True),
-    ("get_weather", None, False),
-    ("listTasks", None, False),
-    ("look_up_word", None, False),
-    ("get_or_create_note", None, True),
-    ("findReplace", None, True),
-    ("list_delete", None, True),
-    ("get_news", {"read_only_hint": False}, True),
-    ("t1", {"read_only_hint": True}, False),
-    ("t2", {"destructive_hint": False}, False),
-    ("t3", {"read_only_hint": True, "destructive_hint": True}, True),
-]
-
-
-async def test_a_tool_without_hints_asks_first_unless_its_name_only_reads() -> None:
-    server: MCPServer[Any] = MCPServer("hints", log_level="CRITICAL")
-    for name, hints, _ in HINTS:
-        annotations = None if hints is None else ToolAnnotations(**hints)
-        server.add_tool(lambda: "done", name=name, title="A title", annotations=annotations)
-    with closing(MCPToolExecutor(server)) as tools:
-        await tools.ready()
-        declared = tools.get_tool_declarations([name for name, _, _ in HINTS])
-    assert {told.name: told.destructive for told in declared} == {
-        name: asks for name, _, asks in HINTS
-    }
-    assert {told.description for told in declared} == {"A title"}
 
 
 @pytest.fixture
@@ -101,8 +70,3 @@ async def test_faults_are_results_in_the_tools_own_words_without_its_inside(
         result = await tools.execute(name, {"task_id": 7}, user)
         assert (result.success, result.error_code) == (False, code)
         assert str(result.error).startswith(error)
-
-
-def test_a_server_that_is_no_command_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"is not a URL; .* list of words: \['a-server', '-x'\]"):
-        MCPToolExecutor("a-server -x")

@@ -17,9 +17,9 @@ from llmsim_lab.assistant import (
     DecisionType,
     FunctionTools,
     ToolCall,
+    ToolResult,
 )
 from llmsim_lab.assistant.chat import call_facts
-from llmsim_lab.assistant.types import ToolCall, ToolResult
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.scope import scope

@@ -114,6 +114,7 @@ TESTED_AS_UNITS = {
     "llm/test_limits.py": "how many requests at once, with a clock of its own",
     "page_kit.py": "the joined scripts of a room's pages",
     "room/test_news.py": "that the loop is woken once",
+    "room/test_seats.py": "who has a seat, what is asked and who is told",
     "room/test_server.py": "how long a connection is waited for, with a clock of its own",
     "room/test_tables.py": "the cells of tables and the points of charts, by hand",
     "study/test_charts.py": "charts of effects that no small study has",

@@ -128,6 +128,127 @@ def test_each_history_has_the_product_of_its_probabilities(client: LLMClient, mo
     counts = law.distribution("cooperation")
     assert list(counts.index) == [0, 1, 2, 3, 4, 5, 6]
     assert law.mean("cooperation") == pytest.approx(sum(counts * counts.index))
+    after_one = sum(share * past.count("C") for past, share in by_hand(1, "opponent").items())
+    assert law.mean("cooperation", turn=1) == pytest.approx(after_one)
+    assert law.distribution("cooperation", turn=0).to_dict() == {0: 1}
+    assert (law.lost, law.mass, law.distribution().name) == (0, pytest.approx(1), "probability")
+    for turn in (-1, 4):
+        with pytest.raises(ConfigError, match=f"turn={turn} must be a whole number, 0 to 3"):
+            law.distribution(turn=turn)
+    with pytest.raises(ConfigError, match="'coins'"):
+        law.distribution("coins")
+    with pytest.raises(ConfigError, match="outcome past is 'CCCCCC' in histories"):
+        law.mean()
+
+
+def test_a_law_is_a_frame_and_a_figure_by_turn(client: LLMClient) -> None:
+    law = exact(Dilemma(llm_client=client), turns=2, outcome="cooperation")
+    frame = law.to_frame()
+    assert list(frame.columns) == ["turn", "cooperation", "probability"]
+    assert frame["turn"].tolist() == [0] + [1] * 3 + [2] * 5
+    assert frame["probability"].tolist()[4:] == pytest.approx(law.distribution().tolist())
+    figure: Any = law.figure
+    [axes] = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("turn", "cooperation")
+    assert axes.get_title() == "Each history of Dilemma with its probability"
+    [dots] = axes.collections
+    assert dots.get_offsets().tolist() == frame[["turn", "cooperation"]].to_numpy().tolist()
+    assert dots.get_sizes() / frame["probability"].to_numpy() == pytest.approx([400] * 9)
+    [line] = axes.lines
+    assert list(line.get_xdata()) == [0, 1, 2]
+    assert list(line.get_ydata()) == pytest.approx([law.mean(turn=turn) for turn in range(3)])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mean"]
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    assert repr(law) == "<Exact law of Dilemma after 2 turns: 5 questions, 0 lost, mass 1.00>"
+    assert repr(Exact(Dilemma(), turns=1)) == "<Exact law of Dilemma, 1 turn, not asked>"
+
+
+def test_a_law_begins_where_its_run_is(client: LLMClient) -> None:
+    run = Dilemma(players="rule")
+    run.run(2, progress=False)
+    law = exact(run, turns=1, outcome="past")
+    assert (law.distribution().to_dict(), law.run_of.turn_number) == ({"CCCCCC": 1}, 2)
+    assert law.to_frame()["turn"].tolist() == [2, 3]
+    assert (law.questions, law.mass) == (0, 1)
+    with pytest.raises(ConfigError, match="turn=1 must be a whole number, 2 to 3"):
+        law.mean(turn=1)
+    short = exact(Dilemma(llm_client=client, turns=1), outcome="past")
+    assert short.distribution().to_dict() == pytest.approx(by_hand(1, "opponent"))
+
+
+class Mixed(State):
+    value: object = 0
+
+
+class Values(Run[Mixed]):
+    """Numbers, and a text, of which a law has an order."""
+
+    async def turn(self, state: Mixed, ask: Ask) -> Mixed:
+        move = await ask("Ann", Move, "Past: ", decide="sample")
+        other = await ask("Bob", Move, "Past: ", decide="sample")
+        values = {"CC": 10, "CD": 9.5, "DC": "none", "DD": "a few"}
+        return Mixed(value=values[move.move + other.move])
+
+
+def test_numbers_stand_in_order_and_texts_after_them() -> None:
+    law = exact(Values(players="random"), turns=1, outcome="value")
+    assert law.distribution().index.tolist() == [9.5, 10, "a few", "none"]
+    with pytest.raises(
+        ConfigError, match=r"value is 'a few' in histories of the probability 0\.25"
+    ):
+        law.mean()
+
+
+def test_only_where_a_value_is_drawn_there_are_several_ways(client: LLMClient) -> None:
+    class Likeliest(Dilemma):
+        async def turn(self, state: Played, ask: Ask) -> Played:
+            limits = {"move": WORDS}
+            ann = await ask("Ann", Move, "Past: D", limits=limits, decide="mode")
+            only = {"move": {"D": "defect"}}
+            bob = await ask("Bob", Move, "Past: D", limits=only, decide="sample")
+            return Played(past=ann.move + bob.move)
+
+    law = exact(Likeliest(llm_client=client), turns=1, outcome="past")
+    assert (law.distribution().to_dict(), law.questions) == ({"DD": 1}, 1)
+    # One option is no question, so that its answer has no share of a model's answers either.
+    other = exact(Likeliest(llm_client=client, players={"Ann": "rule"}), turns=1, outcome="past")
+    assert (other.distribution().to_dict(), other.questions, other.mass) == ({"CD": 1}, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("prune", "ways", "lost"),
+    [
+        (0.1, ["CC", "CD", "DC", "DD"], 0),
+        (0.25, ["CC", "CD", "DC", "DD"], 0),
+        (0.26, ["CC", "DC"], 0.5),  # where Ann's D begins there is as much as .5 left
+        (0.51, ["CC"], 0.75),
+        (1, ["CC"], 0.75),  # the likeliest way is always followed
+    ],
+)
+def test_ways_below_the_bound_are_lost_and_those_at_it_followed(
+    prune: float, ways: list[str], lost: float
+) -> None:
+    law = exact(Dilemma(players="random"), turns=1, outcome="past", prune=prune)
+    assert (law.distribution().index.tolist(), law.lost) == (ways, lost)
+    # Over two turns the bound is one of whole histories.
+    two = exact(Dilemma(players="random"), turns=2, outcome="past", prune=prune / 4)
+    assert two.lost == pytest.approx(1 - two.distribution().sum())
+    assert len(two.distribution()) == {0: 16, 0.5: 8, 0.75: 4}[lost]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"turns": 0}, "turns=0 must be"),
+        ({"prune": -0.1}, r"prune=-0.1 must be"),
+        ({"prune": 1.1}, r"prune=1.1 must be"),
+        ({"most_questions": 0}, "most_questions=0 must be"),
+    ],
+)
+def test_a_law_takes_turns_a_bound_and_questions(settings: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Exact(Dilemma(players="random"), **settings)
+    assert exact(Dilemma(players="random"), turns=1, prune=1, most_questions=1).questions == 0
 
 
 def test_the_effect_of_a_word_is_a_difference_of_two_laws(client: LLMClient) -> None:
@@ -246,7 +367,9 @@ def test_a_plan_counts_the_questions_and_asks_none(client: LLMClient, model: Mod
     law = Exact(Dilemma(llm_client=client), turns=3)
     assert str(law.plan()) == "at most 21 questions, 42 calls, 64 histories"
     assert model.calls == 0
-    with pytest.raises(ConfigError, match="more than most_questions=20 questions"):
+    assert exact(Dilemma(llm_client=client), turns=3, most_questions=21).questions == 21
+    message = "more than most_questions=20 questions would be asked; .* most_questions=200"
+    with pytest.raises(ConfigError, match=message):
         exact(Dilemma(llm_client=client), turns=3, most_questions=20)
 
 

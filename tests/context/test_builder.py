@@ -85,6 +85,23 @@ def test_stable_first_tells_the_same_with_what_all_agents_read_first() -> None:
     ]
 
 
+def test_an_agent_is_told_of_the_simulation_below_the_time_unless_others_read_that_too() -> None:
+    texts = span_texts(build(aware=True))
+    assert texts["SITUATION"].splitlines()[1:] == [
+        "Time: Step 3 (each step = 1 week)",
+        "This is a simulation, in which you play Ada.",
+    ]
+    texts = span_texts(build(said={"Bo": "Hi."}, step=7, events=[{"type": "hail_storm"}, {}]))
+    assert texts["SITUATION"].splitlines()[1:] == [
+        "Time: Step 7 (each step = 1 week)",
+        "",
+        "Recent events:",
+        "- Hail storm",
+        "- ",
+    ]
+    assert texts["WHAT OTHERS DID"] == '=== WHAT OTHERS DID (Step 6) ===\nBo: "Hi."'
+
+
 def test_an_agent_is_told_of_the_simulation_in_its_own_part() -> None:
     prompt = build(aware=True, stable_first=True)
     assert list(span_texts(prompt)) == [

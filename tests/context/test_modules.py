@@ -80,6 +80,8 @@ def test_modules_are_put_after_what_they_require() -> None:
     assert [module.name for module in ComposedModules(modules)] == ["a", "b", "c", "z"]
     with pytest.raises(ConfigError, match="module 'c' requires 'b', which is not given"):
         ComposedModules([modules[0], modules[2]])
+    with pytest.raises(ConfigError, match="module 'a' is given twice; name each once"):
+        ComposedModules([make_module("z"), make_module("a"), make_module("a")])
 
 
 @pytest.mark.parametrize(

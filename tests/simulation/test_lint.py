@@ -113,3 +113,61 @@ def test_a_run_warns_once_of_what_is_found_and_a_replay_does_not(
         again = Simulation.replay(path, players=run.players)
     assert again.turns == run.turns
     assert not [text for text in caplog.messages if text.startswith("LINT")]
+
+
+def growing(share: float) -> Any:
+    """Return an economy whose output grows by so much of what a quarter's growth is."""
+
+    class Growing:
+        def advance(self, state: GlobalState, *, interest_rate: float) -> GlobalState:
+            after = RudebuschSvensson().advance(state, interest_rate=interest_rate)
+            output = state.total_economic_value * math.exp(share * after.gdp_growth / 400)
+            return after.model_copy(update={"total_economic_value": output})
+
+    return Growing()
+
+
+def linear(inflation: float = 1.5, gap: float = 0.5, inertia: float = 0.0, rest: float = 4) -> Any:
+    """Return a rule that asks at rest for so many percent."""
+
+    def rule(*, inflation: float, output_gap: float, previous_rate: float) -> float:
+        moved = weight * (inflation - 2) + gap * output_gap
+        return (1 - inertia) * rest + inertia * previous_rate + moved
+
+    weight = inflation
+    return rule
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ({"model": growing(1.04)}, []),
+        ({"model": growing(0.96)}, []),
+        ({"model": growing(1.06)}, ["annual rate in a quarter"]),
+        ({"model": growing(0.94)}, ["annual rate in a quarter"]),
+        ({"rule": linear(1.0625)}, []),
+        ({"rule": linear(0.9375)}, ["Taylor principle"]),
+        ({"rule": linear(0.375, inertia=0.5)}, ["Taylor principle"]),
+        ({"rule": linear(0.75, inertia=0.5)}, []),
+        ({"rule": linear(inertia=1.0)}, ["Taylor principle"]),
+        ({"rule": linear(rest=0.24)}, ["percent and fraction"]),
+        ({"rule": linear(rest=-0.24)}, ["percent and fraction"]),
+        ({"rule": linear(rest=0.25)}, []),
+        ({"rule": linear(rest=0)}, []),
+        # From 4 percent in four moves of 4.5 points.
+        ({"rule": linear(rest=22)}, []),
+        ({"rule": linear(rest=22.1)}, ["moves out of reach"]),
+        ({"rule": linear(rest=25)}, ["moves out of reach"]),
+        ({"rule": linear(rest=25.1)}, ["percent and fraction", "moves out of reach"]),
+    ],
+)
+def test_each_finding_begins_where_it_does_harm(options: Any, rules: list[str]) -> None:
+    assert list(found(**options)) == rules
+
+
+@pytest.mark.parametrize(("target", "is_fraction"), [(-0.02, True), (0.24, True), (0.25, False)])
+def test_a_target_below_a_quarter_of_a_percent_is_a_fraction(
+    target: float, is_fraction: bool
+) -> None:
+    nations = ({"name": "Aland", "inflation_target": target},)
+    assert ("percent and fraction" in found(SimulationConfig(nations=nations))) is is_fraction

@@ -7,7 +7,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -271,6 +271,40 @@ def test_an_edit_that_fits_a_later_prompt_only_is_played() -> None:
     edits = {"as it is": None, "late": {"another": kind}}
     study = played(study_of(TwoMinds, {"prompt": edits}, second="another"))
     assert set(study.runs["status"]) == {"done"}
+
+
+class Counted(Water):
+    """Asks with another prompt from a turn on, and counts the turns of all runs."""
+
+    late: int = 99
+    turns_played: ClassVar[list[int]] = []
+
+    async def turn(self, state: Basin, ask: Any) -> Basin:
+        self.turns_played.append(ask.turn)
+        prompt = Prompt("{{ name }}?", name="another" if ask.turn >= self.late else "wish")
+        await ask.each(state.shares, Wish, prompt)
+        return state
+
+
+@pytest.mark.parametrize(
+    ("edit", "late", "turns_on_trial"),
+    [
+        # A second kind of question would have to be named; it comes early or never.
+        (kind, 99, 10),
+        ({"wish": kind}, 99, 1),
+        ({"another": kind}, 12, 12),
+        ({"another": kind, "wish": kind}, 3, 3),
+    ],
+)
+def test_an_edit_is_tried_in_as_many_turns_as_tell_whether_it_fits(
+    edit: Any, late: int, turns_on_trial: int
+) -> None:
+    vary = {"prompt": {"as it is": None, "new": edit}}
+    study = study_of(Counted, vary, late=late, turns=14, seeds=1)
+    Counted.turns_played.clear()
+    played(study)
+    assert study.counts == {"done": 2}
+    assert len(Counted.turns_played) == 2 * 14 + turns_on_trial
 
 
 @pytest.mark.parametrize("edit", [kind, "{{ name }}, be kind."])

@@ -523,6 +523,14 @@ def test_the_difference_by_turn_is_that_of_the_means() -> None:
     assert curve["estimate"].tolist() == pytest.approx(apart.tolist())
     with pytest.raises(ConfigError, match=r"say which arm: by_turn\('level', 'factor=2'\)"):
         study_of(vary={"factor": [1.0, 2.0, 3.0]}).by_turn("level")
+    with pytest.raises(ConfigError, match=r"^there is no arm to compare with 'factor=1'$"):
+        study_of(vary={"factor": [1.0]}).by_turn("level")
+    turned = study.by_turn("level", "factor=1", "factor=2")
+    assert turned["estimate"].tolist() == pytest.approx((-apart).tolist())
+    for level in (0.4999, 0.99991):
+        with pytest.raises(ConfigError, match="level"):
+            study.by_turn("level", level=level)
+    assert len(study.by_turn("level", level=0.5)) == len(study.by_turn("level", level=0.9999)) == 4
 
 
 def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(
@@ -721,7 +729,7 @@ def test_an_outcome_that_fails_says_of_which_run_and_the_study_is_still_shown(ou
     assert "fails for arm" in study._repr_html_()
 
 
-@pytest.mark.parametrize("level", [95, 0, 1.0, math.nan, ".9"])
+@pytest.mark.parametrize("level", [95, 0.4999, 0.99991, math.nan, ".9"])
 def test_a_level_that_is_not_a_share_raises(level: Any) -> None:
     with pytest.raises(ConfigError, match="level"):
         study_of().effects(level=level)

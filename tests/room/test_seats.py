@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from seats_kit import Plans, joined, playing, room
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room import _seats, _streams
@@ -17,71 +17,7 @@ from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.room._keys import token_digest
 from llmsim_lab.room._seats import Guest, OpenAsk, RoomPlace, RoomSeats
-from llmsim_lab.room._sources import GroupPlan
 from llmsim_lab.room._streams import NewsDesk, RoomStream, Viewer
-
-TWO = ("Ann", "Bob")
-
-
-class Plans:
-    """What is played: groups of two, two of each block."""
-
-    key = "7"
-    seed = "3"
-
-    def __init__(self, groups: int = 4, rounds: list[tuple[int, str]] | None = None) -> None:
-        self.rounds = rounds if rounds is not None else []
-        arms = ("low", "high")
-        self.plans = [GroupPlan(f"g{n}", arms[n % 2], n // 2, TWO) for n in range(groups)]
-        self.begun: dict[int, Any] = {}
-        self.failed: dict[int, str] = {}
-        self.listeners: list[Any] = []
-
-    def runs(self, missing: Iterable[int]) -> dict[int, Any]:
-        return self.begun
-
-    def faults(self) -> dict[int, str]:
-        return self.failed
-
-    def listen(self, callback: Any) -> Any:
-        self.listeners.append(callback)
-        return lambda: self.listeners.remove(callback)
-
-    def of_round(self, number: int, key: str) -> Plans:
-        self.rounds.append((number, key))
-        return self if number == 1 else Plans(len(self.plans), self.rounds)
-
-
-class News:
-    """Notes who is told, in place of waking pages."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[list[Any], bool]] = []
-
-    def tell(self, viewers: Iterable[Any], *, urgent: bool = False) -> None:
-        self.told.append((list(viewers), urgent))
-
-    def latest(self) -> tuple[list[Any], bool]:
-        told = self.told[-1]
-        self.told.clear()
-        return told
-
-
-def room(source: Any = None, folder: Path | None = None, **settings: Any) -> RoomSeats:
-    settings = {"labels": None, "timeout_s": None, **settings}
-    seats = RoomSeats(source or Plans(), RoomJournal(folder), **settings)
-    seats.news = News()  # type: ignore[assignment]
-    return seats
-
-
-def joined(seats: RoomSeats, count: int) -> list[Guest]:
-    return [seats.join(f"Guest {n}", "", 0, may_return=False)[0] for n in range(count)]
-
-
-def playing(turn: int, planned: int = 5) -> Any:
-    return SimpleNamespace(
-        turn_number=turn, config=SimpleNamespace(turns=planned), state=None, done=lambda _: False
-    )
 
 
 class Waiting:

@@ -1,0 +1,238 @@
+"""What each page is told, whole, by what is so in the room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from seats_kit import Plans, playing, room, seated
+
+from llmsim_lab.room._seats import OpenAsk, RoomSeats
+from llmsim_lab.room._streams import RoomStream
+from llmsim_lab.room._views import guest_view, projector_view, teacher_view
+from llmsim_lab.run.series import Series
+
+ASKED, CLOSING = {"id": "1"}, {"id": "closing"}
+GAME = {"seat": "Ann", "turn": 2, "planned": 5, "told": [["seat", "Ann"]], "told_turn": 2}
+PLACES = ((0, "Ann"), (0, "Bob"), (2, "Ann"), None)
+
+
+def show(seats: RoomSeats, group: int, **shown_at: float | None) -> None:
+    """Have seats of a group a question, shown since then or held."""
+    for seat, since in shown_at.items():
+        ask = OpenAsk(None, None, shown_at=since)  # type: ignore[arg-type]
+        seats.groups[group].asks[seat] = ask
+
+
+def begin(seats: RoomSeats, turn: int, planned: int = 5) -> None:
+    seats.groups[0].run = playing(turn, planned)
+
+
+def away(seats: RoomSeats) -> None:
+    begin(seats, 2)
+    seats.guests[0].is_away = True
+
+
+def held(seats: RoomSeats) -> None:
+    begin(seats, 2)
+    seats.last_turn = 2
+
+
+def let_go(seats: RoomSeats) -> None:
+    begin(seats, 2)
+    seats.last_turn = 3
+    show(seats, 0, Ann=None, Bob=7.5)
+
+
+def failed(seats: RoomSeats) -> None:
+    begin(seats, 2)
+    seats.groups[0].fault = "no model"
+
+
+def over(seats: RoomSeats) -> None:
+    begin(seats, 2)
+    seats.phase = "over"
+
+
+CODE = "the code"
+
+
+@pytest.mark.parametrize(
+    ("change", "guest", "asked", "closing", "expected"),
+    [
+        (lambda seats: None, 0, ASKED, CLOSING, {"step": "opening"}),
+        (lambda seats: None, 3, ASKED, CLOSING, {"step": "full"}),
+        (lambda seats: begin(seats, 2), 0, ASKED, CLOSING, {**GAME, "step": "ask", "ask": ASKED}),
+        (lambda seats: begin(seats, 2), 0, None, None, {**GAME, "step": "wait", "waiting": None}),
+        (
+            lambda seats: begin(seats, 0),
+            0,
+            ASKED,
+            None,
+            {"seat": "Ann", "turn": 0, "planned": 5, "step": "ask", "ask": ASKED},
+        ),
+        (away, 0, ASKED, None, {**GAME, "step": "filled"}),
+        (held, 0, None, None, {**GAME, "step": "held"}),
+        (held, 0, ASKED, None, {**GAME, "step": "ask", "ask": ASKED}),
+        (
+            let_go,
+            0,
+            None,
+            None,
+            {
+                **GAME,
+                "step": "wait",
+                "waiting": {"count": 1, "seats": ["Bob"], "since": 7.5},
+            },
+        ),
+        (failed, 0, None, CLOSING, {**GAME, "payoff": 2.0, "step": "closing", "ask": CLOSING}),
+        (failed, 0, None, None, {**GAME, "payoff": 2.0, "step": "done", "code": CODE}),
+        (over, 0, ASKED, None, {**GAME, "payoff": 2.0, "step": "done", "code": CODE}),
+        (over, 3, None, CLOSING, {"step": "done"}),
+        (over, 2, None, None, {"step": "done", "code": CODE}),
+        (
+            lambda seats: begin(seats, 2, 2),
+            0,
+            None,
+            None,
+            {**GAME, "planned": 2, "payoff": 2.0, "step": "done", "code": CODE},
+        ),
+    ],
+)
+def test_a_participant_is_told_where_the_own_game_is(
+    change: Callable[[RoomSeats], None],
+    guest: int,
+    asked: Any,
+    closing: Any,
+    expected: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    seats = seated(tmp_path, *PLACES)
+    change(seats)
+    who = seats.guests[guest]
+    view = guest_view(seats, who, asked, closing)
+    if "code" in expected:
+        expected = {**expected, "code": seats.keys.completion_code(who.id)}
+    assert view == {"guest": who.id, "name": who.name, "round": 1, **expected}
+
+
+def test_before_the_start_people_see_how_many_are_there() -> None:
+    seats = room()
+    guest, _ = seats.join("Ana", "", 0, may_return=False)
+    own = {"guest": "p001", "name": "Ana", "round": 1}
+    assert guest_view(seats, guest, None, None) == {**own, "step": "lobby", "here": 1, "seats": 8}
+
+
+def test_of_many_who_are_waited_for_eight_are_named(tmp_path: Path) -> None:
+    seats = seated(tmp_path, *PLACES)
+    begin(seats, 2)
+    show(seats, 0, **{f"s{n}": 30.0 - n for n in range(10)})
+    waiting = guest_view(seats, seats.guests[0], None, None)["waiting"]
+    names = [f"s{n}" for n in range(8)]
+    assert waiting == {"count": 10, "seats": names, "since": 21.0}
+
+
+CLASS: dict[str, Any] = {
+    "title": "Pots",
+    "phase": "open",
+    "round": 1,
+    "joined": 4,
+    "online": 1,
+    "seats": 8,
+    "groups": 2,
+    "groups_over": 0,
+    "turn": 3,
+    "planned": 5,
+    "waiting": 1,
+    "asked": 2,
+    "answered": 1,
+    "held": False,
+}
+
+
+def test_the_teacher_sees_who_sits_where_and_who_is_waited_for(tmp_path: Path) -> None:
+    seats = seated(tmp_path, *PLACES)
+    begin(seats, 2)
+    show(seats, 0, Ann=None, Bob=7.5)
+    ann, bob, other, late = seats.guests
+    bob.add(RoomStream())
+    bob.answers = 2
+    seats.fault = "no model"
+    nobody = {"guest": "", "name": "", "label": "", "online": False}
+
+    def person(number: int, *, online: bool = False) -> dict[str, Any]:
+        facts = {"guest": f"p00{number}", "name": f"Guest {number}", "label": f"l{number}"}
+        return {**facts, "online": online}
+
+    def seat(name: str, since: float | None = None, answered: int = 0) -> dict[str, Any]:
+        return {"seat": name, "filled": False, "since": since, "answered": answered}
+
+    groups = [
+        {"key": "1", "name": "g0", "turn": 2, "turns": 5, "over": False, "fault": ""},
+        {"key": "3", "name": "g2", "turn": 0, "turns": 0, "over": False, "fault": ""},
+    ]
+    rows_of_seats = [
+        [{**person(1), **seat("Ann")}, {**person(2, online=True), **seat("Bob", 7.5, 2)}],
+        [{**person(3), **seat("Ann")}, {**nobody, **seat("Bob"), "filled": True}],
+    ]
+    expected = {
+        **CLASS,
+        "charts": [],
+        "rows": [
+            {**group, "seats": rows} for group, rows in zip(groups, rows_of_seats, strict=True)
+        ],
+        "lobby": [person(4)],
+        "gate": None,
+        "shown": False,
+        "playing": True,
+        "fault": "no model",
+    }
+    assert teacher_view(seats, None, is_played=True) == expected
+    assert (ann.id, other.id, late.place) == ("p001", "p003", None)
+
+
+@pytest.mark.parametrize(
+    ("turns", "last_turn", "expected"),
+    [
+        ((2, 3), None, {"turn": 3, "planned": 6, "asked": 3, "answered": 2, "waiting": 1}),
+        # A group that is over is not waited for, and where all are, it is the last turn.
+        ((5, 3), None, {"turn": 4, "planned": 6, "asked": 1, "waiting": 0, "groups_over": 1}),
+        ((5, 6), None, {"turn": 6, "planned": 6, "asked": 0, "waiting": 0, "groups_over": 2}),
+        ((5, 6), 6, {"turn": 6, "held": True, "asked": 0, "waiting": 0, "groups_over": 2}),
+        ((2, 3), 3, {"turn": 3, "held": False, "asked": 3, "answered": 2}),
+    ],
+)
+def test_the_wall_counts_those_who_still_play(
+    turns: tuple[int, int], last_turn: int | None, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    seats = seated(tmp_path, *PLACES)
+    seats.groups[0].run = playing(turns[0])
+    seats.groups[2].run = playing(turns[1], 6)
+    show(seats, 0, Bob=7.5, Ann=None)
+    seats.last_turn = last_turn
+    changed = {"online": 0, "planned": 6, "answered": expected.get("asked", 0), **expected}
+    assert projector_view(seats, None) == {**CLASS, **changed, "charts": []}
+
+
+def test_the_wall_has_charts_once_they_are_shown_and_arms_at_the_end(tmp_path: Path) -> None:
+    seats = seated(tmp_path, (0, "Ann"), (1, "Ann"), source=Plans(2))
+    for group in seats.groups:
+        group.run = playing(1)
+        group.run.series = [Series(column="a", label="A")]  # type: ignore[misc]
+        turn = type("Played", (), {"number": 1, "columns": lambda self: {"a": 4}})()
+        group.run.turns = [turn]
+        group.run.people = dict
+
+    def kinds() -> list[str]:
+        [*charts] = projector_view(seats, None)["charts"]  # type: ignore[misc]
+        return [line["kind"] for chart in charts for line in chart["lines"]]
+
+    assert kinds() == []
+    seats.is_shown = True
+    assert kinds() == ["class"]
+    seats.phase = "over"
+    assert kinds() == ["class", "arm", "arm"]
+    seats.is_shown = False
+    assert kinds() == ["class", "arm", "arm"]

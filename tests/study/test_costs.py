@@ -9,10 +9,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from study_kit import Basin, Water, study_of
+from study_kit import Basin, Water, kind, study_of
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.run.chance import chance_reply
+from llmsim_lab.study import Study
 from llmsim_lab.study.cost import Costs, Count, any_client, cost_of_call
 from llmsim_lab.study.estimates.power import Detectable
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest
@@ -142,10 +143,10 @@ def test_a_plan_says_what_is_left_what_it_takes_and_what_it_sees(
     assert plan.smallest == {"level": 0.5, "rate": None}
 
 
-def with_tokens() -> LLMClient:
+def with_tokens(times: int = 1) -> LLMClient:
     async def answers(request: ChatRequest) -> ChatReply:
         reply = chance_reply(request, Random(1))
-        return replace(reply, prompt_tokens=90, reply_tokens=10)
+        return replace(reply, prompt_tokens=90 * times, reply_tokens=10 * times)
 
     return LLMClient(LLMConfig(model="m"), ScriptedBackend(answers))
 
@@ -175,6 +176,36 @@ def test_a_plan_is_made_from_the_turns_so_far_and_else_from_chance(tmp_path: Pat
         "the mean of the turns so far; counted in 4 turns that chance answered"
     )
     assert (rules.plan().calls, rules.plan().tokens) == (0, None)
+
+
+def test_recorded_situations_are_priced_by_their_tape_and_arms_that_continue_by_their_own_turns(
+    tmp_path: Path,
+) -> None:
+    # Calls of the second run take twice as much.
+    for seed, turns in ((1, 4), (2, 2)):
+        run = Water(llm_client=with_tokens(seed), tape=tmp_path / "a.tape", seed=seed)
+        run.run(turns, progress=False)
+        run.close()
+    vary = {"prompt": {"as it is": None, "kind": kind}}
+    for recorded, units, tokens in ((1, 4, 100), (2, 2, 200), ("all", 6, 800 / 6)):
+        study = Study.again(
+            tmp_path / "a.tape", vary, run=recorded, samples=2, llm_client=with_tokens()
+        )
+        plan = study.plan()
+        # Two arms, two samples, two calls a turn.
+        assert (plan.left, plan.turns, plan.calls) == (2 * units, 4 * units, 8 * units)
+        assert plan.tokens == pytest.approx(8 * units * tokens)
+        assert plan.based_on == (
+            f"counted in {units} turns that chance answered; calls like those on the tape"
+        )
+    shocks = [{"turn": 2, "set": {"level": 90.0}}]
+    vary = {"interventions": {"none": [], "shock": shocks}}
+    study = study_of(vary=vary, seeds=2, turns=4, llm_client=with_tokens(), tape=tmp_path / "b")
+    assert (study.plan().turns, study.plan().calls) == (2 * (4 + 2), 24)
+    study.run(only=[("none", 0), ("shock", 0)], progress=False)
+    plan = study.plan()
+    assert (plan.left, plan.turns, plan.calls, plan.tokens) == (2, 6, 12, 1200)
+    assert plan.based_on == "the mean of the turns so far"
 
 
 class Short(Water):

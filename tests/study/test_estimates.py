@@ -535,6 +535,31 @@ def test_a_formula_names_what_is_wanted_and_other_factors_are_averaged_over() ->
     ]
 
 
+def test_other_factors_are_averaged_over_all_their_levels_and_terms_stand_in_order() -> None:
+    values = np.random.default_rng(5).standard_normal((2, 3, 2, 4))
+    tables = [
+        make_table({f"{a}{b}{c}": values[a, b, c]}, "unit", one=a, two=b, three=c)
+        for a, b, c in np.ndindex(2, 3, 2)
+    ]
+    found = effects(pd.concat(tables), "~ three * one + two:one")
+    labels = [e.contrast.replace(f" {MINUS} ", "-") for e in found]
+    ones, threes = "one=1-one=0", "three=1-three=0"
+    assert labels == [
+        ones,
+        threes,
+        *(f"({ones}) {TIMES} (two={level}-two=0)" for level in (1, 2)),
+        f"({ones}) {TIMES} ({threes})",
+    ]
+    change = values[1] - values[0]
+    expected = [
+        change.mean(),
+        (values[:, :, 1] - values[:, :, 0]).mean(),
+        *((change[level] - change[0]).mean() for level in (1, 2)),
+        (change[:, 1] - change[:, 0]).mean(),
+    ]
+    assert [e.value for e in found] == pytest.approx(expected)
+
+
 def test_three_levels_are_each_compared_with_the_first() -> None:
     table = make_runs({"x": [0.0, 1, 4, 4], "y": [3.0, 4, 7, 7], "z": [6.0, 7, 10, 10]})
     found = effects(table.assign(mood=table["arm"]), "~ mood")
@@ -603,6 +628,7 @@ def test_romano_wolf_steps_down_and_counts_the_flips() -> None:
         (0.0, 1.0, "no difference of 1 or more"),
         (0.6, 1.0, "differs by less than 1"),
         (0.6, 0.1, "differs by more than 0.1"),
+        (-0.6, 0.1, "differs by more than 0.1"),
         (0.6, 0.6, "differs"),
         (0.02, 0.1, "undecided"),
     ],
@@ -619,6 +645,15 @@ def test_a_smallest_effect_of_interest_gives_a_verdict(
     assert effect.verdict == verdict
     assert str(effect).endswith(f"; {verdict} (loss, 10 runs)")
     assert effects(table)[0].verdict == ""
+
+
+def test_a_verdict_has_the_level_of_the_interval() -> None:
+    noise = np.tile([-0.4, -0.2, 0.0, 0.2, 0.4], 2)
+    table = make_runs({"a": [0.0] * 10, "b": list(noise + 0.2)})
+    [strict], [wide] = (effects(table, sesoi=0.35, level=level) for level in (0.95, 0.9))
+    assert 0.05 < (strict.p or 0) < 0.1
+    assert 0.05 < (strict.p_equivalent or 0) < 0.1
+    assert (strict.verdict, wide.verdict) == ("undecided", "differs by less than 0.35")
 
 
 def test_equivalence_is_judged_by_its_family_too() -> None:
@@ -835,6 +870,15 @@ def test_outcomes_that_are_texts_are_compared_beside_numbers() -> None:
     assert loss.family == "Holm over 2"
     factors = texts.assign(size=texts["arm"])
     assert effects(factors, "move ~ size")[0].value == 2
+
+
+def test_a_text_that_is_missing_is_left_out_with_its_pair_and_has_no_noise() -> None:
+    table = make_texts({"a": ["A", "B", "A", "A"], "b": ["B", "B", "A", "B"]}, of=1)
+    table.loc[0, "value"] = None
+    [effect] = effects(table, noise=True)
+    assert (effect.n, effect.value) == (3, pytest.approx(2 / 9))
+    assert effect.note.startswith("1 of 4 units left out: failed")
+    assert effect.p == 1  # one pair of three differs
 
 
 def test_texts_that_hardly_recur_are_compared_by_their_words() -> None:

@@ -104,7 +104,7 @@ def played(study: Study, **more: Any) -> Study:
 
 def asked(study: Study) -> list[ChatRequest]:
     """What the client of a study was asked."""
-    return study._player.models.given.backend.requests  # type: ignore[no-any-return]
+    return study._setup.files.player.models.given.backend.requests  # type: ignore[no-any-return]
 
 
 def timeless(it: Study | Run[Any]) -> Any:

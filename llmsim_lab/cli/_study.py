@@ -94,7 +94,7 @@ def study(
     try:
         played = Study(world, **arguments)
         # Only where a model is asked: connecting to one may fetch its weights.
-        if action == "run" and any(map(played.lacks_model, played._arms.values())):
+        if action == "run" and any(map(played.lacks_model, played.arms)):
             played = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
         raise _located(error, described, source) from error

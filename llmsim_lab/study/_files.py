@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +85,27 @@ class StudyFiles:
         """How many tapes in the folder are not this study's: of other settings, seeds or code."""
         in_folder = set(self.folder.glob("*.tape"))
         return len(in_folder.difference(self.paths.values()))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many runs are ``done``, ``failed``, ``stopped`` and ``left``."""
+        return Counter(entry.status for entry in self.entries.values())
+
+    def progress(self) -> list[StudyRun]:
+        """Return all runs as they are, arm by arm; those under way here are ``running``."""
+        turns = {key: run.turn_number for key, run in self.player.playing.items()}
+        runs = []
+        for entry in self.entries.values():
+            if entry.key in turns:
+                # Without the error of an earlier try.
+                entry = replace(
+                    entry,
+                    status="running",
+                    turns=turns[entry.key],
+                    error="",
+                )
+            runs.append(entry)
+        return runs
 
     def path_of(self, key: Key) -> Path:
         """Return the file of a run that was begun.

@@ -1,26 +1,26 @@
-"""What a study still takes: the turns that are left, and what they cost as far as is known."""
+"""What a study still takes: the turns that are left, their costs, and what differences it can see.
+
+This module imports scipy, so that ``Study`` imports it only when a plan is asked for.
+"""
 
 from __future__ import annotations
 
 import math
-import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from llmsim_lab._util.text import counted, duration, error_text, roughly
-from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.llm import Tape
-from llmsim_lab.study._files import StudyFiles
-from llmsim_lab.study.cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
-from llmsim_lab.study.design import AnyRun, Arm
-from llmsim_lab.study.playing import Job, copy_runs
+from llmsim_lab._util.text import duration, roughly
+from llmsim_lab.study._prices import Prices
+from llmsim_lab.study._results import StudyResults
+from llmsim_lab.study._running import jobs_left
+from llmsim_lab.study._setup import StudySetup
+from llmsim_lab.study.estimates.choice import Wanted
+from llmsim_lab.study.estimates.effects import Compared, compared
+from llmsim_lab.study.estimates.power import NOT_YET, Detectable, Sizes, detectable
 
 if TYPE_CHECKING:
-    from llmsim_lab.study.estimates.power import Detectable
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,218 +82,88 @@ class StudyPlan:
     __repr__ = __str__
 
 
-class PricedTurns(NamedTuple):
-    """What turns, or a call, take, and what that is made from, in words."""
+def plan_of(results: StudyResults, pilot: StudyResults) -> StudyPlan:
+    """Return what is left to play of a study, by the costs and the spread of a pilot."""
+    setup = results.setup
+    jobs = setup.files.jobs
+    left = jobs_left(setup, jobs)
+    prices = Prices(setup.files, setup.source)
+    turns = prices.turns_left(left)
+    costs, based_on = prices.of_turns(
+        turns,
+        Prices(pilot.setup.files, pilot.setup.source),
+    )
+    return StudyPlan(
+        left=len(left),
+        done=len(jobs) - len(left),
+        turns=turns.total(),
+        units=len(setup.units),
+        calls=_number_or_none(costs.calls),
+        tokens=_number_or_none(costs.tokens),
+        hours=_number_or_none(costs.seconds / 3600),
+        detectable=_detectable(setup, pilot),
+        based_on=based_on,
+    )
 
-    costs: Costs
-    based_on: str
+
+def _detectable(setup: StudySetup, pilot: StudyResults) -> dict[str, Detectable]:
+    """Return by outcome what difference from the reference a study sees, from a pilot."""
+    table = pilot.compared()
+    # Another reference would have another spread, and other differences from it.
+    if setup.reference not in pilot.setup.arms:
+        note = f"not known: the pilot has no arm {setup.reference!r}, the reference"
+        return dict.fromkeys(setup.outcomes, Detectable(note=note))
+    # As many as effects() adjusts for, with those that the pilot did not play.
+    contrast_count = len(setup.arms) - 1
+    comparison_count = contrast_count * len(setup.outcomes)
+    if comparison_count == 0:
+        return dict.fromkeys(setup.outcomes, Detectable(note=NOT_YET))
+    comparisons: list[Compared] = []
+    # The pilot's reference may not have been played yet.
+    if setup.reference in set(table["arm"]):
+        comparisons = compared(
+            table,
+            contrasts=_contrasts_of_conditions(pilot.setup, table),
+            reference=setup.reference,
+            generalises_to=pilot.setup.generalises_to,
+            wanted=Wanted(paired=setup.is_paired(None)),
+        )
+    detectable_by_outcome = {}
+    for name in setup.outcomes:
+        of_outcome = [comparison for comparison in comparisons if comparison.outcome == name]
+        detectable_by_outcome[name] = detectable(
+            of_outcome,
+            pilot_sizes=_sizes(pilot.setup),
+            planned=_sizes(setup),
+            comparisons=comparison_count,
+        )
+    return detectable_by_outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What turns of a study take.
+def _contrasts_of_conditions(setup: StudySetup, table: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return each arm of a table and the reference, without arms that only draw it again.
 
-    Attributes:
-        files: of its runs, whose turns so far tell.
-        source: the tape whose situations are asked again; None of a study of runs.
+    Two draws of one arm differ by chance alone, which is less than arms do.
     """
+    world = setup.world
+    reference = world.name_without(setup.arms[setup.reference], "replicate")
+    return [
+        (name, setup.reference)
+        for name in table["arm"].unique()
+        if world.name_without(setup.arms[name], "replicate") != reference
+    ]
 
-    files: StudyFiles
-    source: Tape | None
 
-    def turns_left(self, jobs: Iterable[Job]) -> Counter[str]:
-        """Return how many turns of some jobs are left to play, by arm."""
-        turns = Counter[str]()
-        for job in jobs:
-            # Turns that a job forks are there already.
-            begin = job.at if job.forks else 0
-            turns_of_play = job.end - begin
-            to_play = len(job.plays) * turns_of_play
-            turns[job.arm] += to_play - self._played(job)
-        return turns
+def _sizes(setup: StudySetup) -> Sizes:
+    """Return how much is repeated."""
+    return Sizes(
+        runs=setup.run_count,
+        situations=len(setup.units),
+        samples=setup.samples,
+        wordings=setup.most_wordings,
+    )
 
-    def _played(self, job: Job) -> int:
-        """Return how many of its own turns a job has played."""
-        entry = self.files.entries[job.key]
-        if not job.forks or not entry.turns or self.files.player.world.asks_again:
-            # Of situations only what was asked again is counted.
-            return entry.turns
-        # Of a run that continues another one the turns that both have are counted too.
-        with Tape(self.files.paths[job.key], read_only=True) as tape:
-            runs = job.runs_on(tape)
-        return sum(info.turns - job.at for info in runs.values())
 
-    def of_turns(
-        self,
-        turns: Mapping[str, int],
-        pilot: Prices,
-    ) -> PricedTurns:
-        """Return what turns take.
-
-        Args:
-            turns: how many, by arm.
-            pilot: the prices of the study whose turns tell.
-        """
-        spent = pilot.spent()
-        one_call = self._of_a_call(pilot, spent)
-        costs: list[Costs] = []
-        counts: list[Count] = []
-        for arm, number in turns.items():
-            if arm in spent:
-                # A turn's own costs count: its calls may be longer than those of other arms.
-                of_turns = spent[arm]
-                one_turn = Costs.total(of_turns).times(1 / len(of_turns))
-                costs.append(one_turn.times(number))
-            elif number:
-                try:
-                    count = run_sync(self._calls_of(self.files.player.arms[arm]))
-                except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
-                    failed = f"a turn that chance answered failed: {error_text(error)}"
-                    return PricedTurns(Costs(), failed)
-                counts.append(count)
-                calls = count.each * number
-                costs.append(one_call.costs.times(calls))
-        sources = []
-        if spent:
-            sources.append("the mean of the turns so far")
-        most_tried = max((count.turns for count in counts), default=0)
-        if most_tried:
-            sources.append(f"counted in {counted(most_tried, 'turn')} that chance answered")
-            if not math.isnan(one_call.costs.tokens):
-                sources.append(one_call.based_on)
-        if any(count.chooses for count in counts):
-            # Chance needs no probabilities, so that what measuring them takes is not counted.
-            sources.append(
-                "a choice takes a call for each option, and about 100 more where the server tells "
-                "no log-probabilities"
-            )
-        return PricedTurns(Costs.total(costs), "; ".join(sources))
-
-    def _of_a_call(
-        self,
-        pilot: Prices,
-        spent: Mapping[str, Sequence[Costs]],
-    ) -> PricedTurns:
-        """Return what one call takes, by the nearest that was measured.
-
-        Args:
-            pilot: the prices of the study whose turns tell.
-            spent: what each of them took, by arm.
-        """
-        measured = list(chain.from_iterable(spent.values()))
-        based_on = "calls like those of the turns so far"
-        if not measured and self.source is not None:
-            measured = self._recorded()
-            based_on = "calls like those on the tape"
-        if not measured:
-            # A first turn may take an hour.
-            measured = pilot.under_way()
-            based_on = "calls like those answered so far"
-        return PricedTurns(cost_of_call(measured), based_on)
-
-    def spent(self) -> dict[str, list[Costs]]:
-        """Return what each turn took, by arm; also those of runs that are not complete."""
-        spent: defaultdict[str, list[Costs]] = defaultdict(list)
-        for key, entry in self.files.entries.items():
-            job = self.files.jobs[key]
-            file = self.files.paths[key]
-            if entry.status != "done":
-                # Its file may have more turns than were taken up here.
-                entry = self.files.player.read(job, file)
-            if not entry.turns:
-                continue
-            # What a job forks was paid for elsewhere.
-            before = job.at if job.forks else 0
-            with Tape(file, read_only=True) as tape:
-                for info, rows in self.files.contents(entry).values():
-                    asked_s = seconds_of_calls(tape, info.id)
-                    for turn, row in rows.items():
-                        if turn > before:
-                            spent[job.arm].append(Costs.of_turn(row, asked_s[turn]))
-        return dict(spent)
-
-    def _recorded(self) -> list[Costs]:
-        """Return what the turns took of the runs whose situations are asked again."""
-        assert self.source is not None
-        costs = []
-        runs = {job.run for job in self.files.jobs.values()}
-        for run in runs:
-            rows = self.source.frame_rows(run)
-            asked_s = seconds_of_calls(self.source, run)
-            for turn, row in rows.items():
-                # The state to start from took nothing.
-                if turn:
-                    costs.append(Costs.of_turn(row, asked_s[turn]))
-        return costs
-
-    def under_way(self) -> list[Costs]:
-        """Return what the calls took that are answered, of runs whose first turn is not."""
-        costs = []
-        for key, file in self.files.paths.items():
-            if not file.exists():
-                continue
-            job = self.files.jobs[key]
-            with Tape(file, read_only=True) as tape:
-                for info in job.runs_on(tape).values():
-                    calls = tape.calls(info.id)
-                    costs += [Costs.of_attempt(call.attempt) for call in calls]
-        return costs
-
-    async def _calls_of(self, arm: Arm) -> Count:
-        """Count the calls of an arm's turns: chance answers in place of models and people."""
-        # Of many arms each is played for a shorter time.
-        count = Count(len(self.files.player.arms))
-        with tempfile.TemporaryDirectory() as folder:
-            for run in self.trials(arm, Path(folder)):
-                await self.count_turns(run, count)
-        return count
-
-    async def count_turns(self, run: AnyRun, count: Count) -> None:
-        """Play a run by chance to its end, or until enough calls are counted."""
-        world = self.files.player.world
-        end = world.turns
-        if world.asks_again:
-            end = run.turn_number + 1
-        while run.turn_number < end and not run.done(run.state):
-            if count.is_enough:
-                return
-            await count.play(run)
-
-    def trials(
-        self,
-        arm: Arm,
-        folder: Path,
-    ) -> Iterator[AnyRun]:
-        """Yield runs of an arm on no tape: its first one, or one in each situation."""
-        jobs = [job for job in self.files.jobs.values() if job.arm == arm.name]
-        world = self.files.player.world
-        client = world.level(arm, "model") or self.files.player.models.given
-        # A client that is given has settings that decide how many calls there are; one that would
-        # have to be made first, from a name, is not made for a plan.
-        if not hasattr(client, "call_with_retry"):
-            client = any_client()
-        play = jobs[0].plays[0]
-        if self.source is None:
-            yield world.begin(
-                arm,
-                client,
-                jobs[0].run,
-                play,
-            )
-            return
-        for number, job in enumerate(jobs):
-            file = folder / f"{number}.tape"
-            copy_runs(
-                self.source,
-                [job.run],
-                job.at,
-                file,
-            )
-            with Tape(file, read_only=True) as tape:
-                yield world.begin(
-                    arm,
-                    client,
-                    job.run,
-                    play,
-                    tape,
-                )
+def _number_or_none(number: float) -> float | None:
+    """Return a number, None for NaN."""
+    return None if math.isnan(number) else number

@@ -91,7 +91,7 @@ def test_runs_are_played_so_many_at_once() -> None:
     study = study_of(llm_client=instant_client(pause_s=0.001))
     played(study, parallel=3)
     # Each run asks two players at once.
-    assert study._player.models.given.backend.most_at_once == 6
+    assert study._setup.files.player.models.given.backend.most_at_once == 6
 
 
 def test_without_a_folder_the_tapes_live_as_long_as_the_study() -> None:

@@ -110,7 +110,7 @@ def edit(text, *, words=frozenset({"kind", "calm", "brief"})):
 vary = {"prompt": {"old": None, "new": edit, "by": partial(edit, words=frozenset("abc"))},
         "players": {"one": {"Ann": lambda it: it in {"e", "f", "g", "h"}}}}
 study = Study(Water, vary, seeds=2, turns=2)
-print(sorted(job.file_name for job in study._jobs.values()))
+print(sorted(job.file_name for job in study._setup.files.jobs.values()))
 """
 
 

@@ -78,7 +78,7 @@ def test_situations_asked_again_are_found_whole_and_replay(
     for arm in study.arms:
         with Tape(study.tape_of(arm, study.units[-1])) as opened:
             last = opened.runs()[-1]
-            players = study._world.level(study._arms[arm], "players")
+            players = study._setup.world.level(study._setup.arms[arm], "players")
             assert replay(opened, last.id, players=players).turn_number == last.turns
 
 

@@ -1,0 +1,319 @@
+"""How a study is played: what is checked first, which runs are left, and in which order they go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import aclosing
+from dataclasses import replace
+
+from llmsim_lab._util.text import listed
+from llmsim_lab._util.waiting import Listeners
+from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.scope import Budget, Purse
+from llmsim_lab.run.guided import edits_of, leave_out_warnings
+from llmsim_lab.run.people import people_of
+from llmsim_lab.run.progress import progress_line
+from llmsim_lab.run.terminal import ask_people_here
+from llmsim_lab.study._prices import Prices
+from llmsim_lab.study._setup import StudySetup
+from llmsim_lab.study.design import AnyRun, PromptEdits
+from llmsim_lab.study.playing import Job, Key, StudyRun, Task, copy_runs, play_all
+
+logger = logging.getLogger(__name__)
+
+_MOST_ARMS_IN_LINE = 6
+"""The line of progress counts the runs of each arm where there are so many: more would not fit."""
+_RUNS_AT_ONCE = 8
+"""A local server takes a few requests at once; more runs would only hold more states in memory."""
+_MOST_TURNS_ON_TRIAL = 10
+"""How long a trial waits for a second kind of question, for which an edit must name its prompt."""
+
+
+# --- before anything is played -------------------------------------------------------------------
+
+
+def find_terminal_for_people(setup: StudySetup) -> None:
+    """Let people answer at this terminal where no seat has a stand-in and nothing else asks them.
+
+    Raises:
+        ConfigError: nobody can answer here, so that each of their runs would fail.
+    """
+    for arm in setup.seats_of_people:
+        trial = setup.trial(setup.arms[arm])
+        # What listens to the study, such as a room, may give up on a person who has a stand-in.
+        if not any(person.stand_in for person in people_of(trial)):
+            ask_people_here(trial)
+
+
+def check_executor(
+    setup: StudySetup,
+    executor: object,
+    budget: Budget | None,
+) -> None:
+    """Raise ConfigError for what is not an executor, or where the study cannot be played in one."""
+    if not isinstance(executor, Executor):
+        # Such as Dask's client itself, which has submit() too.
+        raise ConfigError(
+            f"executor={executor!r:.60} is not a concurrent.futures.Executor; give "
+            "ProcessPoolExecutor() or Dask's client.get_executor()"
+        )
+    if budget is not None:
+        raise ConfigError("executor= takes no budget=, since workers do not know of each other")
+    if setup.seats_of_people:
+        [arm, *_] = setup.seats_of_people
+        raise ConfigError(
+            "executor= plays in other processes, where no person can answer, and arm "
+            f"{arm!r} asks people; leave it out"
+        )
+
+
+def check_keys(setup: StudySetup, keys: Iterable[Key]) -> None:
+    """Raise ConfigError for an arm or a unit that the study does not have."""
+    for arm, unit in keys:
+        if (arm, unit) not in setup.files.jobs:
+            raise ConfigError(
+                f"only: there is no run of arm {arm!r} with {setup.unit_name} {unit!r}; arms "
+                f"are {listed(list(setup.arms))}, {setup.unit_name}s {setup.units}"
+            )
+
+
+def check_models(setup: StudySetup) -> None:
+    """Raise ConfigError where an arm may ask a model and has none, or a wrong one."""
+    for arm in setup.arms.values():
+        world_name = setup.lacks_model(arm)
+        if world_name:
+            raise ConfigError(
+                f"{world_name} may ask a model, and the study has none: llm_client="
+                "connect('auto'), vary={'model': [...]}, players='random' or 'rule'"
+            )
+
+
+async def _try_edits(setup: StudySetup, arms: Container[str]) -> None:
+    """Play turns by chance with each edited prompt, since only a turn shows what is wrong with it.
+
+    Args:
+        setup: the study.
+        arms: those that are played.
+
+    Raises:
+        ConfigError: a prompt has no such name, an edit gives no prompt, or there are several
+            prompts and the edit does not say which it is of.
+    """
+    for arm in setup.arms.values():
+        if arm.name not in arms:
+            continue
+        for place, wording in enumerate(setup.world.wordings(arm)):
+            run = setup.trial(arm, place)
+            edits = edits_of(run)
+            if not isinstance(edits, PromptEdits):
+                # The arm has the world's own prompts.
+                continue
+            try:
+                await _play_until_edited(setup, run, edits)
+                edits.check()
+            except PromptError as error:
+                raise ConfigError(f"arm {arm.name!r}: {error}") from error
+            except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
+                logger.debug("%s cannot be played by chance: %r", setup.name, error)
+                continue
+            if not edits.changed:
+                setup.warn(
+                    "PROMPT_UNCHANGED",
+                    arm=arm.name,
+                    wording=wording,
+                    reason="the edited prompts are those that the world has",
+                )
+
+
+async def _play_until_edited(
+    setup: StudySetup,
+    run: AnyRun,
+    edits: PromptEdits,
+) -> None:
+    """Play turns by chance until each prompt that is edited was asked with."""
+    first_job = next(iter(setup.files.jobs.values()))
+    begun_at = run.turn_number
+    # A situation is continued by one turn, a run by all of its turns.
+    while run.turn_number < first_job.end and not run.done(run.state):
+        # A named prompt may come in the last turn. A second kind of question, for which an edit of
+        # all prompts is refused, comes early or never.
+        is_short = run.turn_number - begun_at < _MOST_TURNS_ON_TRIAL
+        may_see_another_kind = edits.is_of_all and is_short
+        if not edits.missing and not may_see_another_kind:
+            return
+        await _by_chance(run).step()
+
+
+def _by_chance(run: AnyRun) -> AnyRun:
+    """Let chance answer in a trial run, except where a rule or a function does."""
+    players = {"*": "random", **run.players}
+    # Rules and functions stay: their answers decide what is asked next.
+    for name, player in players.items():
+        if player == "model":
+            players[name] = "random"
+    run.players = players
+    # Each warning comes when the run is played.
+    leave_out_warnings(run)
+    return run
+
+
+# --- playing -------------------------------------------------------------------------------------
+
+
+def jobs_left(setup: StudySetup, keys: Container[Key]) -> list[Job]:
+    """Return those jobs among ``keys`` that are not done."""
+    entries = setup.files.entries
+    return [
+        job
+        for key, job in setup.files.jobs.items()
+        if key in keys and entries[key].status != "done"
+    ]
+
+
+async def play_study(
+    setup: StudySetup,
+    listeners: Listeners,
+    keys: Collection[Key],
+    *,
+    parallel: int | None,
+    executor: Executor | None,
+    budget: Budget | None,
+    progress: bool,
+) -> None:
+    """Play what is left of a study; see ``Study.arun``.
+
+    Args:
+        setup: the study.
+        listeners: are notified as each run ends.
+        keys: the runs that are to be played.
+        parallel: how many runs at once; None for as many as make sense.
+        executor: where; None for this process.
+        budget: what may be spent on calls.
+        progress: whether a line says how far the study is.
+    """
+    files = setup.files
+    player = files.player
+    files.read_progress()
+    other_tapes = files.others
+    if other_tapes:
+        setup.warn(
+            "OTHER_RUNS",
+            folder=files.folder,
+            tapes=other_tapes,
+            reason="they are of other settings, seeds or code, and do not count",
+        )
+    if executor is None:
+        check_models(setup)
+    left = jobs_left(setup, keys)
+    # Before the first call: a wrong name would be found out after hours.
+    await _try_edits(setup, {job.arm for job in left})
+    if budget is not None:
+        player.purse = Purse(budget)
+    most = parallel
+    if most is None and executor is None:
+        most = _RUNS_AT_ONCE
+    player.at_once = asyncio.Semaphore(most or 1)
+    turns_left = Prices(files, setup.source).turns_left(left)
+    line = progress_line(
+        "run",
+        number=len(files.jobs) - len(left) + 1,
+        last=len(files.jobs),
+        enabled=progress,
+        turns=turns_left.total(),
+        parts=lambda: _ended_by_arm(setup),
+    )
+    beginning = [job for job in left if job.arm not in setup.leaders]
+    # Arms that continue runs of others follow when these are done.
+    following = [job for job in left if job.arm in setup.leaders]
+    async with line as advance:
+        for jobs in (beginning, following):
+            tasks = _ready_tasks(setup, jobs)
+            playing = play_all(player, tasks, most, executor)
+            # Closed here and now, so that Ctrl-C does not leave tasks behind.
+            async with aclosing(playing) as ended:  # type: ignore[type-var]
+                async for entry in ended:
+                    advance()
+                    _take_up(setup, listeners, entry)
+
+
+def _ended_by_arm(setup: StudySetup) -> str:
+    """Return how many runs of each arm have ended; nothing where there are many arms."""
+    if len(setup.arms) > _MOST_ARMS_IN_LINE:
+        return ""
+    ended = Counter[str]()
+    for entry in setup.files.entries.values():
+        if entry.status in ("done", "failed"):
+            ended[entry.arm] += 1
+    return ", ".join(f"{arm}: {ended[arm]} of {len(setup.units)}" for arm in setup.arms)
+
+
+def _take_up(
+    setup: StudySetup,
+    listeners: Listeners,
+    entry: StudyRun,
+) -> None:
+    """Note how a run ended."""
+    setup.files.entries[entry.key] = entry
+    # After the line above: in between the run would be neither under way nor done.
+    setup.files.player.playing.pop(entry.key, None)
+    listeners()
+    if entry.status == "failed":
+        setup.warn(
+            "STUDY_RUN_FAILED",
+            arm=entry.arm,
+            unit=entry.unit,
+            turns_played=entry.turns,
+            error=entry.error,
+        )
+
+
+def _ready_tasks(setup: StudySetup, jobs: Iterable[Job]) -> Iterator[Task]:
+    """Yield jobs with their files; a job that forks a run gets its file when it is taken."""
+    for job in jobs:
+        file = setup.files.paths[job.key]
+        if setup.source is not None:
+            copy_runs(
+                setup.source,
+                [job.run],
+                job.at,
+                file,
+            )
+        elif job.arm in setup.leaders and not _copy_shared_turns(setup, job):
+            continue
+        yield job, file
+
+
+def _copy_shared_turns(setup: StudySetup, job: Job) -> bool:
+    """Copy the turns that a job shares with its leader's run; False where that run is not done.
+
+    If the leader's run failed, the job has failed too.
+    """
+    files = setup.files
+    leader = setup.leaders[job.arm].arm.name
+    shared_key = (leader, job.unit)
+    shared = files.entries[shared_key]
+    if shared.status == "failed":
+        files.entries[job.key] = replace(
+            files.entries[job.key],
+            status="failed",
+            error=f"it shares a run with arm {leader!r}, which failed: {shared.error}",
+        )
+    if shared.status != "done":
+        # It failed, a budget was spent, or it was not among those to be played.
+        return False
+    with Tape(files.paths[shared_key], read_only=True) as tape:
+        runs = files.jobs[shared_key].runs_on(tape)
+        # Play by play: a job's ``forks`` count on this order.
+        numbers = sorted(info.id for info in runs.values())
+        copy_runs(
+            tape,
+            numbers,
+            job.at,
+            files.paths[job.key],
+        )
+    return True

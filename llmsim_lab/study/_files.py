@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
+from llmsim_lab.run import Run
 from llmsim_lab.run.recorded import recorded_run
-from llmsim_lab.study.design import AnyRun, Play
+from llmsim_lab.study.design import Play
 from llmsim_lab.study.playing import Job, Key, StudyPlayer, StudyRun
 from llmsim_lab.tape import RunInfo
 
@@ -139,7 +140,7 @@ class StudyFiles:
         self,
         job: Job,
         play: Play,
-    ) -> AnyRun:
+    ) -> Run:
         """Return one of a job's runs, with its turns, calls and decisions.
 
         Raises:

@@ -12,20 +12,22 @@ from typing import Any
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, error_text
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.records import config_of
 from llmsim_lab.study._files import Contents, RunContents, StudyFiles
-from llmsim_lab.study.design import LAST, AnyRun, labelled
+from llmsim_lab.study.design import LAST, labelled
 from llmsim_lab.study.playing import Job, StudyRun
 
-Outcome = str | Callable[[AnyRun], float | str]
+# Any, since a user may say the class of the run.
+Outcome = str | Callable[[Any], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
 
 def outcomes_of(
     outcome: Outcomes | None,
-    trial: AnyRun,
+    trial: Run,
     *,
     asks_again: bool,
 ) -> dict[str, Outcome]:
@@ -134,7 +136,7 @@ class OutcomeReader:
         label: str,
         outcome: Outcome,
         contents: RunContents,
-        load: Callable[[], AnyRun],
+        load: Callable[[], Run],
     ) -> Mapping[int, Any]:
         """Return an outcome of one play, by turn."""
         if self.files.player.world.asks_again and contents.info.turns < job.end:
@@ -148,7 +150,7 @@ class OutcomeReader:
         self,
         outcome: str,
         contents: RunContents,
-        load: Callable[[], AnyRun],
+        load: Callable[[], Run],
     ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
         world = self.files.player.world
@@ -217,8 +219,8 @@ def _in_replies(turn: Any, outcome: str) -> Any:
 
 
 def _by_function(
-    outcome: Callable[[AnyRun], Any],
-    run: AnyRun,
+    outcome: Callable[[Run], Any],
+    run: Run,
     label: str,
     job: Job,
 ) -> Mapping[int, Any]:

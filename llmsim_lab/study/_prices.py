@@ -14,9 +14,10 @@ from typing import NamedTuple
 from llmsim_lab._util.text import counted, error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import Tape
+from llmsim_lab.run import Run
 from llmsim_lab.study._files import StudyFiles
 from llmsim_lab.study.cost import Costs, Count, any_client, cost_of_call, seconds_of_calls
-from llmsim_lab.study.design import AnyRun, Arm
+from llmsim_lab.study.design import Arm
 from llmsim_lab.study.playing import Job, copy_runs
 
 
@@ -186,7 +187,7 @@ class Prices:
                 await self.count_turns(run, count)
         return count
 
-    async def count_turns(self, run: AnyRun, count: Count) -> None:
+    async def count_turns(self, run: Run, count: Count) -> None:
         """Play a run by chance to its end, or until enough calls are counted."""
         world = self.files.player.world
         end = world.turns
@@ -201,7 +202,7 @@ class Prices:
         self,
         arm: Arm,
         folder: Path,
-    ) -> Iterator[AnyRun]:
+    ) -> Iterator[Run]:
         """Yield runs of an arm on no tape: its first one, or one in each situation."""
         jobs = [job for job in self.files.jobs.values() if job.arm == arm.name]
         world = self.files.player.world

@@ -19,6 +19,7 @@ from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import error_text, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import Run
 from llmsim_lab.run.records import clients_of, entries_of
 from llmsim_lab.run.registry import identity
 from llmsim_lab.study._comparing import (
@@ -32,7 +33,7 @@ from llmsim_lab.study._results import StudyResults
 from llmsim_lab.study._running import check_models
 from llmsim_lab.study._setup import StudySetup
 from llmsim_lab.study.cost import Count
-from llmsim_lab.study.design import AnyRun, Arm, said
+from llmsim_lab.study.design import Arm, said
 from llmsim_lab.study.estimates.effects import effects
 from llmsim_lab.study.estimates.estimate import Effects
 from llmsim_lab.study.registration import (
@@ -262,7 +263,7 @@ def _planned_facts(setup: StudySetup) -> RunFacts:
     return RunFacts(models, prompts, code)
 
 
-async def _played_by_chance(setup: StudySetup, arm: Arm) -> AnyRun:
+async def _played_by_chance(setup: StudySetup, arm: Arm) -> Run:
     """Return a run of an arm in which chance answered some turns, so that it has prompts."""
     prices = Prices(setup.files, setup.source)
     with tempfile.TemporaryDirectory() as folder:

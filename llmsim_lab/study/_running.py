@@ -15,13 +15,14 @@ from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.scope import Budget, Purse
+from llmsim_lab.run import Run
 from llmsim_lab.run.guided import edits_of, leave_out_warnings
 from llmsim_lab.run.people import people_of
 from llmsim_lab.run.progress import progress_line
 from llmsim_lab.run.terminal import ask_people_here
 from llmsim_lab.study._prices import Prices
 from llmsim_lab.study._setup import StudySetup
-from llmsim_lab.study.design import AnyRun, PromptEdits
+from llmsim_lab.study.design import PromptEdits
 from llmsim_lab.study.playing import Job, Key, StudyRun, Task, copy_runs, play_all
 
 logger = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ async def _try_edits(setup: StudySetup, arms: Container[str]) -> None:
 
 async def _play_until_edited(
     setup: StudySetup,
-    run: AnyRun,
+    run: Run,
     edits: PromptEdits,
 ) -> None:
     """Play turns by chance until each prompt that is edited was asked with."""
@@ -149,7 +150,7 @@ async def _play_until_edited(
         await _by_chance(run).step()
 
 
-def _by_chance(run: AnyRun) -> AnyRun:
+def _by_chance(run: Run) -> Run:
     """Let chance answer in a trial run, except where a rule or a function does."""
     players = {"*": "random", **run.players}
     # Rules and functions stay: their answers decide what is asked next.

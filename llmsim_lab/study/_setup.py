@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.people import people_of
 from llmsim_lab.run.turn import Series
 from llmsim_lab.study._files import StudyFiles
 from llmsim_lab.study._jobs import Leader, PlannedUnit, jobs_of, leaders_of
 from llmsim_lab.study._outcomes import Outcome, Outcomes, outcomes_of
-from llmsim_lab.study.design import LAST, AnyRun, Arm, Models, Play, World
+from llmsim_lab.study.design import LAST, Arm, Models, Play, World
 from llmsim_lab.study.people import seats_of_people
 from llmsim_lab.study.playing import StudyPlayer, Unit
 
@@ -116,7 +117,7 @@ class StudySetup:
         self,
         arm: Arm,
         wording: int = 0,
-    ) -> AnyRun:
+    ) -> Run:
         """Return a run of an arm that is on no tape, to look at or to be played by chance."""
         first_job = next(iter(self.files.jobs.values()))
         return self.world.begin(

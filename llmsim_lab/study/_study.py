@@ -41,7 +41,7 @@ from llmsim_lab.study._running import (
     play_study,
 )
 from llmsim_lab.study._setup import Model, set_up
-from llmsim_lab.study.design import MOST_SAMPLES, AnyRun, Play, World, seeds_of
+from llmsim_lab.study.design import MOST_SAMPLES, Play, World, seeds_of
 from llmsim_lab.study.people import GroupOfPeople
 from llmsim_lab.study.playing import Key, StudyRun, Unit, sole_study
 from llmsim_lab.study.registration import RegisteredPart, Registration
@@ -460,7 +460,7 @@ class Study:
         return self._task is not None
 
     @property
-    def playing(self) -> dict[Key, AnyRun]:
+    def playing(self) -> dict[Key, Run]:
         """The runs that this process is playing, by arm and unit."""
         return dict(self._setup.files.player.playing)
 
@@ -515,7 +515,7 @@ class Study:
         *,
         wording: str = "",
         replicate: int = 1,
-    ) -> AnyRun:
+    ) -> Any:
         """Return one run to look at: its turns, calls and decisions.
 
         Args:

@@ -13,9 +13,9 @@ from typing import Any, Self
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm.choice import measures
 from llmsim_lab.llm.scope import scoped
+from llmsim_lab.run import Run
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.run.guided import leave_out_warnings
-from llmsim_lab.study.design import AnyRun
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import HUMAN, Attempt
 
@@ -148,7 +148,7 @@ class Count:
             return 0.0
         return self.calls / self.turns
 
-    async def play(self, run: AnyRun) -> None:
+    async def play(self, run: Run) -> None:
         """Play a turn of a run that is on no tape."""
         # What is wrong is said where it is played.
         leave_out_warnings(run)

@@ -50,8 +50,6 @@ from llmsim_lab.tape.changes import PATIENCE
 
 logger = logging.getLogger(__name__)
 
-AnyRun = Any
-"""A run of any class."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _LAMBDA = "<lambda>"
@@ -323,7 +321,7 @@ class World:
         in_both = fixed.keys() & self.factors.keys()
         if in_both:
             raise ConfigError(f"{', '.join(sorted(in_both))} cannot be both fixed and varied")
-        self.cls: type[AnyRun] = source
+        self.cls: type[Run] = source
         self.fixed = fixed
         self.asks_again = recorded is not None
         self.code: dict[str, str] = {}
@@ -476,7 +474,7 @@ class World:
         play: Play = FIRST_PLAY,
         source: Tape | None = None,
         changes_done: int = 0,
-    ) -> AnyRun:
+    ) -> Run:
         """Return a run of an arm on no tape yet: a new one, or one that continues a recorded one.
 
         Args:
@@ -542,7 +540,7 @@ class World:
         info: RunInfo,
         play: Play,
         tape: Tape,
-    ) -> AnyRun:
+    ) -> Run:
         """Return a recorded run with an arm's levels, which asks anew and is on no tape yet."""
         if self.asks_again:
             recorded = config_of(info, self.cls)
@@ -555,7 +553,7 @@ class World:
                 by_alias=True,
             )
             info = replace(info, manifest={**info.manifest, "config": as_json})
-        run: AnyRun = recorded_run(
+        run: Run = recorded_run(
             tape,
             info,
             self.cls,
@@ -622,7 +620,7 @@ class World:
 
     def edit(
         self,
-        run: AnyRun,
+        run: Run,
         arm: Arm,
         wording: int,
         *,
@@ -657,7 +655,7 @@ class World:
         arms: Sequence[Arm],
         seed: int,
         source: Tape | None,
-    ) -> AnyRun:
+    ) -> Run:
         """Make a run of each arm on trial; returns that of the first.
 
         Args:
@@ -668,7 +666,7 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
-        runs: list[AnyRun] = []
+        runs: list[Run] = []
         for arm in arms:
             try:
                 for wording in range(len(self.wordings(arm))):

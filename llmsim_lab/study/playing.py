@@ -32,12 +32,13 @@ from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm.scope import Purse
+from llmsim_lab.run import Run
 from llmsim_lab.run.guided import edits_of, leave_out_warnings, note_end, pay_from
 from llmsim_lab.run.playing import play_turns
 from llmsim_lab.run.recorded import ANEW, RunOrigin, record
 from llmsim_lab.run.records import llm_config_of
 from llmsim_lab.run.session import load_turns
-from llmsim_lab.study.design import AnyRun, Arm, Models, Play, PromptEdits, World, said
+from llmsim_lab.study.design import Arm, Models, Play, PromptEdits, World, said
 from llmsim_lab.tape import RunInfo, Tape
 
 NOTE = "study"
@@ -256,7 +257,7 @@ class StudyPlayer:
     models: Models
     arms: Mapping[str, Arm]
     purse: Purse | None = None
-    playing: dict[Key, AnyRun] = field(default_factory=dict)
+    playing: dict[Key, Run] = field(default_factory=dict)
     at_once: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
     on_change: Callable[[], object] = lambda: None
     warned: set[str] = field(default_factory=set)
@@ -400,7 +401,7 @@ class StudyPlayer:
         tape: Tape,
         play: Play,
         info: RunInfo | None,
-    ) -> AnyRun:
+    ) -> Run:
         """Return one of a job's runs, new or as far as it was played."""
         if info is not None:
             return self._resumed(job, tape, play, info)
@@ -456,12 +457,12 @@ class StudyPlayer:
         tape: Tape,
         play: Play,
         info: RunInfo,
-    ) -> AnyRun:
+    ) -> Run:
         """Return one of a job's runs as far as it was played."""
         world = self.world
         arm = self.arms[job.arm]
         recorded = llm_config_of(info.manifest)
-        run: AnyRun = world.cls.resume(
+        run: Run = world.cls.resume(
             tape,
             info.id,
             llm_client=self.models.of(world, arm, recorded),

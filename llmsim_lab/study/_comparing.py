@@ -251,7 +251,7 @@ def _price_of_noise(setup: StudySetup) -> str:
     # A second draw repeats every run of the study.
     turns = Counter[str]()
     for job in jobs.values():
-        turns_of_play = job.end - job.at
+        turns_of_play = job.end_turn - job.start_turn
         turns[job.arm] += len(job.plays) * turns_of_play
     # At this study's own prices: the study is its own pilot.
     prices = Prices(setup.files, setup.source)

@@ -1,4 +1,4 @@
-"""A study's folder: how far each run is, and what its file says of it."""
+"""A study's folder: how far each run is, and the rows of its file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from llmsim_lab.tape import RunInfo
 
 
 class RunContents(NamedTuple):
-    """What a file says of one of its runs.
+    """One run of a file, without its calls.
 
     Attributes:
-        info: as its tape has it.
-        rows: of its frame, by turn.
+        info: the run's entry on the tape.
+        rows: the rows of its frame, by turn.
     """
 
     info: RunInfo
@@ -30,24 +30,24 @@ class RunContents(NamedTuple):
 
 
 Contents = Mapping[Play, RunContents]
-"""What a file says of its runs."""
+"""The runs of a file."""
 
 
 class StudyFiles:
     """The files of a study's runs.
 
     Args:
-        folder: where they are; it need not be there.
+        folder: where the files are; it need not exist.
         jobs: what is played, unit by unit.
-        player: who plays it, and reads how far it is.
-        keys: of the jobs, arm by arm.
+        player: plays the jobs, and reads how far they are.
+        keys: the keys of the jobs, arm by arm.
 
     Attributes:
-        folder: where they are.
+        folder: where the files are.
         jobs: what is played, by key.
-        player: who plays it.
+        player: plays the jobs.
         paths: the files, by key.
-        entries: how far each is, arm by arm.
+        entries: how far each job is, by key, arm by arm.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class StudyFiles:
         for arm, unit in keys:
             self.entries[arm, unit] = StudyRun(arm, unit)
         self._contents: dict[Key, Contents] = {}
-        # What an earlier session of the same study has played counts.
+        # An earlier session may have played some of the study.
         self.read_progress()
 
     def read_progress(self) -> None:
-        """Read from their files how far runs are that have not ended here."""
+        """Read how far the runs are that have not ended, from their files."""
         for key, file in self.paths.items():
             may_have_more = self.entries[key].status in ("left", "stopped")
-            # What failed here says why better than its file; what is done stays so.
+            # A failed run's entry has the error, its file may not. A run that is done stays done.
             if may_have_more:
                 job = self.jobs[key]
                 self.entries[key] = self.player.read(job, file)
 
     @property
     def others(self) -> int:
-        """How many tapes in the folder are not this study's: of other settings, seeds or code."""
+        """How many tapes in the folder belong to other settings, seeds or code."""
         in_folder = set(self.folder.glob("*.tape"))
         return len(in_folder.difference(self.paths.values()))
 
@@ -93,7 +93,7 @@ class StudyFiles:
         return Counter(entry.status for entry in self.entries.values())
 
     def progress(self) -> list[StudyRun]:
-        """Return all runs as they are, arm by arm; those under way here are ``running``."""
+        """Return how far each run is, arm by arm; those that this process plays are ``running``."""
         turns = {key: run.turn_number for key, run in self.player.playing.items()}
         runs = []
         for entry in self.entries.values():
@@ -112,7 +112,7 @@ class StudyFiles:
         """Return the file of a run that was begun.
 
         Raises:
-            ConfigError: it was not.
+            ConfigError: the run was not begun.
         """
         entry = self.entries[key]
         if entry.tape is None:
@@ -120,14 +120,14 @@ class StudyFiles:
         return entry.tape
 
     def contents(self, entry: StudyRun) -> Contents:
-        """Return what a run's file says; of one that is done it is read once."""
+        """Return the rows of a run's file, which is read once if the run is done."""
         if entry.key in self._contents:
             return self._contents[entry.key]
         contents: dict[Play, RunContents] = {}
-        # Rows alone are kept: a run with its calls is megabytes.
+        # Only rows are kept: a run with its calls takes megabytes.
         with Tape(entry.tape or "", read_only=True) as tape:
             runs = self.jobs[entry.key].runs_on(tape)
-            # In the order of plays: they may have been begun in another one.
+            # In the order of plays, which need not be the order in which they were begun.
             for play in sorted(runs):
                 info = runs[play]
                 rows = tape.frame_rows(info.id)
@@ -171,9 +171,9 @@ class StudyFiles:
 
 
 def _kept(file: Path) -> Path:
-    """Return a run's file, or the packed one that is in its place, which is only read."""
+    """Return a run's file, or the packed one in its place, which is only read."""
     packed = file.with_name(f"{file.name}.gz")
-    # An unpacked one counts: it may have been continued.
+    # If both exist the unpacked file counts: it may have been continued.
     if packed.exists() and not file.exists():
         return packed
     return file

@@ -1,4 +1,4 @@
-"""What a study plays: a job for each arm and unit, and which arms continue the runs of others."""
+"""The jobs of a study, one for each arm and unit, and which arms continue the runs of others."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from llmsim_lab.tape import RunInfo
 
 
 class PlannedUnit(NamedTuple):
-    """What each arm is played at.
+    """A seed or a recorded situation, in which each arm is played.
 
     Attributes:
         unit: the seed, or the recorded situation.
         run: the seed, or the number of the recorded run.
-        digest: of what identifies it.
-        turn: the turn that is continued; 0 of a seed.
+        digest: of what identifies the unit.
+        turn: the turn that is continued; 0 for a seed.
     """
 
     unit: Unit
@@ -37,8 +37,8 @@ class Leader(NamedTuple):
     """The arm whose runs another one continues.
 
     Attributes:
-        arm: whose runs they are.
-        shared: what the two have in common.
+        arm: the leading arm.
+        shared: the turns that both have in common.
     """
 
     arm: Arm
@@ -49,7 +49,7 @@ def leaders_of(
     world: World,
     arms: Iterable[Arm],
 ) -> dict[str, Leader]:
-    """Return, by arm, the arm whose runs it continues; arms that begin their own are not in it.
+    """Return, by arm, the arm whose runs it continues; arms with runs of their own are left out.
 
     Arms that differ only in what is set from outside share each run up to the first turn where
     they differ, so that its calls are made once.
@@ -62,11 +62,11 @@ def leaders_of(
     def changes_from_outside(arm: Arm) -> int:
         return len(world.interventions(arm))
 
-    # Those that set the least from outside first: others continue their runs.
+    # Arms that set the least from outside come first, since others continue their runs.
     for arm in sorted(arms, key=changes_from_outside):
         levels = dict(arm.values)
         levels.pop("interventions", None)
-        # The first arm with these levels leads; with itself it shares nothing.
+        # The first arm with these levels leads, and shared_turns() of it with itself is None.
         leader = first_arms.setdefault(digest_of(levels), arm)
         shared_turns = world.shared_turns(arm, leader)
         if shared_turns is not None:
@@ -82,9 +82,9 @@ def jobs_of(
     samples: int,
     leaders: Mapping[str, Leader],
 ) -> Iterator[Job]:
-    """Yield what is played, unit by unit: one job an arm."""
+    """Yield one job for each arm and unit, unit by unit."""
     digests = _digests_of(world, arms)
-    # Unit by unit, so that what is done when a study is stopped can be compared in pairs.
+    # Unit by unit, so that the runs of a stopped study can be compared in pairs.
     for unit in units:
         for arm in arms:
             leader = leaders.get(arm.name)
@@ -102,15 +102,14 @@ def _digests_of(
     world: World,
     arms: Iterable[Arm],
 ) -> dict[str, str]:
-    """Return by arm the digest of what decides its runs, the unit left out."""
+    """Return by arm the digest of all that decides its runs, except the unit."""
     code = ""
     if not is_shipped(world.cls):
-        # Not of the file, which holds more than the world: it may be the study's own script.
+        # A digest of the class alone: its file may be the study's own script.
         code = sources_digest(world.cls, Run)
     digests = {}
     for arm in arms:
-        # The None and the 0 stood for something once, and are in the names of files that there
-        # are; so is the order.
+        # None, 0 and the order are historical: digests in the names of existing files have them.
         spec = [
             world.cls.kind,
             code,
@@ -134,26 +133,26 @@ def _job(
     leader: Leader | None,
     digests: Mapping[str, str],
 ) -> Job:
-    """Return what is played of an arm in a unit."""
+    """Return the job of an arm in a unit."""
     plays = []
     for wording in range(len(world.wordings(arm))):
         plays += [Play(wording, sample) for sample in range(1, samples + 1)]
     specs = [digests[arm.name], unit.digest]
-    at = unit.turn
-    end = world.turns
+    start_turn = unit.turn
+    end_turn = world.turns
     changes_done = 0
     forks: tuple[int, ...] = ()
     if world.asks_again:
-        end = at + 1
+        end_turn = start_turn + 1
         # Each sample continues the same recorded run.
         forks = (unit.run,) * len(plays)
     elif leader is not None:
-        at = leader.shared.turn
+        start_turn = leader.shared.turn
         changes_done = leader.shared.changes
-        # The leader's runs, which copy_runs numbers from 1 in the new file, play by play.
+        # copy_runs() numbers the leader's runs from 1 in the new file, play by play.
         numbers = range(1, len(plays) + 1)
         forks = tuple(numbers)
-        # What is shared decides this run too: a leader that changes makes another file of it.
+        # The shared turns decide this run too: if the leader changes, the file must be another.
         specs.append(digests[leader.arm.name])
     return Job(
         arm=arm.name,
@@ -161,8 +160,8 @@ def _job(
         unit=unit.unit,
         run=unit.run,
         plays=tuple(plays),
-        end=end,
-        at=at,
+        start_turn=start_turn,
+        end_turn=end_turn,
         changes_done=changes_done,
         forks=forks,
     )
@@ -175,7 +174,7 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
     """Return the runs to ask again.
 
     Raises:
-        ConfigError: they are of several worlds, share turns, or had the same luck.
+        ConfigError: the runs are of several worlds, share turns, or have the same seed.
     """
     run = plain_numbers(run)
     if run is None or as_whole_number(run) is not None:
@@ -189,12 +188,12 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
         infos = [tape.run(number) for number in run]
     roots = set()
     for info in infos:
-        # The line of a fork begins with the run that it was forked from.
+        # A fork's line begins with the run that was forked.
         first_number, _ = tape.line(info.id)[0]
         roots.add(first_number)
     seeds = [info.manifest["seed"] for info in infos]
     worlds = {info.manifest["kind"] for info in infos}
-    # Forks share their first turns; runs with one seed had the same luck.
+    # Forks share their first turns; runs with the same seed have the same random numbers.
     are_independent = len(infos) == len(roots) == len(set(seeds))
     if len(worlds) != 1 or not are_independent:
         raise ConfigError(
@@ -210,10 +209,10 @@ def situations_of(
     infos: Sequence[RunInfo],
     turns: Sequence[int] | None,
 ) -> list[PlannedUnit]:
-    """Return the turns of runs that were continued, or those of them that are wanted.
+    """Return the turns that recorded runs continued; of these only ``turns``, if given.
 
     Raises:
-        ConfigError: one that is wanted is not among them, or there are none.
+        ConfigError: a run did not continue one of ``turns``, or continued none.
     """
     units: list[PlannedUnit] = []
     turns = plain_numbers(turns)
@@ -226,7 +225,7 @@ def situations_of(
         wanted = list(digests)
         missing: list[str] = []
         if turns is not None:
-            # In the run's order, each once, however they were named.
+            # In the run's order and each once, whatever the order of ``turns``.
             wanted = [turn for turn in digests if turn in turns]
             missing = [f"turn {turn}" for turn in turns if turn not in digests]
         if missing or not wanted:
@@ -250,14 +249,14 @@ def _digests_of_situations(
     tape: Tape,
     info: RunInfo,
 ) -> dict[int, str]:
-    """Return the digests of a run's situations, by the turn that was continued."""
+    """Return a digest for each situation of a run, by the turn that was continued."""
     manifest = dumps(plain(info.manifest))
-    # A situation is all that led to it, so that its digest goes on from turn to turn.
+    # All earlier turns are part of a situation, so that each turn adds to the digest.
     so_far = hashlib.sha256(manifest.encode())
-    # Of a fork, another run went on from the turns before.
+    # The turns before a fork were continued by its parent.
     first_turn = info.fork_turn or 0
     digests: dict[int, str] = {}
-    # Not the last turn, which was continued by nothing.
+    # Without the last turn, which nothing continued.
     for record in tape.turn_records(info.id)[:-1]:
         so_far.update(dumps(record).encode())
         turn = int(record["turn"])

@@ -139,9 +139,9 @@ class OutcomeReader:
         load: Callable[[], Run],
     ) -> Mapping[int, Any]:
         """Return an outcome of one play, by turn."""
-        if self.files.player.world.asks_again and contents.info.turns < job.end:
+        if self.files.player.world.asks_again and contents.info.turns < job.end_turn:
             # It was over before, and has no turn that was asked again.
-            return {job.end: None}
+            return {job.end_turn: None}
         if isinstance(outcome, str):
             return self._by_name(outcome, contents, load)
         return _by_function(outcome, load(), label, job)

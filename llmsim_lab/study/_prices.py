@@ -45,8 +45,8 @@ class Prices:
         turns = Counter[str]()
         for job in jobs:
             # Turns that a job forks are there already.
-            begin = job.at if job.forks else 0
-            turns_of_play = job.end - begin
+            begin = job.start_turn if job.forks else 0
+            turns_of_play = job.end_turn - begin
             to_play = len(job.plays) * turns_of_play
             turns[job.arm] += to_play - self._played(job)
         return turns
@@ -60,7 +60,7 @@ class Prices:
         # Of a run that continues another one the turns that both have are counted too.
         with Tape(self.files.paths[job.key], read_only=True) as tape:
             runs = job.runs_on(tape)
-        return sum(info.turns - job.at for info in runs.values())
+        return sum(info.turns - job.start_turn for info in runs.values())
 
     def of_turns(
         self,
@@ -142,7 +142,7 @@ class Prices:
             if not entry.turns:
                 continue
             # What a job forks was paid for elsewhere.
-            before = job.at if job.forks else 0
+            before = job.start_turn if job.forks else 0
             with Tape(file, read_only=True) as tape:
                 for info, rows in self.files.contents(entry).values():
                     asked_s = seconds_of_calls(tape, info.id)
@@ -225,7 +225,7 @@ class Prices:
             copy_runs(
                 self.source,
                 [job.run],
-                job.at,
+                job.start_turn,
                 file,
             )
             with Tape(file, read_only=True) as tape:

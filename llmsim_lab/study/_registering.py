@@ -33,7 +33,7 @@ from llmsim_lab.study._results import StudyResults
 from llmsim_lab.study._running import check_models
 from llmsim_lab.study._setup import StudySetup
 from llmsim_lab.study.cost import Count
-from llmsim_lab.study.design import Arm, said
+from llmsim_lab.study.design import Arm, stable_json
 from llmsim_lab.study.estimates.effects import effects
 from llmsim_lab.study.estimates.estimate import Effects
 from llmsim_lab.study.registration import (
@@ -224,14 +224,14 @@ def _design(setup: StudySetup, facts: RunFacts) -> Design:
     return Design(
         world=identity(world.cls),
         reference=setup.reference,
-        arms={name: said(arm.values) for name, arm in setup.arms.items()},
-        fixed=said(world.fixed),
+        arms={name: stable_json(arm.values) for name, arm in setup.arms.items()},
+        fixed=stable_json(world.fixed),
         unit=setup.unit_name,
         units=list(setup.units),
         # A situation is continued by one turn.
         turns=1 if world.asks_again else world.turns,
         samples=setup.samples,
-        outcomes=said(setup.outcomes),
+        outcomes=stable_json(setup.outcomes),
         models=facts.models,
         prompts=facts.prompts,
         code=facts.code,

@@ -140,7 +140,7 @@ async def _play_until_edited(
     first_job = next(iter(setup.files.jobs.values()))
     begun_at = run.turn_number
     # A situation is continued by one turn, a run by all of its turns.
-    while run.turn_number < first_job.end and not run.done(run.state):
+    while run.turn_number < first_job.end_turn and not run.done(run.state):
         # A named prompt may come in the last turn. A second kind of question, for which an edit of
         # all prompts is refused, comes early or never.
         is_short = run.turn_number - begun_at < _MOST_TURNS_ON_TRIAL
@@ -281,7 +281,7 @@ def _ready_tasks(setup: StudySetup, jobs: Iterable[Job]) -> Iterator[Task]:
             copy_runs(
                 setup.source,
                 [job.run],
-                job.at,
+                job.start_turn,
                 file,
             )
         elif job.arm in setup.leaders and not _copy_shared_turns(setup, job):
@@ -314,7 +314,7 @@ def _copy_shared_turns(setup: StudySetup, job: Job) -> bool:
         copy_runs(
             tape,
             numbers,
-            job.at,
+            job.start_turn,
             files.paths[job.key],
         )
     return True

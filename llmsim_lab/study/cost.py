@@ -150,7 +150,7 @@ class Count:
 
     async def play(self, run: Run) -> None:
         """Play a turn of a run that is on no tape."""
-        # What is wrong is said where it is played.
+        # Each warning comes when the run is played.
         leave_out_warnings(run)
         # Seeded by the turn, so that the same study has the same plan.
         rng = Random(run.turn_number)

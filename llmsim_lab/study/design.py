@@ -1,8 +1,8 @@
-"""Designs of studies: what is varied, the arms that come of it, and how an arm's run is made.
+"""Designs of studies: factors, the arms that their levels make, and how an arm's run is made.
 
-A *factor* is something that is varied, a *level* one of its values, an *arm* a level of each. What
-a factor's name means is found out once, before anything is played. Every arm is made once on trial,
-so that a wrong name or level raises here.
+A *factor* is something that is varied, a *level* is one of its values, and an *arm* has one level
+of each factor. A wrong name or level raises before anything is played, since the names are resolved
+and one run of every arm is made when the study is made.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from llmsim_lab.tape.changes import PATIENCE
 logger = logging.getLogger(__name__)
 
 LAST = "@last"
-"""What the name of an outcome ends in that is the last value of a column."""
+"""The ending of an outcome's name that stands for the last value of a column."""
 _LAMBDA = "<lambda>"
 _LONGEST_LABEL = 40
-"""Of a level that has no label, characters."""
+"""Characters of a label that is made from a level."""
 MOST_SAMPLES = 10_000
-"""Also how far the draws of one wording are from those of the next; see ``World.begin``."""
+"""Samples of a situation; also the distance between the draws of two wordings, see ``begin``."""
 _MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
-"""What can be varied of any world beside its parameters."""
+"""Factors that every world has beside its parameters."""
 _SET_BY_STUDY = {
     "seeds": "seeds=",
     "turns": "turns=",
@@ -67,10 +67,10 @@ _SET_BY_STUDY = {
     "outcome": "outcome=",
     "tape": "tape=",
     "seed": "seeds=",
-    # An argument that is gone: two arms that are the same.
+    # A former argument, which compared two equal arms.
     "aa": "vary={'replicate': [0, 1]}",
 }
-"""What a study sets itself, and by which argument."""
+"""Names that are not factors, with the argument of ``Study`` that sets them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,8 @@ class Arm:
     """One of the variants that a study compares.
 
     Attributes:
-        name: as charts and effects have it.
-        levels: labels of the levels, by factor.
+        name: its name in charts and effects.
+        levels: the labels of its levels, by factor.
         values: the levels themselves, by factor.
     """
 
@@ -92,16 +92,16 @@ class Arm:
 
 
 def labelled(argument: str, levels: object) -> dict[str, Any]:
-    """Return levels by label, of a list or of a mapping.
+    """Return a list or a mapping of levels as a dict by label.
 
     Args:
-        argument: whose levels they are, for the error.
+        argument: the argument that has the levels, for the error.
         levels: as a user gives them.
 
     Raises:
-        ConfigError: there are none, or two have one label.
+        ConfigError: there are none, or two have the same label.
     """
-    # numpy's and pandas' numbers too: vary={"rate": np.linspace(0, 1, 3)}.
+    # Also numbers of numpy and pandas: vary={"rate": np.linspace(0, 1, 3)}.
     levels = plain_numbers(levels)
     labels: list[str] = []
     values: list[Any] = []
@@ -117,7 +117,7 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
         )
     if not labels:
         raise ConfigError(f"{argument} is empty; name at least one")
-    # 1 and 1.0, or two lambdas of one line, would be one arm.
+    # Such as 1 and 1.0, which would be one arm.
     [(label, count)] = Counter(labels).most_common(1)
     if count > 1:
         raise ConfigError(
@@ -133,11 +133,11 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
 
 
 def label_of(level: Any) -> str:
-    """Return what a level is called that has no label."""
+    """Return a label for a level that a user gave without one."""
     level = plain_number(level)
     if isinstance(level, str):
         return level
-    # A bool is an int, and True is no 1.
+    # Truth values are ints in Python, and are labelled "True" and "False" below.
     is_number = isinstance(level, int | float) and not isinstance(level, bool)
     if is_number:
         return f"{level:g}"
@@ -148,27 +148,27 @@ def label_of(level: Any) -> str:
     name = getattr(level, "name", function_name)
     if name == _LAMBDA:
         return _body_of(level) or "function"
-    if not isinstance(name, str):
-        # Without an address, which is another one in each session.
-        name = re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
-    elif callable(level):
+    if isinstance(name, str) and callable(level):
         return name or str(level)
+    if not isinstance(name, str):
+        # Without its address, which differs in each session.
+        name = re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
     if len(name) <= _LONGEST_LABEL:
         return name
     return f"{name[: _LONGEST_LABEL - 1]}…"
 
 
 def _body_of(function: Any) -> str:
-    """Return what a lambda returns, as it is written; empty where its source is not known."""
-    # By the places of its instructions, since Python does not keep where a lambda is written, and
-    # a line may hold several of them.
+    """Return the source of a lambda's body; empty where the source is not known."""
+    # Python does not keep where a lambda begins and ends, and a line may hold several of them. The
+    # places of its instructions tell.
     code = function.__code__
     starts = []
     ends = []
     for first_line, last_line, first_column, last_column in code.co_positions():
-        is_known = None not in (first_line, last_line, first_column, last_column)
-        # Instructions that Python adds stand nowhere, or have no width.
-        if is_known and first_column != last_column:
+        has_place = None not in (first_line, last_line, first_column, last_column)
+        # Instructions that Python adds have no place, or no width.
+        if has_place and first_column != last_column:
             starts.append((first_line, first_column))
             ends.append((last_line, last_column))
     if not starts:
@@ -180,7 +180,7 @@ def _body_of(function: Any) -> str:
         line = linecache.getline(code.co_filename, number)
         # Columns are counted in bytes.
         lines.append(line.encode())
-    # The end first: where it is one line, cutting its beginning would move the end.
+    # The end first: in a single line, cutting the beginning would move the end.
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
     body = b" ".join(lines)
@@ -200,13 +200,13 @@ def _arm(
     )
     values = {name: factors[name][label] for name, label in levels.items()}
     words = []
-    # What all arms share tells none of them apart.
+    # A factor with one level does not distinguish arms.
     varied = [name for name in levels if len(factors[name]) > 1]
     for name in varied or levels:
         label = levels[name]
         value = values[name]
         is_number_or_none = isinstance(value, int | float | None)
-        # A number alone says nothing; a word such as "hawkish" speaks for itself.
+        # A number alone says nothing; a word such as "hawkish" does.
         if is_number_or_none and label == label_of(value):
             words.append(f"{name}={label}")
         else:
@@ -219,10 +219,10 @@ def _arm(
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
-    """Return the seeds, which all arms share: 0, 1, … for a number of them.
+    """Return a list of seeds; a number stands for 0, 1, ….
 
     Raises:
-        ConfigError: there are none, or one is there twice.
+        ConfigError: the list is empty, or has a seed twice.
     """
     seeds = plain_numbers(seeds)
     if as_whole_number(seeds) is not None:
@@ -242,15 +242,15 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     return numbers
 
 
-# --- what names stand for ------------------------------------------------------------------------
+# --- the world -----------------------------------------------------------------------------------
 
 
 class Play(NamedTuple):
-    """Which of an arm's runs in a unit it is.
+    """The wording and the sample, which identify an arm's run in a unit.
 
     Attributes:
-        wording: which of the arm's, from 0.
-        sample: of a situation, from 1.
+        wording: the number of the arm's wording, from 0.
+        sample: the number of the situation's sample, from 1.
     """
 
     wording: int = 0
@@ -261,11 +261,11 @@ FIRST_PLAY = Play()
 
 
 class SharedTurns(NamedTuple):
-    """What the runs of two arms have in common.
+    """The turns that the runs of two arms have in common.
 
     Attributes:
-        turn: up to which they are one run.
-        changes: how many of the arm's interventions are done by then.
+        turn: the last turn that both share.
+        changes: how many of the arm's interventions are made up to that turn.
     """
 
     turn: int
@@ -273,25 +273,25 @@ class SharedTurns(NamedTuple):
 
 
 class _Parameter(NamedTuple):
-    """A place in a world's configuration, and what an arm sets there."""
+    """A path into a world's configuration, and the value that an arm has there."""
 
     path: tuple[Any, ...]
     value: Any
 
 
 class World:
-    """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
+    """Makes the runs of a study: new runs of an arm and a seed, or recorded runs continued.
 
     Args:
         source: a ``Run`` class.
         fixed: what is the same in all arms, by the names that can also be varied.
         vary: levels by factor.
-        turns: of each run; the configuration's if None.
+        turns: how many turns a run has; the configuration's number if None.
         recorded: the configuration of a recorded run whose situations are asked again, or None.
-        recorded_llm: what that run's model was asked with.
+        recorded_llm: the settings that this run's model was asked with.
 
     Raises:
-        ConfigError: it is another thing, or a name stands for nothing.
+        ConfigError: ``source`` is not a Run class, or a name stands for nothing.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class World:
                     "a run of it"
                 )
             raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
-        # Which of the two counts would be a guess.
+        # Which of the two values counts would be a guess.
         in_both = fixed.keys() & self.factors.keys()
         if in_both:
             raise ConfigError(f"{', '.join(sorted(in_both))} cannot be both fixed and varied")
@@ -342,7 +342,7 @@ class World:
             _check_model(model, f"model {label!r}")
 
     def _path(self, name: str) -> tuple[Any, ...]:
-        """Return the place in the configuration that a name stands for."""
+        """Return the path into the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
         arguments = dict(_SET_BY_STUDY)
         if self.asks_again:
@@ -351,11 +351,11 @@ class World:
         is_of_world = name in fields and name not in WorldConfig.model_fields
         if name in arguments and not is_of_world:
             raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
-        # "nations.0.inflation_target" is a place in a list.
+        # A number is a place in a list: "nations.0.inflation_target".
         parts = name.split(".")
         path = tuple(int(part) if part.isdecimal() else part for part in parts)
         first = path[0]
-        # The model is the client's own.
+        # "llm.model" is not a factor, since "model" is.
         settings = [setting for setting in LLMConfig.model_fields if setting != "model"]
         is_setting = len(path) == 1 or path[1] in settings
         if first in fields and (first != "llm" or is_setting):
@@ -368,7 +368,7 @@ class World:
         known_names += [f"llm.{setting}" for setting in settings]
         meant = name if first == "llm" else str(first)
         suggestion = among(meant, known_names)
-        # "sede" is nearer to what a study sets itself than to anything of the world.
+        # "sede" is close to no name of the world, but to an argument of Study.
         if not closest(meant, known_names):
             suggestion = closest(name, _SET_BY_STUDY) or suggestion
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{suggestion}")
@@ -377,7 +377,7 @@ class World:
         """Return an arm for each combination of levels, the reference first.
 
         Raises:
-            ConfigError: two arms have one name.
+            ConfigError: two arms have the same name.
         """
         combinations = product(*self.factors.values())
         arms = [_arm(self.factors, labels) for labels in combinations]
@@ -392,26 +392,26 @@ class World:
         return arms
 
     def name_without(self, arm: Arm, factor: str) -> str:
-        """Return what an arm would be called without a factor."""
+        """Return the name that an arm would have without a factor."""
         factors = {name: levels for name, levels in self.factors.items() if name != factor}
         labels = [arm.levels[name] for name in factors]
         return _arm(factors, labels).name
 
     def level(self, arm: Arm, name: str) -> Any:
-        """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
+        """Return an arm's level of ``model``, ``prompt``, ...; None where the arm has none."""
         if name in arm.values:
             return arm.values[name]
         return self.fixed.get(name)
 
     def _parameters(self, arm: Arm) -> Iterator[_Parameter]:
-        """Yield the world's parameters that an arm sets, and those that are fixed."""
+        """Yield the parameters that an arm varies, and those that are fixed."""
         levels = {**self.fixed, **arm.values}
         for name, path in self._paths.items():
             if name in levels:
                 yield _Parameter(path, levels[name])
 
     def wordings(self, arm: Arm) -> dict[str, Any]:
-        """Return what an arm's prompts are edited with; several are wordings of one idea."""
+        """Return the edits of an arm's prompts by label; several are wordings of one idea."""
         level = self.level(arm, "prompt")
         if isinstance(level, str) or not isinstance(level, Sequence):
             return {"": level}
@@ -420,11 +420,11 @@ class World:
         for number, wording in enumerate(level, 1):
             label = f"wording {number}"
             numbered[label] = wording
-            # The body of a lambda is code, which says little of a wording.
+            # The body of a lambda is code, and no label for a wording.
             if getattr(wording, "__name__", "") != _LAMBDA:
                 label = label_of(wording)
             named[label] = wording
-        # Two with one label would be one wording.
+        # Two wordings with the same label would be one.
         are_all_named = len(named) == len(level)
         return labelled("prompt", named if are_all_named else numbered)
 
@@ -433,36 +433,36 @@ class World:
         arm: Arm,
         turn: int = 0,
     ) -> list[StateChange]:
-        """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
+        """Return what an arm sets from outside, in order; ``turn`` counts where none is named."""
         level = self.level(arm, "interventions") or ()
         listed = listed_interventions(level, turn)
-        # What names a turn of its own keeps it.
+        # A turn in ``change`` takes the place of ``turn``.
         changes = [StateChange(**{"turn": turn, **change}) for change in listed]
         return sorted(changes, key=lambda change: change.turn)
 
     def shared_turns(self, arm: Arm, leader: Arm) -> SharedTurns | None:
-        """Return what arms share that differ in what is set from outside alone; None if nothing."""
+        """Return what two arms share whose other levels are equal; None if nothing."""
         changes = self.interventions(arm)
-        of_leader = self.interventions(leader)
-        # Of the leader itself, and of an arm that another factor tells apart.
-        if changes == of_leader:
+        changes_of_leader = self.interventions(leader)
+        # The leader itself, or an arm that differs in another factor.
+        if changes == changes_of_leader:
             return None
         same = 0
-        for change, leaders_change in zip(changes, of_leader, strict=False):
+        for change, leaders_change in zip(changes, changes_of_leader, strict=False):
             if change != leaders_change:
                 break
             same += 1
-        own_turns = [change.turn for change in changes[same:]]
-        turns_of_leader = [change.turn for change in of_leader[same:]]
-        # A change may stand after the last turn, where nothing comes of it.
-        at = min(self.turns, *own_turns, *turns_of_leader)
-        if at in turns_of_leader:
+        turns_of_arm = [change.turn for change in changes[same:]]
+        turns_of_leader = [change.turn for change in changes_of_leader[same:]]
+        # A change after the last turn has no effect.
+        last_shared = min(self.turns, *turns_of_arm, *turns_of_leader)
+        if last_shared in turns_of_leader:
             # The leader's change is in that turn's state already.
-            at -= 1
-            same = sum(change.turn <= at for change in changes)
-        if at < 0:
+            last_shared -= 1
+            same = sum(change.turn <= last_shared for change in changes)
+        if last_shared < 0:
             return None
-        return SharedTurns(at, same)
+        return SharedTurns(last_shared, same)
 
     # --- making runs -------------------------------------------------------------------------
 
@@ -475,15 +475,15 @@ class World:
         source: Tape | None = None,
         changes_done: int = 0,
     ) -> Run:
-        """Return a run of an arm on no tape yet: a new one, or one that continues a recorded one.
+        """Return a run of an arm that is on no tape yet, new or continuing a recorded run.
 
         Args:
             arm: the arm.
             client: the model.
-            number: the seed; or the recorded run's number.
+            number: the seed, or the recorded run's number.
             play: which of the arm's wordings, and which sample.
-            source: where the recorded run is, which is continued from its last turn.
-            changes_done: how many of the arm's interventions that run has had already.
+            source: the tape of the recorded run, which is continued from its last turn.
+            changes_done: how many of the arm's interventions the recorded run has had already.
 
         Raises:
             ConfigError: a level is wrong.
@@ -500,8 +500,8 @@ class World:
                 state=self.level(arm, "state"),
                 players=self.level(arm, "players"),
             )
-            # Wordings have seeds of their own: with the same they would resemble each other more
-            # than new ones do. Without a replicate the server draws.
+            # Each wording has its own sampling seeds: with the same seeds, wordings would be more
+            # alike than new ones are. Without a replicate the server draws the seeds.
             first_draw = run.config.replicate
             if first_draw is not None:
                 draw = first_draw + MOST_SAMPLES * play.wording
@@ -541,10 +541,10 @@ class World:
         play: Play,
         tape: Tape,
     ) -> Run:
-        """Return a recorded run with an arm's levels, which asks anew and is on no tape yet."""
+        """Return a recorded run with an arm's levels that asks the model and is on no tape yet."""
         if self.asks_again:
             recorded = config_of(info, self.cls)
-            # Each sample and wording has a sampling seed of its own, none of them the recorded one.
+            # Each sample and wording has its own sampling seed; none has the recorded one.
             first_draw = (recorded.replicate or 0) + play.sample
             draw = first_draw + MOST_SAMPLES * play.wording
             config = self.config(arm, {"replicate": draw}, recorded)
@@ -560,14 +560,14 @@ class World:
             llm_client=client,
             arguments={"players": self.level(arm, "players")},
         )
-        # A recorded run answers from its tape; this one asks, and is on no tape yet.
+        # A recorded run answers from its tape; this run asks the model.
         run.llm_client = live_client(run, None)
         ask_anew(run)
         if not self.asks_again:
-            # A leader's interventions are not this arm's.
+            # The recorded run is a leader's, whose interventions are not this arm's.
             run.planned = ()
         state = self.level(arm, "state")
-        # In place of the recorded one, which all arms continue otherwise.
+        # This state replaces the recorded one, which all arms continue otherwise.
         if self.asks_again and state is not None:
             checked = checked_state(run, state, "starts from")
             run.turns[-1] = replace(
@@ -582,12 +582,12 @@ class World:
         changes: Mapping[str, Any],
         base: Any,
     ) -> Any:
-        """Return a configuration, the world's own or a recorded one, with an arm's levels.
+        """Return a configuration, the world's own or a recorded one, changed to an arm's levels.
 
         Raises:
             ConfigError: a level is wrong.
         """
-        # Only what was set: other fields may follow from those that an arm changes.
+        # Only fields that were set: others may be computed from those that an arm changes.
         values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self._parameters(arm):
             field, *rest = path
@@ -605,7 +605,7 @@ class World:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
-        """Return the settings of the model's client that the arm says, such as its temperature."""
+        """Return the client's settings that an arm varies or fixes, such as the temperature."""
         settings: dict[str, Any] = {}
         for path, value in self._parameters(arm):
             if path[0] != "llm":
@@ -614,7 +614,7 @@ class World:
                 settings[path[1]] = value
             else:
                 settings |= dict(value)
-        # The model is the client's own.
+        # The client has its own model.
         settings.pop("model", None)
         return settings
 
@@ -626,14 +626,14 @@ class World:
         *,
         resumed: bool = False,
     ) -> None:
-        """Have a run ask with edited prompts: those that it has, and others as they are asked."""
+        """Edit a run's prompts: those that it has now, and others when they are first asked."""
         wordings = list(self.wordings(arm).values())
         level = wordings[wording]
         if level is None:
             return
         names: set[str] = set()
         if resumed:
-            # What a resumed run has, it has edited.
+            # The prompts of a resumed run were edited before.
             names = {place.partition("#")[0] for place in run.prompts}
         edits = PromptEdits(level, names)
         edit_prompts(run, edits)
@@ -641,8 +641,8 @@ class World:
             return
         before = run.prompts
         edited = {place: edits(prompt) for place, prompt in before.items()}
-        # A prompt without slots is noted with the text that was asked first, and may have another
-        # one in each turn: a function edits each when it is asked, and the noted one stays.
+        # A prompt without slots may have another text in each turn, and the run has the text that
+        # was asked first. A function edits each text when it is asked, so the first one stays here.
         noted = {
             place: prompt
             for place, prompt in before.items()
@@ -656,12 +656,12 @@ class World:
         seed: int,
         source: Tape | None,
     ) -> Run:
-        """Make a run of each arm on trial; returns that of the first.
+        """Make a trial run of each arm, and return that of the first.
 
         Args:
             arms: the arms.
-            seed: of the run, or its number on ``source``.
-            source: where the recorded run is that the arms would continue.
+            seed: the seed, or the number of the recorded run on ``source``.
+            source: the tape of the recorded run that the arms would continue.
 
         Raises:
             ConfigError: a level is wrong.
@@ -679,12 +679,12 @@ class World:
                     )
                     runs.append(run)
                     edits = edits_of(run)
-                    # A recorded run has its prompts; those of a new one are known when it asks.
+                    # A recorded run has its prompts; a new run has them only when it asks.
                     if source is not None and isinstance(edits, PromptEdits):
                         edits.check()
             except LabError as error:
                 raise ConfigError(f"arm {arm.name!r}: {error}") from error
-        # Here, where the sources are: a worker has none.
+        # Computed here, since a worker on another machine has no source files.
         self.code = runs[0].code_digests
         return runs[0]
 
@@ -693,13 +693,13 @@ def _first_config(
     config_type: type[Any],
     fixed: Mapping[str, Any],
 ) -> Any:
-    """Return a configuration with what is fixed; a parameter without default need not be in it."""
+    """Return a configuration with the fixed values; parameters without a default may be missing."""
     parameters = config_type.model_fields.keys() - {*_SPECIAL}
     values = {name: fixed[name] for name in fixed if name in parameters}
     try:
         return config_type(**values)
     except ConfigError:
-        # Arms may give what is missing; each is validated when its run is made.
+        # Arms may have the missing values; each is validated when its run is made.
         return config_type.model_construct(**values)
 
 
@@ -710,7 +710,7 @@ def with_value(
 ) -> Any:
     """Return a configuration's values with one of them changed, to be validated anew.
 
-    Only what was set is handed on, since other fields may follow from the changed one.
+    Fields that were not set are left out, since they may be computed from the changed one.
     """
     if not path:
         return value
@@ -731,22 +731,22 @@ def with_value(
         old = node.get(head)
         values.update(node)
     else:
-        # A level below what was not set: it is made.
+        # The path leads into a value that was not set, which is made.
         old = None
     values[head] = with_value(old, rest, value)
     return values
 
 
 class PromptEdits:
-    """Edits a run's prompts, each when it is first asked with.
+    """Edits a run's prompts, each when the run first asks with it.
 
     Args:
         level: a prompt, a text, a function of the old text; or these by a prompt's name.
-        names: of the prompts that were edited before.
+        names: the prompts that were edited before.
 
     Attributes:
-        names: of the prompts so far.
-        changed: whether one of them is another than it was.
+        names: the prompts so far.
+        changed: whether an edit has changed a prompt.
     """
 
     def __init__(
@@ -756,22 +756,22 @@ class PromptEdits:
     ) -> None:
         self.level = level
         if isinstance(level, Prompt):
-            # It replaces the one of its name, and no other.
+            # A prompt replaces the one that has its name, and no other.
             self.level = {level.name: level}
         self.names = set(names)
         self.changed = False
 
     def __call__(self, prompt: Prompt) -> Prompt:
-        """Return the prompt as it is to be asked with.
+        """Return the edited prompt.
 
         Raises:
-            PromptError: one is to be edited, and this is another; or the edit gives no text.
+            PromptError: the edit names no prompt and there are several, or it gives no text.
         """
         self.names.add(prompt.name)
         edit = self._edit_of(prompt.name)
         kinds = self.names
         if callable(edit):
-            # It may edit all questions of a kind, ``offer`` and ``offer@2``, each by itself.
+            # A function may edit all questions of a kind, such as ``offer`` and ``offer@2``.
             kinds = {name.partition("@")[0] for name in self.names}
         if self.is_of_all and len(kinds) > 1:
             raise PromptError(
@@ -794,7 +794,7 @@ class PromptEdits:
         return self.level
 
     def is_fixed(self, name: str) -> bool:
-        """Return True where a prompt becomes one text, whatever it was."""
+        """Return True where the edited prompt does not depend on the old one."""
         return not callable(self._edit_of(name))
 
     @property
@@ -804,14 +804,14 @@ class PromptEdits:
 
     @property
     def missing(self) -> list[str]:
-        """The names of prompts that are edited and were not asked with so far."""
+        """The names of edited prompts that the run has not asked with so far."""
         if isinstance(self.level, Mapping):
             return [name for name in self.level if name not in self.names]
         # An edit of all prompts misses one where nothing was asked at all.
         return [] if self.names else [""]
 
     def check(self) -> None:
-        """Raise PromptError where a prompt that is edited was never asked with."""
+        """Raise PromptError where the run has not asked with an edited prompt."""
         missing = self.missing
         if missing and not self.names:
             raise PromptError("prompt: the world asked nobody anything, so none can be edited")
@@ -821,11 +821,11 @@ class PromptEdits:
 
 
 def _edited(prompt: Prompt, edit: Any) -> Prompt:
-    """Return a prompt as an edit makes it: a function of its text, a text, a prompt, or None."""
+    """Return an edited prompt; the edit is a function of its text, a text, a prompt, or None."""
     if edit is None:
         return prompt
     if callable(edit):
-        # With its marks of the two messages only where there are two.
+        # Only a text with a system message has the marks of the two messages.
         old_text = prompt.text if prompt.system else prompt.user
         edit = edit(old_text)
     if isinstance(edit, Prompt):
@@ -834,19 +834,19 @@ def _edited(prompt: Prompt, edit: Any) -> Prompt:
 
 
 class _MadeClient(NamedTuple):
-    """The client of a model, and whether the model was named only, without settings."""
+    """The client of a model, and whether the user gave only the model's name, without settings."""
 
     client: LLMClient
     is_named: bool
 
 
 class Models:
-    """The clients that a study's runs ask: one for each model, made when first needed.
+    """The clients that a study's runs ask: one for each model, made when it is first needed.
 
     Args:
         given: the client of arms that name no model: a client, a text as ``connect`` takes it, or
             a function that makes a client.
-        samples: how many answers are drawn in each situation.
+        samples: how often each situation is asked.
     """
 
     def __init__(self, given: Any, samples: int = 1) -> None:
@@ -865,24 +865,24 @@ class Models:
 
         Args:
             world: the study's.
-            arm: the arm, whose own settings count most.
-            recorded: what the run that is continued was asked with: what a text such as
-                ``ollama:llama3.2`` asks with too. A client's own settings count.
+            arm: the arm; its settings replace those of the client.
+            recorded: the settings of the recorded run. A model that is given as a text, such as
+                ``ollama:llama3.2``, is asked with them; a client has its own settings.
 
         Raises:
-            ConfigError: the model cannot be reached, or a setting of it is wrong.
+            ConfigError: the model cannot be reached, or one of its settings is wrong.
         """
         named = world.level(arm, "model")
         model = self.given if named is None else named
         if model is None:
             return None
-        # One client for each model, so that it keeps to its number of requests in flight.
+        # One client for each model, since a client limits its requests in flight.
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
             self._clients[key] = self._made(world, model)
         client, is_named = self._clients[key]
         if is_named and recorded is not None:
-            # How patiently a server is asked is of this machine, not of the recorded run.
+            # Timeouts and retries suit this machine's server, not that of the recorded run.
             patience = {name: getattr(client.config, name) for name in ("model", *PATIENCE)}
             client = client.with_config(recorded.model_copy(update=patience))
         settings = world.llm_settings(arm)
@@ -934,9 +934,9 @@ class Models:
 
 
 def _check_model(model: Any, argument: str) -> None:
-    """Raise ConfigError if what is given for a model is not one."""
+    """Raise ConfigError for a model that is neither a client, a text nor a function."""
     is_client = hasattr(model, "call_with_retry") and not isinstance(model, type)
-    # A name, or what makes a client, is tried when the model is first needed.
+    # A name or a function is tried when the model is first needed.
     is_made_later = model is None or isinstance(model, str) or callable(model)
     if is_client or not is_made_later:
         run_client(model, argument)
@@ -956,11 +956,11 @@ _UNCHANGING = (
     BaseModel,
     types.NoneType,
 )
-"""Types whose values identify a level: others may change as runs are played."""
+"""Types whose values identify a level; values of other types may change as runs are played."""
 
 
-def said(value: Any) -> Any:
-    """Return a value as JSON can hold it, the same in every process: what identifies a level."""
+def stable_json(value: Any) -> Any:
+    """Return JSON that identifies a level; it is the same in every process."""
     # JSON has no infinity.
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -971,18 +971,18 @@ def said(value: Any) -> Any:
     if isinstance(value, LLMClient):
         return f"client {value.config.model} on {type(value.backend).__name__}"
     if isinstance(value, BaseModel):
-        return said(value.model_dump(mode="json"))
+        return stable_json(value.model_dump(mode="json"))
     if isinstance(value, Mapping):
-        return {str(name): said(item) for name, item in value.items()}
+        return {str(name): stable_json(item) for name, item in value.items()}
     if isinstance(value, set | frozenset):
-        items = [said(item) for item in value]
-        # Its own order is another one in another process.
+        items = [stable_json(item) for item in value]
+        # The order of a set differs between processes.
         return sorted(items, key=dumps)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [said(item) for item in value]
+        return [stable_json(item) for item in value]
     if isinstance(value, types.CodeType):
-        # Not its line numbers: a comment above a function does not change what it does.
-        constants = [said(constant) for constant in value.co_consts]
+        # Without line numbers: a comment above a function does not change what it does.
+        constants = [stable_json(constant) for constant in value.co_consts]
         return [
             value.co_code.hex(),
             list(value.co_names),
@@ -991,9 +991,9 @@ def said(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return [
             "partial",
-            said(value.func),
-            said(value.args),
-            said(value.keywords),
+            stable_json(value.func),
+            stable_json(value.args),
+            stable_json(value.keywords),
         ]
     if hasattr(value, "__code__"):
         text = dumps(_of_function(value))
@@ -1004,31 +1004,31 @@ def said(value: Any) -> Any:
 
 
 def _described(value: Any) -> str:
-    """Return an object's own repr, else its public attributes that do not change."""
+    """Return an object's own repr; without one, its public attributes that do not change."""
     plain: Any = object.__repr__
     if type(value).__repr__ is not plain:
-        # An address is another one in each process.
+        # Addresses differ between processes.
         return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
     attributes = {
         name: attribute
         for name, attribute in getattr(value, "__dict__", {}).items()
         if name[0] != "_" and isinstance(attribute, _UNCHANGING)
     }
-    return dumps(said(attributes)) if attributes else ""
+    return dumps(stable_json(attributes)) if attributes else ""
 
 
 def _of_function(
     function: Any,
     above: tuple[int, ...] = (),
 ) -> Any:
-    """Return a function's code, defaults, and what it takes from the function around it."""
+    """Return a function's code, its defaults, and its variables from the function around it."""
     function = getattr(function, "__func__", function)
     if id(function) in above:
-        # It calls itself by a cell.
+        # A recursive function has itself in a cell.
         return "itself"
     cells = []
     for cell in function.__closure__ or ():
-        # A cell may have nothing in it yet.
+        # A cell may be empty.
         with suppress(ValueError):
             cells.append(cell.cell_contents)
     defaults = list(function.__defaults__ or ())
@@ -1038,15 +1038,15 @@ def _of_function(
         if hasattr(item, "__code__"):
             kept.append(_of_function(item, (*above, id(function))))
         elif callable(item) or isinstance(item, _UNCHANGING):
-            # Lists and objects may be what a function keeps its notes in, and change when called.
-            kept.append(said(item))
+            # Lists and objects are left out: a function may change them when it is called.
+            kept.append(stable_json(item))
     code = function.__code__
-    try:  # the same for all versions of Python, as its compiled code is not
+    try:  # by the source, since compiled code differs between versions of Python
         if code.co_name == _LAMBDA:
-            # Its source is the line in which it stands, with whatever else stands there.
-            return [said(code), kept]
+            # By its code: the source of a lambda is its whole line, with other code in it.
+            return [stable_json(code), kept]
         source = dedent(inspect.getsource(code))
         # Unparsed, so that comments and line breaks do not count.
-        return [ast.unparse(ast.parse(source)) or said(code), kept]
+        return [ast.unparse(ast.parse(source)) or stable_json(code), kept]
     except (OSError, SyntaxError):
-        return [said(code), kept]
+        return [stable_json(code), kept]

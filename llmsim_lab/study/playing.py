@@ -1,12 +1,13 @@
-"""Playing a study: many files on one event loop, or each as a job of an executor.
+"""Jobs of a study and how they are played: many on one event loop, or each in an executor.
 
-A *job* is one arm at one unit, a seed or a recorded situation, and has a tape of its own in the
-study's folder. The file's name says arm and unit, and has a digest of all that decides it and of
-the world's code; so a study finds its runs again on any machine. The digest is never one of the
-pickle, whose bytes differ between processes. What a job forks is copied into its file first.
+A *job* is one arm at one unit, a seed or a recorded situation. It has a tape of its own in the
+study's folder. The file's name has the arm, the unit, and a digest of the world's code and all else
+that decides the job, so that a study finds its runs again on any machine. The digest is never that
+of a pickle, whose bytes differ between processes. Runs that a job forks are copied into its file
+first.
 
-What goes to an executor is the pickled world, which job is to be played, and the bytes of its tape
-if it was begun; what comes back are the tape's bytes.
+An executor gets the pickled world, the job, and the bytes of its tape if the job was begun. It
+returns the tape's bytes.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from llmsim_lab.run.playing import play_turns
 from llmsim_lab.run.recorded import ANEW, RunOrigin, record
 from llmsim_lab.run.records import llm_config_of
 from llmsim_lab.run.session import load_turns
-from llmsim_lab.study.design import Arm, Models, Play, PromptEdits, World, said
+from llmsim_lab.study.design import Arm, Models, Play, PromptEdits, World, stable_json
 from llmsim_lab.tape import RunInfo, Tape
 
 NOTE = "study"
 """The entry of a run's manifest that says which of a study's runs it is."""
 _FAILED = "failed: "
 _TRIES = 3
-"""How often a job is handed out whose worker was lost."""
+"""How often a job is handed out if its workers are lost."""
 
 RunStatus = Literal["left", "running", "stopped", "failed", "done"]
 Unit = int | str
@@ -54,12 +55,12 @@ Key = tuple[str, Unit]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ArmAtUnit:
     """One arm at one unit.
 
     Attributes:
-        arm: its arm's name.
-        unit: its seed, or the recorded situation.
+        arm: the arm's name.
+        unit: the seed, or the recorded situation.
     """
 
     arm: str
@@ -67,20 +68,20 @@ class _Place:
 
     @property
     def key(self) -> Key:
-        """Which of the study's it is."""
+        """The arm and the unit, which identify a job of the study."""
         return self.arm, self.unit
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRun(_Place):
+class StudyRun(_ArmAtUnit):
     """How far one arm is at one unit.
 
     Attributes:
-        status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
-            ``done``; ``running`` in ``Study.progress`` alone.
-        turns: how many were played.
-        error: why it failed.
-        tape: its file, once it was begun.
+        status: ``left`` if the run was never begun, ``stopped`` if it can be continued,
+            ``failed``, ``done``; ``running`` in ``Study.progress`` alone.
+        turns: how many turns were played.
+        error: why the run failed.
+        tape: the run's file; None before the run was begun.
     """
 
     status: RunStatus = "left"
@@ -90,51 +91,51 @@ class StudyRun(_Place):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job(_Place):
-    """What is played into one file.
+class Job(_ArmAtUnit):
+    """The runs that are played into one file: one, or several wordings and samples.
 
     Attributes:
         run: the seed, or the number of the recorded run on its tape.
-        digest: of all that decides it.
-        plays: its runs.
-        end: the turn that each ends with.
-        forks: by play, the run in the file that it continues; empty where all begin anew.
-        at: the turn that it continues.
-        changes_done: how many of the arm's interventions there were by then.
+        digest: of all that decides the job.
+        plays: the runs.
+        start_turn: the turn that each run continues; 0 for new runs.
+        end_turn: the turn that each run ends with.
+        changes_done: how many of the arm's interventions were made up to ``start_turn``.
+        forks: by play, the run in the file that it continues; empty for new runs.
     """
 
     run: int
     digest: str
     plays: tuple[Play, ...]
-    end: int
-    forks: tuple[int, ...] = ()
-    at: int = 0
-    changes_done: int = 0
+    start_turn: int
+    end_turn: int
+    changes_done: int
+    forks: tuple[int, ...]
 
     @property
     def where(self) -> str:
-        """Its unit in words."""
+        """The unit in words."""
         if isinstance(self.unit, int):
             return f"seed {self.unit}"
         return f"run {self.unit}"
 
     @property
     def file_name(self) -> str:
-        """The name of its file, with characters that every file system takes."""
+        """The name of the job's file, in characters that every file system takes."""
         label = re.sub(r"[^\w.=+-]+", "_", self.arm)
         unit = self.where.replace(" ", "").replace(":", "turn")
-        # Long names are cut: the digest tells arms apart.
+        # A long name may be cut, since the digest tells arms apart.
         return f"{label[:40]}_{unit}-{self.digest}.tape"
 
     def runs_on(self, tape: Tape) -> dict[Play, RunInfo]:
-        """Return those of its runs that were begun.
+        """Return the job's runs that were begun, by play.
 
         Raises:
-            TapeError: the tape was changed, or is another job's.
+            TapeError: the tape was changed, or belongs to another job.
         """
         runs: dict[Play, RunInfo] = {}
         is_foreign = False
-        # Runs that were copied to be forked come first.
+        # Copied runs, which the job's runs continue, come first.
         last_copied = max(self.forks, default=0)
         try:
             for info in tape.runs():
@@ -142,10 +143,10 @@ class Job(_Place):
                 if note.get("job") == self.digest:
                     wording, sample = note["play"]
                     runs[Play(wording, sample)] = info
-                # A run that was copied to be forked has no note, or that of the other job.
+                # A copied run has no note, or that of the job that it was copied from.
                 elif note and info.id > last_copied:
                     is_foreign = True
-            # A file of another job is named as that, whatever else is wrong with it.
+            # Without runs of this job the file is another job's, and that is the error to show.
             is_changed = bool(runs and tape.damaged)
         except TapeError as error:
             raise TapeError(
@@ -165,14 +166,14 @@ class Job(_Place):
 
 
 Task = tuple[Job, Path]
-"""A job, and its file."""
+"""A job and its file."""
 
 # --- the folder ----------------------------------------------------------------------------------
 
 
 def digest_of(spec: Any) -> str:
-    """Return the digest of what decides a run, the same in every process."""
-    text = dumps(said(spec))
+    """Return a digest of what decides a run; it is the same in every process."""
+    text = dumps(stable_json(spec))
     digest = hashlib.sha256(text.encode())
     return digest.hexdigest()[:16]
 
@@ -183,9 +184,9 @@ def copy_runs(
     up_to: int,
     file: Path,
 ) -> None:
-    """Make a job's file, with what it forks, unless it is there."""
+    """Make a job's file with the runs that it forks, unless the file exists."""
     if not _content(file):
-        # Under another name first: a process that is killed leaves no half of a file.
+        # Under another name first, so that a killed process leaves no half of a file.
         part = file.with_suffix(".part")
         part.unlink(missing_ok=True)
         source.copy(runs, part, up_to=up_to)
@@ -193,10 +194,10 @@ def copy_runs(
 
 
 def _content(file: Path) -> bytes:
-    """Return what a job's file holds; nothing if there is none.
+    """Return the bytes of a job's file; none if it does not exist.
 
     Raises:
-        TapeError: something else, such as a fifo, has its name: reading it would wait for ever.
+        TapeError: the path is not a file. Reading a fifo, for example, would wait for ever.
     """
     if not file.exists():
         return b""
@@ -206,17 +207,17 @@ def _content(file: Path) -> bytes:
 
 
 def _tidy(file: Path) -> None:
-    """Remove the empty lock beside a tape: a thousand of them would hide the tapes."""
+    """Remove the empty lock file beside a tape: a thousand of them would hide the tapes."""
     with suppress(OSError):
         file.with_name(f"{file.name}.lock").unlink()
 
 
 @contextmanager
 def sole_study(folder: Path) -> Iterator[None]:
-    """Be the only study that plays in a folder, which is made.
+    """Make a folder if needed, and lock it, so that only one study plays in it.
 
     Raises:
-        ConfigError: another one is being played there, or the folder cannot be written to.
+        ConfigError: another study is being played there, or the folder cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ def sole_study(folder: Path) -> Iterator[None]:
             thread_local=False,
         )
         guard = lock.acquire()
-    except OSError as error:  # the lock's Timeout is one
+    except OSError as error:  # filelock.Timeout is an OSError
         raise ConfigError(
             f"cannot play in {folder}: another Study is being played there, here or by another "
             f"process, or it is no folder to write to ({error}); wait, or choose another folder"
@@ -244,13 +245,13 @@ class StudyPlayer:
 
     Attributes:
         world: makes the runs.
-        models: what they ask.
+        models: the clients that the runs ask.
         arms: by name.
-        purse: what they may spend.
-        playing: the runs that are under way, until the study has what became of them.
-        at_once: lets so many runs be under way; others wait, in the order of jobs and plays.
-        on_change: called when a run begins, and after each of its turns.
-        warned: arms of which a run has said what it has to warn of.
+        purse: what the runs may spend; None for no limit.
+        playing: the runs under way, by key. The study takes a run out when it has noted its end.
+        at_once: limits how many runs are under way; others wait, in the order of jobs and plays.
+        on_change: is called when a run begins, and after each of its turns.
+        warned: arms whose warnings were logged, by the first of their runs.
     """
 
     world: World
@@ -263,7 +264,7 @@ class StudyPlayer:
     warned: set[str] = field(default_factory=set)
 
     def read(self, job: Job, file: Path) -> StudyRun:
-        """Return how far a job is, as its file says; one that is not the job's has failed."""
+        """Return how far a job is, from its file; a file of another job is a failure."""
         entry = StudyRun(job.arm, job.unit)
         is_empty = not file.exists() or file.stat().st_size == 0
         if is_empty:
@@ -280,9 +281,9 @@ class StudyPlayer:
                 error=str(error),
             )
         if not runs:
-            # Killed before its first turn: what it forks may be there.
+            # Killed before its first turn; the file may have the runs that the job forks.
             return entry
-        before = job.at if self.world.asks_again else 0
+        before = job.start_turn if self.world.asks_again else 0
         turns = sum(info.turns - before for info in runs.values())
         status: RunStatus = "done" if ended == len(job.plays) else "stopped"
         entry = replace(
@@ -303,11 +304,11 @@ class StudyPlayer:
         tape: Tape,
         info: RunInfo,
     ) -> bool:
-        """Return True for a run that has ended: by its turns, or by itself."""
-        # Of situations a run that was over before is done too, without a further turn.
-        if info.outcome != "done" or info.turns >= job.end or self.world.asks_again:
+        """Return True for a run that has ended, at its last turn or because the world was done."""
+        # A situation whose world was done already is done too, without a further turn.
+        if info.outcome != "done" or info.turns >= job.end_turn or self.world.asks_again:
             return info.outcome == "done"
-        # Somebody may have played single turns of it by hand.
+        # "done" before the last turn: a user may have played single turns by hand.
         [last] = load_turns(
             self.world.cls,
             tape,
@@ -315,23 +316,23 @@ class StudyPlayer:
             tape.turn_records(info.id)[-1:],
         )
         arm = self.arms[job.arm]
-        # Asked of a run on no tape: done() may look at the parameters.
+        # Only a run can tell, since done() may look at the parameters.
         trial = self.world.begin(arm, None, job.run)
         return bool(trial.done(last.state))
 
     async def play(self, job: Job, file: Path) -> StudyRun:
-        """Play what is left of a job; what goes wrong is in what is returned."""
+        """Play what is left of a job, and return how far it is, with the error if it failed."""
         errors: list[str] = []
         try:
             tape = Tape(file)
             runs = job.runs_on(tape)
-            # Together, as many as may be: samples of a situation ask the same, and a server that
-            # is asked the same at once reads it once.
+            # At the same time, up to the limit: samples of a situation have the same prompt, and a
+            # server that gets it several times at once reads it once.
             plays = [self._play(job, tape, play, runs.get(play)) for play in job.plays]
             outcomes = await asyncio.gather(*plays, return_exceptions=True)
             faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
             errors += map(error_text, faults)
-        except Exception as error:  # noqa: BLE001 - whatever it is, others are played
+        except Exception as error:  # noqa: BLE001 - whatever the error, other jobs are played
             errors.append(error_text(error))
         finally:
             _tidy(file)
@@ -351,9 +352,9 @@ class StudyPlayer:
         play: Play,
         info: RunInfo | None,
     ) -> None:
-        """Play what is left of one of a job's runs, when it is its turn and not all is spent."""
+        """Play what is left of one of a job's runs, if the budget is not spent by then."""
         async with self.at_once:
-            # Looked at now: it may have been spent while this run waited.
+            # Checked here, since the budget may have been spent while this run waited.
             if self.is_spent:
                 return
             if info is None or not self.is_done(job, tape, info):
@@ -366,29 +367,29 @@ class StudyPlayer:
         play: Play,
         info: RunInfo | None,
     ) -> None:
-        """Play a run from where it is to its end; a failure is noted on its tape, and raised."""
+        """Play the rest of a run; a failure is noted on its tape, and raised."""
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
         pay_from(run, self.purse)
-        # A warning of an arm is said once, not for each of a hundred seeds.
+        # An arm's warning is logged once, not for each of a hundred seeds.
         leave_out_warnings(run, left_out=job.arm in self.warned)
         self.warned.add(job.arm)
         self.playing[job.key] = run
         self.on_change()
         try:
-            turns_left = job.end - run.turn_number
+            turns_left = job.end_turn - run.turn_number
             await play_turns(
                 run,
                 max(0, turns_left),
                 progress=False,
             )
             edits = edits_of(run)
-            has_ended = run.turn_number >= job.end or run.done(run.state)
-            # Only at the end: a prompt that is edited may be asked with in the last turn.
+            has_ended = run.turn_number >= job.end_turn or run.done(run.state)
+            # Only at the end: an edited prompt may first be asked with in the last turn.
             if isinstance(edits, PromptEdits) and has_ended:
                 edits.check()
         except Exception as error:
-            with suppress(TapeError):  # what has to be raised is this failure
+            with suppress(TapeError):  # the caller needs the first failure, not that of the tape
                 note_end(run, f"{_FAILED}{error_text(error)}")
             raise
         finally:
@@ -402,19 +403,19 @@ class StudyPlayer:
         play: Play,
         info: RunInfo | None,
     ) -> Run:
-        """Return one of a job's runs, new or as far as it was played."""
+        """Return one of a job's runs, either new or resumed."""
         if info is not None:
             return self._resumed(job, tape, play, info)
         world = self.world
         arm = self.arms[job.arm]
         origin = ANEW
         if job.forks:
-            # Plays and the runs that they fork stand in the same order.
+            # ``plays`` and ``forks`` have the same order.
             number = job.forks[job.plays.index(play)]
             manifest = tape.run(number).manifest
             recorded = llm_config_of(manifest)
             if world.asks_again:
-                # Without its seed, with which all samples of a situation would be one.
+                # Without its seed, with which all samples of a situation would be the same.
                 recorded = llm_config_of(manifest, seed=None)
             client = self.models.of(world, arm, recorded)
             run = world.begin(
@@ -433,7 +434,7 @@ class StudyPlayer:
                 job.run,
                 play,
             )
-        # The only wording of an arm has no name.
+        # The wording of an arm that has one wording has no name.
         wordings = list(world.wordings(arm))
         parts = [job.arm, wordings[play.wording], job.where]
         if world.asks_again:
@@ -445,7 +446,7 @@ class StudyPlayer:
             tape,
             {
                 "code": world.code,
-                # Whose it is, since a file may be copied to another one's name.
+                # Says which job the run is of, since the file may be renamed.
                 NOTE: {"job": job.digest, "play": list(play)},
             },
             origin=origin,
@@ -478,10 +479,10 @@ class StudyPlayer:
 
     @property
     def is_spent(self) -> bool:
-        """Whether there is nothing left of a budget."""
+        """Whether the budget is spent."""
         if self.purse is None:
             return False
-        # check() raises, since a call that cannot be paid must not be made.
+        # check() raises, since it stops a call that cannot be paid.
         try:
             self.purse.check()
         except BudgetReached:
@@ -493,7 +494,7 @@ class StudyPlayer:
 
 
 Submit = Callable[[Job, Path], Coroutine[Any, Any, StudyRun]]
-"""Plays a job into its file and returns how it ended: ``StudyPlayer.play`` here, and
+"""Plays a job into its file and returns how it ended: ``StudyPlayer.play`` in this process,
 ``WorkerPlayer.play`` on an executor."""
 
 
@@ -502,10 +503,10 @@ class WorkerPlayer:
 
     Args:
         player: the study's.
-        executor: where.
+        executor: where the jobs are played.
 
     Raises:
-        ConfigError: cloudpickle is not installed, or something cannot travel.
+        ConfigError: cloudpickle is not installed, or something cannot be pickled.
     """
 
     def __init__(self, player: StudyPlayer, executor: Executor) -> None:
@@ -514,21 +515,21 @@ class WorkerPlayer:
         self._pickled = packed(player)
 
     async def play(self, job: Job, file: Path) -> StudyRun:
-        """Hand out a job, again if its worker was lost; what its file has by then goes with it.
+        """Hand out a job with the bytes of its file; again if its worker was lost.
 
         Raises:
-            BrokenExecutor: the executor broke as a whole, as a pool does that loses a process.
+            BrokenExecutor: the executor broke as a whole, as a pool that loses a process does.
         """
         fault: BaseException | None = None
         for _ in range(_TRIES):
             try:
                 entry, content = await self._worked(job, file)
             except (BrokenExecutor, _Stopped):
-                # Another try would meet the same pool, or play on after Ctrl-C.
+                # Another try would use the broken pool, or continue after Ctrl-C.
                 raise
             except LabError as error:
                 return self._failed(job, file, error_text(error))
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of a lost worker
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a lost worker
                 fault = error
             else:
                 return _keep_tape(file, entry, content)
@@ -555,7 +556,7 @@ class WorkerPlayer:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise _Stopped from error  # the study is stopped, and not a worker lost
+                raise _Stopped from error  # the study was stopped; no worker was lost
             raise
 
     def _failed(
@@ -572,7 +573,7 @@ class WorkerPlayer:
 
 
 class _Stopped(asyncio.CancelledError):
-    """A study is stopped while a worker plays."""
+    """The study was stopped while a worker played."""
 
 
 async def play_all(
@@ -581,19 +582,17 @@ async def play_all(
     parallel: int | None,
     executor: Executor | None,
 ) -> AsyncIterator[StudyRun]:
-    """Play jobs, so many at once, here or on an executor; yields each as it ends.
-
-    What is spent of a budget ends it.
+    """Play jobs here or on an executor, and yield each as it ends, until a budget is spent.
 
     Args:
         player: the study's.
-        tasks: the jobs; a file has what its job forks by the time that it is taken.
-        parallel: how many; all if not given.
-        executor: where; here if not given.
+        tasks: the jobs. When a task is taken, its file has the runs that the job forks.
+        parallel: how many jobs at once; all if not given.
+        executor: where; in this process if not given.
 
     Raises:
-        ConfigError: the executor broke as a whole, as a pool does that loses a process; or
-            something cannot travel to it.
+        ConfigError: the executor broke as a whole, as a pool that loses a process does; or
+            something cannot be pickled.
     """
     submit: Submit = player.play
     if executor is not None:
@@ -612,7 +611,7 @@ async def play_all(
                 playing.add(asyncio.create_task(submit(job, file)))
             if not playing:
                 break
-            # As each ends, so that the table and what it forks follow at once.
+            # As each ends, so that the table is up to date and jobs that fork it can begin.
             ended, playing = await asyncio.wait(
                 playing,
                 return_when=asyncio.FIRST_COMPLETED,
@@ -621,7 +620,7 @@ async def play_all(
                 try:
                     entry = finished.result()
                 except BrokenExecutor as error:
-                    broken = error  # what others bring is waited for
+                    broken = error  # raised below, when the other jobs have ended
                 else:
                     yield entry
     finally:
@@ -636,16 +635,16 @@ async def play_all(
 
 
 def packed(player: StudyPlayer) -> bytes:
-    """Return what a worker needs: the world with its class, the models, the arms.
+    """Return what a worker needs, pickled: the world with its class, the models, the arms.
 
     Raises:
-        ConfigError: cloudpickle is not installed, or something cannot travel.
+        ConfigError: cloudpickle is not installed, or something cannot be pickled.
     """
     try:
         import cloudpickle
 
         models = player.models
-        # Not the player itself: locks and callbacks do not travel.
+        # Parts of the player, whose locks and callbacks cannot be pickled.
         travelling = (
             player.world,
             models.given,
@@ -653,7 +652,7 @@ def packed(player: StudyPlayer) -> bytes:
             player.arms,
         )
         pickled: bytes = cloudpickle.dumps(travelling)
-    except Exception as error:  # pickling runs code of any object's, which raises anything
+    except Exception as error:  # pickling runs the objects' own code, which may raise anything
         raise ConfigError(
             f"the study cannot travel to other processes: {error}. A client cannot: name the model "
             "('ollama:NAME'), or give a function that makes one; cloudpickle: llmsim-lab[study]"
@@ -663,7 +662,7 @@ def packed(player: StudyPlayer) -> bytes:
 
 @cache
 def _unpack(pickled: bytes) -> StudyPlayer:
-    """Return what came to a worker; kept, so that a model is loaded once for each process."""
+    """Return a worker's player; cached, so that each process loads a model once."""
     import cloudpickle
 
     world, model, samples, arms = cloudpickle.loads(pickled)
@@ -676,21 +675,22 @@ def work(
     begun: bytes,
     _once: str,
 ) -> tuple[StudyRun, bytes]:
-    """Play one job in a worker; returns how it ended, and its tape's bytes.
+    """Play one job in a worker, and return how it ended and its tape's bytes.
 
     Args:
-        pickled: what ``packed`` gave.
+        pickled: what ``packed`` returned.
         job: what is played.
-        begun: its file's bytes, none if there is none.
-        _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
+        begun: the bytes of the job's file; empty if there is none.
+        _once: a random text, which differs for each call. Dask runs two calls with equal arguments
+            only once, even if it has lost the result.
     """
     player = replace(
-        # The same one for all jobs of this process, so that its clients stay.
+        # The same player for all jobs of this process, so that its clients stay.
         _unpack(pickled),
-        # Several threads of a worker may play, each the runs of its job in turn.
+        # A worker may play in several threads; each plays the runs of its job one by one.
         at_once=asyncio.Semaphore(1),
     )
-    # On this machine's own disk, whatever the working folder is on.
+    # On this machine's own disk, since the working folder may be on a network.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         path = Path(folder) / "run.tape"
         if begun:
@@ -704,24 +704,24 @@ def _keep_tape(
     entry: StudyRun,
     content: bytes,
 ) -> StudyRun:
-    """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
+    """Write a job's tape into the folder, unless another process wrote more there meanwhile."""
     part = file.with_suffix(".part")
     guard = filelock.FileLock(f"{file}.lock", timeout=0)
-    part.unlink(missing_ok=True)  # of a process that was killed; a link is not followed
+    part.unlink(missing_ok=True)  # left by a killed process; if it is a link, only the link goes
     with part.open("xb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
     with suppress(filelock.Timeout), guard:
         present = _content(file)
-        # Without a last line that is cut off, as by a kill: the worker has dropped it too.
+        # Without a last line that a kill has cut off: the worker has dropped it too.
         whole_lines = present[: present.rfind(b"\n") + 1]
         if content.startswith(whole_lines):
             part.replace(file)
     if not part.exists():
         _tidy(file)
         return replace(entry, tape=file)
-    # It is still there: another process holds the lock, or has written what the worker lacks.
+    # Not moved: another process holds the lock, or has written what the worker lacks.
     part.unlink()
     return replace(
         entry,

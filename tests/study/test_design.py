@@ -19,7 +19,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
-from llmsim_lab.study.design import said
+from llmsim_lab.study.design import stable_json
 
 study_of = partial(study_kit.study_of, seeds=2, turns=2)
 
@@ -53,15 +53,15 @@ class Plain:
     ],
 )
 def test_levels_that_play_differently_are_told_apart_on_a_tape(one: Any, other: Any) -> None:
-    assert said(one) != said(other)
-    assert said(one) == said(copy.deepcopy(one))
+    assert stable_json(one) != stable_json(other)
+    assert stable_json(one) == stable_json(copy.deepcopy(one))
 
 
 def test_a_function_is_known_by_its_source_whatever_its_layout_and_comments() -> None:
     def first(text: str) -> str:
         return f"{text} Be kind."
 
-    one = said(first)
+    one = stable_json(first)
 
     def first(text: str) -> str:  # type: ignore[no-redef]
         # the same
@@ -69,14 +69,14 @@ def test_a_function_is_known_by_its_source_whatever_its_layout_and_comments() ->
             f"{text} Be kind."
         )  # fmt: skip
 
-    assert said(first) == one
+    assert stable_json(first) == one
 
 
 def test_a_function_that_calls_itself_identifies_a_level() -> None:
     def down(count: int) -> int:
         return down(count - 1) if count else 0
 
-    assert said(down).startswith("function down")
+    assert stable_json(down).startswith("function down")
 
 
 # --- arms ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
 from llmsim_lab.run.people import people_of
-from llmsim_lab.run.turn import Series
+from llmsim_lab.run.series import Series
 from llmsim_lab.study._files import StudyFiles
 from llmsim_lab.study._jobs import Leader, PlannedUnit, jobs_of, leaders_of
 from llmsim_lab.study._outcomes import Outcome, Outcomes, outcomes_of

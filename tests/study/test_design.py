@@ -19,7 +19,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
-from llmsim_lab.study.design import stable_json
+from llmsim_lab.study.design import labelled, stable_json
 
 study_of = partial(study_kit.study_of, seeds=2, turns=2)
 
@@ -55,6 +55,77 @@ class Plain:
 def test_levels_that_play_differently_are_told_apart_on_a_tape(one: Any, other: Any) -> None:
     assert stable_json(one) != stable_json(other)
     assert stable_json(one) == stable_json(copy.deepcopy(one))
+
+
+class Noted(Plain):
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self._seen = 3
+        self.notes = ["what was asked"]
+
+
+class Addressed:
+    def __repr__(self) -> str:
+        return "<Addressed at 0x7f12ab of 3>"
+
+
+@pytest.mark.parametrize(
+    ("level", "identity"),
+    [
+        (True, True),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+        (b"ab", "bytes b'ab'"),
+        (frozenset("ba"), ["a", "b"]),
+        ({1: {2.0}, "b": (1, "x")}, {"1": [2.0], "b": [1, "x"]}),
+        (instant_client(), "client instant on Instant"),
+        (Basin(level=2.0), {"level": 2.0, "shares": {"Ann": 5.0, "Bob": 5.0}}),
+        # What may change as runs are played, and what is an object's own, identifies nothing.
+        (Noted(), 'Noted {"amount":1.0}'),
+        (Addressed(), "Addressed <Addressed of 3>"),
+        (object(), "object"),
+    ],
+)
+def test_a_level_is_identified_by_what_it_is_in_every_process(level: Any, identity: Any) -> None:
+    assert stable_json(level) == identity
+
+
+def measured(run: Any) -> float:
+    return 1.0
+
+
+class Measure:
+    def __call__(self, run: Any) -> float:
+        return 1.0
+
+    def __repr__(self) -> str:
+        return "Measure at 0x12"
+
+
+def test_levels_without_labels_are_called_after_what_they_are() -> None:
+    outcome = [
+        lambda run: (
+            run.state.level
+            + 1
+        ),
+        ("\u00e9", lambda run: run.seed)[1],
+        lambda run, more=2: run.state.shares["Ann"] + run.state.shares["Bob"] + more,
+        eval("lambda run: 3"),
+        measured,
+        Measure(),
+    ]  # fmt: skip
+    assert list(study_of(outcome=outcome).outcome) == [
+        "run.state.level + 1",
+        "run.seed",
+        'run.state.shares["Ann"] + run.state.sha…',
+        "function",
+        "measured",
+        "Measure",
+    ]
+    values = [True, 2.5, 1e-7, "z" * 50, Prompt("Hi", name="q" * 40), Prompt("Hi", name="p" * 41)]
+    labels = ["True", "2.5", "1e-07", "z" * 50, "q" * 40, f"{'p' * 39}…"]
+    assert list(labelled("levels", values)) == labels
+    assert list(labelled("levels", values).values()) == values
 
 
 def test_a_function_is_known_by_its_source_whatever_its_layout_and_comments() -> None:

@@ -1,0 +1,114 @@
+"""A person in the economy: which rates are on offer, what an answer becomes, what is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import make_client, played
+
+from llmsim_lab.economy.macro import set_levels
+from llmsim_lab.models import GlobalState
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation.chair import advice_for, as_reply, policy_words, rates_of
+from llmsim_lab.simulation.world import Economy
+
+
+def bank(rate: float = 4.0, **more: Any) -> Simulation:
+    state = Economy().with_economy(set_levels(GlobalState(), interest_rate=rate))
+    return Simulation(**{"players": {"Ann": "person"}, "nations": ["Ann"], **more}, state=state)
+
+
+def moves(*sizes: int) -> list[dict[str, int]]:
+    return [{"rate_change_bp": size} for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("rate", "on_offer", "rates"),
+    [
+        (4.0, (25, 0, -25), dict(zip([3.75, 4.0, 4.25], moves(-25, 0, 25), strict=True))),
+        # Of moves that end at one bound the smallest is offered.
+        (0.1, (-50, -25, 0, 25), dict(zip([0, 0.1, 0.35], moves(-25, 0, 25), strict=True))),
+        (25.0, (0, 25, 50), dict(zip([25], moves(0), strict=True))),
+        (9.673333, (0, 25), dict(zip([9.67, 9.92], moves(0, 25), strict=True))),
+    ],
+)
+def test_rates_are_where_the_moves_on_offer_lead(rate: float, on_offer: Any, rates: Any) -> None:
+    found = rates_of(bank(rate, moves_bp=on_offer))
+    assert list(found.items()) == list(rates.items())
+
+
+def test_words_leave_the_rates_of_an_engine_to_a_person_only_where_nobody_judges_them() -> None:
+    words = {"moves_bp": None, "engine": {"max_move": 0.5}}
+    assert rates_of(bank(**words)) == {
+        rate: {"proposed_rate": rate} for rate in (3.5, 3.75, 4.0, 4.25, 4.5)
+    }
+    assert rates_of(bank(**words, llm_client=make_client())) == {}
+    for seat in ("engine", "*"):
+        assert rates_of(bank(**words | {"players": {"Ann": "person", seat: "rule"}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        (
+            {"rate": 4.2},
+            {"action": "Raise the rate to 4.2 %", "left_open": ["action"], "rate_change_bp": 25},
+        ),
+        ({"rate": 3.8, "action": "Cut."}, {"action": "Cut.", "rate_change_bp": -25}),
+        ({"action": "Wait."}, {"action": "Wait."}),
+    ],
+)
+def test_a_rate_becomes_the_move_that_leads_nearest_to_it(answer: Any, reply: Any) -> None:
+    assert as_reply(bank(moves_bp=(-25, 0, 25)), answer) == reply
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [
+        (4.0, "Hold the rate at 4 %"),
+        (4.004, "Hold the rate at 4 %"),
+        (4.25, "Raise the rate to 4.25 %"),
+        (3.5, "Lower the rate to 3.5 %"),
+    ],
+)
+def test_a_new_rate_is_said_as_what_is_done(rate: float, words: str) -> None:
+    assert policy_words(4.0, rate) == words
+
+
+def test_the_rule_advises_each_member_by_its_own_target_and_others_by_the_first_one_s() -> None:
+    nations = [{"name": "Ann", "inflation_target": 3}, {"name": "Bo", "inflation_target": 4}]
+    run = Simulation(nations=nations, players="rule", moves_bp=(-100, -50, 0))
+    # 2 + target + 1.5 (2 - target), from 4 percent.
+    for name, move, rate in (("Ann", "3.5", "3.5"), ("Bo", "3", "3"), ("validator", "3.5", "3.5")):
+        assert advice_for(run, name) == (
+            f"The Taylor rule: Set the interest rate to {move}%. With inflation at 2% and an "
+            f"output gap of 0% the rule asks for {rate}%."
+        )
+
+
+def test_a_player_is_told_the_figures_that_the_shortest_prompt_names_to_two_decimals() -> None:
+    run = bank(9.673333)
+    assert run.told(run.state, "Ann") == {
+        "Policy rate (% per year)": 9.67,
+        "Inflation (% over four quarters)": 2.0,
+        "Unemployment (% of labour force)": 5.0,
+        "Real growth (% per year)": 2.2,
+    }
+    assert run.told(run.state, "validator") == {}
+    rate, *others = run.series
+    assert (rate.column, rate.low, rate.high) == ("interest_rate", 0, 25)
+    assert {(series.low, series.high) for series in others} == {(None, None)}
+
+
+def test_an_economy_begins_at_rest_and_a_loss_has_the_first_nation_s_target() -> None:
+    names = ("interest_rate", "inflation", "output_gap", "unemployment")
+    assert [getattr(Economy(), name) for name in names] == [4, 2, 0, 5]
+    assert (Economy().gdp_growth, Economy().total_economic_value) == (2.2, 1000)
+    nations = [{"name": "Ann", "inflation_target": 3}, {"name": "Bo", "inflation_target": 4}]
+    run = Simulation(nations=nations, players="rule", seed=5)
+    frame = played(run, 3).to_frame()
+    assert run.config.moves_bp == tuple(sorted(run.config.moves_bp))
+    squares = (frame["inflation"][1:] - 3) ** 2 + frame["output_gap"][1:] ** 2
+    loss = squares.mean() + 0.5 * (frame["interest_rate"].diff()[1:] ** 2).mean()
+    assert run.measures(run.config)["loss"](frame) == pytest.approx(loss)

@@ -67,7 +67,7 @@ def test_so_many_jobs_are_handed_out_at_once_and_all_if_nothing_is_said(
     path: Path, serial: pd.DataFrame, parallel: int | None, most: int
 ) -> None:
     path.mkdir()
-    for job in study_of(path)._jobs.values():
+    for job in study_of(path)._setup.files.jobs.values():
         # What a process left that was killed is no hindrance.
         (path / job.file_name).with_suffix(".part").write_text("half of a tape")
     with Counting() as executor:

@@ -28,6 +28,8 @@ from llmsim_lab.simulation.people import (
 )
 from llmsim_lab.study import PeopleComparison
 from llmsim_lab.study.estimates.people import groups_for
+from llmsim_lab.tape.prompts_read import prompts_read
+from llmsim_lab.types import Attempt
 
 
 def test_each_design_is_laws_or_a_study_of_its_conditions_and_twins() -> None:
@@ -61,6 +63,13 @@ def test_each_design_is_laws_or_a_study_of_its_conditions_and_twins() -> None:
     }
     written = people_designs(["splitting", "guessing"], written=True, groups=6, players="random")
     assert [one.plan().left for one in written.values()] == [48, 4]
+    assert list(written["guessing"].arms)[1:3] == [
+        "twin=False · factor=0.5",
+        "twin=True · factor=0.666667",
+    ]
+    written["splitting"].run(only=[("twin=True · dictator · stake=5", 3)], progress=False)
+    label = PeopleCard.of({"mine": written["splitting"]}, player="x").compared.label
+    assert label.startswith("mine: 47 of 48 runs failed or were not played; verdicts adjusted")
     assert list(people_designs(["contributing"], players="rule")["contributing"].units) == [
         *range(5)
     ]
@@ -76,7 +85,16 @@ def test_a_plan_says_beforehand_what_a_design_takes(capsys: pytest.CaptureFixtur
     plan = plan_designs(["disjunction"])["disjunction"]
     # Two orders of three questions, and of their twins; the answer is a letter.
     assert (plan.questions, plan.written) == (12, 12)
-    assert 200 < plan.read < 1000
+    attempts: list[Attempt] = []
+
+    def answer(request: Any) -> Any:
+        reply = chance_reply(request, Random(1))
+        attempts.append(Attempt(request=request, reply=reply, seconds=0.0))
+        return reply
+
+    client = LLMClient(LLMConfig(), ScriptedBackend(answer))
+    play_design(people_designs(["disjunction"], llm_client=client)["disjunction"])
+    assert plan.read == prompts_read(attempts).one_slot // 4
     plan = CardPlan(questions=1200, read=67_000, written=2_000)
     assert plan.seconds == 1000 + 100
     assert str(plan) == (
@@ -128,6 +146,8 @@ def test_a_player_that_names_the_study_recalls_it() -> None:
         "\n\nYou learn that the other has chosen to compete. What do you choose?"
     )
     assert "B has no say" in told_in(DESIGNS["splitting"])
+    assert "600 people" in told_in(DESIGNS["framing"])
+    assert recall.units == [0]
     assert not any(
         name in told_in(design) for design in DESIGNS.values() for name in design.authors
     )
@@ -230,20 +250,24 @@ def test_a_recorded_card_needs_no_model(tmp_path: Path) -> None:
 
     client = LLMClient(LLMConfig(model="script"), ScriptedBackend(answer))
     names = ["disjunction", "guessing_above_1"]
-    designs = people_designs(names, folder=tmp_path, llm_client=client, rationale=False)
+    folder = tmp_path / "out" / "runs"
+    designs = people_designs(names, folder=folder, llm_client=client, rationale=False)
     for played in designs.values():
         play_design(played)
-    recall = recall_study(names, folder=tmp_path, llm_client=client)
+    recall = recall_study(names, folder=folder, llm_client=client)
     recall.run(progress=False)
     asked = recall.simulation(recall.reference, 0)
     card = PeopleCard.of(designs, player="script", recall=asked)
-    (tmp_path / "disjunction" / "original.tape.lock").touch()
-    recorded = PeopleCard.recorded(tmp_path)
+    (folder / "disjunction" / "original.tape.lock").touch()
+    recorded = PeopleCard.recorded(folder)
     assert recorded.headline == card.headline
+    assert card.player == recorded.player == "script"
+    assert card.compared[-1].people.condition == "factor 4/3"
+    assert people_designs(names, folder=folder, llm_client=client).keys() == designs.keys()
     assert recorded.recalled["disjunction"]["named"] is False
-    tapes = sorted(path.name for path in (tmp_path / "disjunction").glob("*.tape"))
+    tapes = sorted(path.name for path in (folder / "disjunction").glob("*.tape"))
     assert tapes == ["original.tape", "twin.tape"]
-    wide = PeopleCard.recorded(tmp_path, margin=0.5)
+    wide = PeopleCard.recorded(folder, margin=0.5)
     assert {one.margins.mean for one in wide.compared} == {0.5}
     verdicts = [(one.measure, one.twin, one.mean, one.verdict) for one in card.compared]
     assert sorted(verdicts) == sorted(

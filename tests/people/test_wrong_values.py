@@ -237,6 +237,7 @@ def test_what_is_remembered_is_checked_where_it_is_written(
         (lambda: recall_study("chess"), "there is no design 'chess'"),
         (lambda: Recall(descriptions={"chess": "64 fields"}), "there is no design 'chess'"),
         (lambda: play_design(3), "3 is not a design"),
+        (lambda: play_design([halves(), 3]), "is not a design; play those of people_designs"),
         (lambda: recorded_designs(None), "folder=None must be a path"),
         (lambda: PeopleCard.of({}, player="x"), "must be designs by name"),
         (lambda: PeopleCard.of({"splitting": [halves()]}, player=3), "player=3 must be a text"),

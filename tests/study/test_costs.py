@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from study_kit import Basin, Water, kind, study_of
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Person, ScriptedBackend
+from llmsim_lab import Ask, LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.study import Study
 from llmsim_lab.study.cost import Costs, Count, any_client, cost_of_call
@@ -206,6 +207,27 @@ def test_recorded_situations_are_priced_by_their_tape_and_arms_that_continue_by_
     plan = study.plan()
     assert (plan.left, plan.turns, plan.calls, plan.tokens) == (2, 6, 12, 1200)
     assert plan.based_on == "the mean of the turns so far"
+
+
+def test_a_plan_is_made_while_the_files_are_being_written(tmp_path: Path) -> None:
+    async def answers_once(request: ChatRequest) -> ChatReply:
+        if len(backend.requests) > 1:
+            raise KeyError("it is unplugged")
+        return replace(chance_reply(request, Random(1)), prompt_tokens=90, reply_tokens=10)
+
+    vary = {"interventions": {"none": [], "shock": [{"turn": 2, "set": {"level": 90.0}}]}}
+    study = study_of(vary=vary, seeds=1, turns=4, llm_client=with_tokens(), tape=tmp_path / "a")
+    study.run(progress=False)
+    backend = ScriptedBackend(answers_once)
+    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
+    begun = study_of(seeds=1, llm_client=client, tape=tmp_path / "b")
+    begun.run(progress=False, parallel=1)
+    plans = [str(study.plan()), str(begun.plan())]
+    assert "calls like those answered so far" in plans[1]
+    with ExitStack() as stack:
+        for path in tmp_path.glob("*/*.tape"):
+            stack.enter_context(Tape(path))
+        assert [str(study.plan()), str(begun.plan())] == plans
 
 
 class Short(Water):

@@ -28,6 +28,7 @@ from llmsim_lab import (
 )
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.run import load
 from llmsim_lab.run.people import people_of
 from llmsim_lab.study import Exact, exact
 from llmsim_lab.types import ChatReply, ChatRequest
@@ -334,6 +335,46 @@ def test_histories_that_come_to_the_same_are_asked_once_unless_something_reads_t
     told = exact(Walk(llm_client=client_of(Even()), tells=True), turns=4)
     assert told.questions == 1 + 2 + 3 + 6
     assert told.distribution().equals(law.distribution())
+    # After four turns: 2 after two turns or four, 0, -2 and -4; of all ways those from 2 on end.
+    plans = [Exact(Walk(players="random", tells=tells), turns=4).plan() for tells in (False, True)]
+    assert [plan.histories for plan in plans] == [5, 13]
+
+
+def test_a_past_that_is_read_late_keeps_all_histories_apart_from_the_start() -> None:
+    class Late(Walk):
+        async def turn(self, state: Level, ask: Ask) -> Level:
+            first = self.turns[1].state.level if ask.turn == 3 else 0
+            after = await super().turn(state, ask)
+            return Level(level=after.level + 10 * first)
+
+        def done(self, state: Level) -> bool:
+            return False
+
+    law = exact(Late(players="random"), turns=3)
+    # The first step tenfold, and three steps: 1 and two more, or -1 and two more.
+    expected = {first * 10 + first + more: 0.125 for first in (-1, 1) for more in (-2, 2)}
+    assert law.distribution().to_dict() == expected | {-11: 0.25, 11: 0.25}
+
+
+class Twice(Dilemma):
+    """Asks Ann the same twice."""
+
+    async def turn(self, state: Played, ask: Ask) -> Played:
+        limits = {"move": WORDS}
+        moves = [await ask("Ann", Move, "Past: D", limits=limits, decide="sample")]
+        moves.append(await ask("Ann", Move, "Past: D", limits=limits, decide="sample"))
+        return Played(past=state.past + "".join(reply.move for reply in moves))
+
+
+def test_who_is_asked_the_same_twice_answers_twice(client: LLMClient) -> None:
+    law = exact(Twice(llm_client=client), turns=1, outcome="past")
+    assert law.questions == 1
+    shares = {"CC": 0.0625, "CD": 0.1875, "DC": 0.1875, "DD": 0.5625}  # .25 after a D
+    assert law.distribution().to_dict() == pytest.approx(shares)
+    moves = iter("CD")
+    game = Twice(players={"Ann": lambda question: Move(move=next(moves))})
+    game.run(1, progress=False)
+    assert law.loglik(game) == pytest.approx(math.log(0.1875))
 
 
 def test_an_outcome_may_be_a_function_of_the_whole_run() -> None:
@@ -409,6 +450,8 @@ def test_a_law_on_a_tape_needs_no_model(client: LLMClient, tmp_path: Path) -> No
     exact(Dilemma(llm_client=client), turns=2, tape=tape)
     packed = tmp_path / "law.tape.gz"
     packed.write_bytes(gzip.compress(tape.read_bytes()))
+    # As it stands on tapes, where another key would find no answer.
+    assert {len(key) for key in load(tape).state.probabilities} == {24}
     law = exact(Dilemma(), turns=2, tape=packed, outcome="past")
     assert law.distribution().to_dict() == pytest.approx(by_hand(2, "opponent"))
     game = Dilemma(players="random")
@@ -553,6 +596,25 @@ def test_a_whole_law_on_a_tape_is_not_mixed_with_another_models(
     with pytest.raises(ConfigError, match="another start"):
         exact(Dilemma(llm_client=client, state=Played(past="CC")), turns=1, tape=tape)
     assert model.calls == calls
+
+
+def test_an_outcome_may_be_a_tuple_and_is_named_by_its_function() -> None:
+    def what_was_played_by_ann_and_by_bob_in_the_end(run: Dilemma) -> tuple[str, str]:
+        return run.state.past[0], run.state.past[1]
+
+    outcome = what_was_played_by_ann_and_by_bob_in_the_end
+    index = exact(Dilemma(players="rule"), turns=1, outcome=outcome).distribution().index
+    assert (index.tolist(), index.nlevels) == ([("C", "C")], 1)
+    assert index.name == "what_was_played_by_ann_and_by_bob_in_th\N{HORIZONTAL ELLIPSIS}"
+    law = exact(Dilemma(players="rule"), turns=1, outcome=lambda run: [1])
+    with pytest.raises(ConfigError, match=r"outcome <lambda> is \[1\]; a law counts numbers"):
+        law.distribution()
+    with pytest.raises(ConfigError, match=r"histories that were kept apart: give it when the law"):
+        exact(Dilemma(players="rule"), turns=2).mean(lambda run: 1.0)
+    assert (law.prune, law.most_questions) == (1e-6, 2000)
+    assert (Exact(Dilemma()).prune, Exact(Dilemma()).most_questions) == (1e-6, 2000)
+    # The first column of numbers, and as many turns as the world has.
+    assert (Exact(Dilemma(turns=7)).outcome, Exact(Dilemma(turns=7)).turns) == ("cooperation", 7)
 
 
 def test_an_outcome_without_a_value_has_no_mean() -> None:

@@ -308,7 +308,9 @@ def test_arms_of_a_study_are_compared_without_the_level_of_the_twin_and_twins_be
     assert label == "3 of 4 runs failed or were not played"
 
 
-def test_runs_are_compared_by_who_answers_and_which_people_they_stand_beside() -> None:
+def test_runs_are_compared_by_who_answers_and_which_people_they_stand_beside(
+    tmp_path: Path,
+) -> None:
     client = LLMClient(
         LLMConfig(model="one"), ScriptedBackend({"share": 0.4, "reasoning": "", "confidence": 1})
     )
@@ -327,6 +329,12 @@ def test_runs_are_compared_by_who_answers_and_which_people_they_stand_beside() -
     # Two decisions, of one run.
     assert (single.groups, single.decisions, single.mean) == (1, 2, 0.25)
     assert single.sd == pytest.approx(0.25 * math.sqrt(2))
+    run = Giving(players="rule", tape=tmp_path / "gift.tape")
+    run.run(2, progress=False)
+    _, _, late = compare_with_people(run)
+    assert (late.decisions, late.mean, late.sd, late.answers) == (1, 0.25, 0.0, 1)
+    # Its tape is read while it is still open.
+    assert str(compare_with_people(tmp_path / "gift.tape")) == str(compare_with_people(run))
 
 
 class Option(Reply):
@@ -390,7 +398,7 @@ def test_the_effective_number_of_answers_is_simpsons(values: list[object], numbe
     ],
 )
 def test_a_margin_leaves_something_near_and_something_far(
-    settings: dict[str, Any], message: str, tmp_path: Path
+    settings: dict[str, Any], message: str
 ) -> None:
     run = Giving(players="rule")
     run.run(1, progress=False)

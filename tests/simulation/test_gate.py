@@ -275,8 +275,38 @@ def test_a_taylor_rule_passes_and_its_card_is_shown_as_text_and_a_frame() -> Non
     frame = card.to_frame().set_index("name")
     assert list(frame.index) == [*names, "United States, 1979Q3", "Japan, 1999Q1"]
     assert frame["verdict"].drop("rate").eq("pass").all()
+    assert card.heading == (
+        f"{TaylorRule()!r} (rule), an economist's briefing, 72 questions (seed 1) by 2 answers to "
+        f"each, 0 calls, {card.measured_at:%Y-%m-%d}"
+    )
     for text in ("72 questions (seed 1)", "between -0.25 and 0.25", card.verdict):
         assert text in str(card)
+
+
+def test_a_card_is_judged_with_three_answers_missing_and_not_with_four() -> None:
+    card = economics_card(TaylorRule(), seed=1)
+    for missing, is_judged in ((3, True), (4, False)):
+        moves = dict(card.moves) | dict.fromkeys(list(card.moves)[:missing])
+        left = card.model_copy(update={"moves": moves})
+        assert (left.unanswered, left.response is not None) == (missing, is_judged)
+        # Of two missing answers of one pair, and one or two of the next.
+        assert not is_judged or left.response.units == 24 - 2
+
+
+def test_a_name_counts_by_how_much_it_changes_both_images_of_a_situation() -> None:
+    card = economics_card(TaylorRule(), seed=1)
+    changed = {}
+    for key in card.moves:
+        pair = key.partition(" ")[0]
+        if "Japan" in key or "United States" in key:
+            plain = card.moves[f"{pair} mirrored" if "mirrored" in key else pair]
+            # What is changed in one image and taken back in the other is no change by the name.
+            sign = -1 if "mirrored" in key else 1
+            changed[key] = (plain or 0) + (0.5 if "Japan" in key else 0.5 * sign)
+    response = card.model_copy(update={"moves": {**card.moves, **changed}}).response
+    assert response is not None
+    assert response["Japan, 1999Q1"].value == pytest.approx(0.5)
+    assert response["United States, 1979Q3"].value == pytest.approx(0)
 
 
 # --- situations -----------------------------------------------------------------------------------

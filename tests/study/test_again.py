@@ -126,6 +126,14 @@ def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(t
     assert new.value > these.value  # since new runs differ as well
 
 
+@pytest.mark.parametrize("option", [{"typical": True}, {"paired": False}])
+def test_situations_of_one_run_are_not_compared_as_runs(tape: Path, option: Any) -> None:
+    [name] = option
+    message = f"^{name}={option[name]} compares runs, and this study's effects hold for these situ"
+    with pytest.raises(ConfigError, match=message):
+        again(tape, run=1).effects(**option)
+
+
 def test_samples_of_a_situation_show_chance_alone_and_one_sample_says_what_two_cost(
     tape: Path,
 ) -> None:

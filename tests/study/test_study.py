@@ -170,6 +170,46 @@ def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
     assert len(asked(study)) - before == 3 * 2 * 2  # the two turns that each lacked
 
 
+class Faulty(Water):
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        faults = {0: "dry", 1: "dry", 2: "dry", 3: "m" * 300, 4: "m" * 300, 5: "cold", 6: "dark"}
+        raise ValueError(faults[self.seed])
+
+
+def test_a_study_says_in_lines_and_in_a_table_what_became_of_its_runs() -> None:
+    study = played(study_of(Faulty, seeds=7))
+    first, *lines = str(study).splitlines()
+    assert first == "Faulty: 2 arms, 7 seeds: 14 failed"
+    # The most frequent of the faults, each once and in few words.
+    assert [line[:27] for line in lines] == [
+        "  6 failed: ValueError: dry",
+        "  4 failed: ValueError: mmm",
+        "  2 failed: ValueError: col",
+    ]
+    assert len(lines[1]) == len("  4 failed: ") + 200
+    heads, rows = played(study_of(Drought)).arms_rows()
+    assert heads == ["arm", "factor", "done", "running", "failed", "stopped", "left"]
+    assert rows == [["factor=1", "1", 3, 0, 0, 0, 0], ["factor=2", "2", 0, 0, 3, 0, 0]]
+
+
+def test_a_run_that_is_played_again_is_running_without_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = played(study_of(Drought, seeds=1))
+    monkeypatch.setattr(Weather, "dry", False)
+    seen: list[tuple[str, int, str]] = []
+
+    def look() -> None:
+        [_, run] = study.progress()
+        seen.append((run.status, run.turns, run.error))
+
+    study.listen(look)
+    played(study)
+    assert seen[0] == ("running", 2, "")
+    assert {status for status, *_ in seen} == {"running", "done"}
+    assert seen[-1] == ("done", 4, "")
+
+
 @pytest.mark.parametrize("itself", [True, False])
 async def test_in_one_folder_one_study_is_played_at_once(path: Path, itself: bool) -> None:
     one, other = (study_of(tape=path, llm_client=instant_client(pause_s=0.001)) for _ in range(2))

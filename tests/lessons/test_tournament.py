@@ -89,38 +89,6 @@ def test_a_broken_hand_in_is_out_with_its_error_and_the_others_play(
     assert not (tmp_path / "spoiled").exists()
 
 
-@pytest.mark.process
-def test_the_same_players_have_the_same_scores_and_only_what_changed_is_played_again(
-    dilemma: Any, tmp_path: Path
-) -> None:
-    players = write_players(tmp_path / "players", NICE)
-    said: list[str] = []
-
-    def play() -> Any:
-        folder = tmp_path / "out"
-        return tournament(
-            players, dilemma, rounds=8, seeds=2, folder=folder, self_play=True, report=said.append
-        )
-
-    first = play()
-    results = tmp_path / "out" / "results.jsonl"
-    kept = [json.loads(line) for line in results.read_text().splitlines()]
-    results.write_text("".join(json.dumps(row) + "\n" for row in kept[:4]) + '{"key": "cut')
-    assert play().to_frame().equals(first.to_frame())
-    assert [words.split("; ")[1] for words in said] == ["10 pairs to play", "6 pairs to play"]
-    seats = dict.fromkeys(["Ann", "Bob"], "rule")  # who played were functions, on no tape
-    run = load(tmp_path / "out" / "matches" / "defects" / "returns.tape", players=seats)
-    assert (run.state.past["Bob"][:2], run.payoff("Ann")) == ("CD", 5 + 7)
-    frame = first.to_frame().set_index("player")
-    # Whoever draws varies over seeds; who meets only such players too.
-    assert (frame["low"] < frame["score"]).all()
-    assert first.against().loc["returns", "returns"] == 3
-    index = first.page(tmp_path / "out").read_text()
-    assert 'href="pages/returns.html"' in index
-    assert (tmp_path / "out" / "pages" / "returns.html").stat().st_size > 100_000
-    assert "without self-play" not in index
-
-
 def test_a_game_whose_seats_differ_is_played_in_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_process: list[SameProcess]
 ) -> None:

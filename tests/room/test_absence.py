@@ -85,24 +85,6 @@ async def test_the_teacher_fills_a_seat_and_its_guest_takes_it_back() -> None:
         assert list(here.room.people["filled"]) == [0, 0, 0, 1]
 
 
-async def test_who_comes_late_takes_a_seat_that_is_filled() -> None:
-    async with open_room(Pots(players=PEOPLE, turns=3)) as here, playing(here):
-        guests = await here.guests(2)
-        here.room.start()
-        for guest in guests:
-            await guest.answer()
-        for name in ("late", "later", "too late"):
-            guest = here.visitor()
-            await guest.join(here.room, name)
-            guest.watch()
-            guests.append(guest)
-        await guests[4].until(lambda view: view["step"] == "full")
-        await asyncio.gather(*[guest.play() for guest in guests[:4]])
-        people = here.room.people
-        assert set(people["seat"]) == {*NAMES, ""}
-        assert people["answered"].tolist() == [3, 3, 1, 1, 0]
-
-
 async def test_a_question_that_waits_too_long_is_filled_in() -> None:
     """Who looks at the page is asked again in the next turn; who does not, when back."""
     async with open_room(Pots(players=PEOPLE, turns=2), timeout_s=0.4) as here, playing(here):

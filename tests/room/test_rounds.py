@@ -40,16 +40,6 @@ async def test_people_are_dealt_into_whole_groups_that_differ_in_their_arm(tmp_p
     assert [group.decisions for group in played.groups()] == [4, 4]
 
 
-async def test_the_same_seed_deals_the_same_people_alike(tmp_path: Path) -> None:
-    dealt = []
-    for number in range(2):
-        async with open_room(study(tmp_path / str(number))) as here:
-            await here.guests(6)
-            here.room.start()
-            dealt.append(here.room.people[["participant", "run", "seat"]].to_numpy().tolist())
-    assert dealt[0] == dealt[1]
-
-
 async def test_turn_by_turn_all_groups_wait_for_the_teacher(tmp_path: Path) -> None:
     async with open_room(study(tmp_path, turns=3)) as here, playing(here):
         guests = await here.guests(8)

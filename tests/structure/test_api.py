@@ -137,3 +137,10 @@ def test_tests_use_public_modules_but_for_the_units_named_here(repo: Path) -> No
         if private.search(path.read_text("utf-8"))
     }
     assert users == set(TESTED_AS_UNITS)
+
+
+def test_no_two_files_of_tests_share_a_name_by_which_pytest_imports_them(repo: Path) -> None:
+    # In a folder that is a package their names are longer.
+    paths = list((repo / "tests").rglob("test_*.py"))
+    names = [path.name for path in paths if not (path.parent / "__init__.py").exists()]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -382,6 +382,9 @@ def test_texts_of_groups_are_compared_by_the_exchanges_of_whole_runs() -> None:
     assert (effect.n, effect.value) == (6, pytest.approx(2 * (2 / 3) ** 2))
     # Two x of six runs: in 6 of 15 ways both are of one arm.
     assert effect.p == pytest.approx(6 / 15, abs=0.03)
+    one = pd.concat([table[table["arm"] == "a"].head(1), table[table["arm"] == "b"]])
+    [effect] = effects(one, paired=False)
+    assert (effect.n, effect.value) == (4, pytest.approx(2))
     alone = table[table["arm"] == "a"]
     none = pd.concat([alone, alone.assign(arm="b", value=None)])
     [nothing] = effects(none, paired=False)

@@ -46,7 +46,12 @@ def test_the_schema_names_what_the_engine_may_change_and_bounds_texts_and_events
     )
     schema = schema_of(crisis, "engine")["properties"]
     assert schema["events"]["maxItems"] == 2
-    assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 240
+    event = schema["events"]["items"]
+    assert {name: its["maxLength"] for name, its in event["properties"].items()} == {
+        "type": 60,
+        "description": 240,
+    }
+    assert (event["required"], event["additionalProperties"]) == (["type", "description"], False)
     assert schema["reasoning"]["maxLength"] == 240
     updates = schema["state_updates"]["properties"]
     tension = {"type": "integer", "minimum": 0, "maximum": 100, "description": "How tense it is."}

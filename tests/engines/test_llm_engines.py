@@ -69,8 +69,9 @@ async def test_a_rate_beyond_the_limits_twice_is_an_invalid_response_and_no_clam
 async def test_the_limits_hold_for_a_client_that_does_not_check_them() -> None:
     client = Mock()
     client.call_with_retry = AsyncMock(return_value=rate_update(9))
-    with pytest.raises(LLMFailureException, match="5 percentage points"):
+    with pytest.raises(LLMFailureException, match="5 percentage points") as caught:
         await engine_at(4, client).run_turn([make_action()])
+    assert (caught.value.reason, caught.value.attempts) == ("invalid_response", 1)
 
 
 async def test_the_limits_stand_in_the_prompt() -> None:

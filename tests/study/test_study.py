@@ -51,6 +51,7 @@ from llmsim_lab import (
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.run import progress
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.study import Study
@@ -168,6 +169,36 @@ def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
     before = len(asked(study))
     assert played(study).counts == {"done": 6}
     assert len(asked(study)) - before == 3 * 2 * 2  # the two turns that each lacked
+
+
+@pytest.mark.parametrize(
+    ("arms", "parts"),
+    [
+        (6, ", ".join(f"factor={number}: {number == 1:d} of 1" for number in range(1, 7))),
+        # More would not fit on the line.
+        (7, None),
+    ],
+)
+async def test_a_log_counts_the_runs_that_have_ended_of_each_arm_where_there_are_few(
+    arms: int, parts: str | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LOG_EVERY_S", 0.001)
+
+    async def answers(request: ChatRequest) -> Any:
+        # Two players are asked in the one turn of a run; the third question is of the second run.
+        while len(backend.requests) == 3 and "run 2 of" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        return chance_reply(request, Random(1))
+
+    backend = ScriptedBackend(answers)
+    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
+    levels = [float(number) for number in range(1, arms + 1)]
+    study = study_of(vary={"factor": levels}, seeds=1, turns=1, llm_client=client)
+    with caplog.at_level("INFO", logger="llmsim_lab.run"):
+        await study.arun(parallel=1)
+    [line, *_] = [line for line in caplog.messages if f"run 2 of {arms}" in line]
+    told = f"run 2 of {arms} ({parts}): " if parts else f"run 2 of {arms}: "
+    assert told in line
 
 
 class Faulty(Water):

@@ -3,6 +3,7 @@
 ``python data/tapes/record_templates.py`` takes some minutes on two cores with the embedded model.
 What the model says differs from one recording to the next. A tape names the code that it was
 recorded with, so after any change of a template record its tape again: name it to record it alone.
+Where nothing else is asked, ``--own-replies`` takes the replies of the old tape, and asks no model.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
+
+from own_replies import OwnReplies
 
 from llmsim_lab import LLMClient, LLMConfig, connect
 from llmsim_lab.llm import Tape
@@ -52,10 +55,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="all if none is named")
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
+    parser.add_argument("--own-replies", action="store_true", help="of the tapes that are there")
     arguments = parser.parse_args()
     sys.path.insert(0, str(TEMPLATES))
+    names = arguments.names or NAMES
+    if arguments.own_replies:
+        for name in names:
+            importlib.import_module(name)
+            replies = OwnReplies([TEMPLATES / f"{name}.tape"])
+            record(name, replies.client())
+            replies.check_all_used()
+        return
     client = connect(arguments.model, config=MODEL, download=True)
-    for name in arguments.names or NAMES:
+    for name in names:
         record(name, client)
 
 

@@ -49,6 +49,7 @@ class Gift(Reply):
 
 class Contributing(Run[Pot]):
     defaults = {"turns": 10}
+    people_played = {"turns": [10], "returned": [0.4]}
     returned: float = Field(0.4, gt=0)  # of a token, to each
     twin: bool = False
 
@@ -89,9 +90,13 @@ class Contributing(Run[Pot]):
         return Gift(amount=question.limits["amount"][self.returned >= 1])
 
     def prediction(self) -> dict[str, float]:
+        if self.returned == 1:  # what is given costs nothing, and any gift is as good
+            return {}
         return {"share": 0 if self.returned < 1 else 1}
 
     def people(self) -> Mapping[str, PublishedFigure]:
+        if self.played_otherwise():
+            return {}
         figures = {}
         for turn in range(1, 11):
             figures[f"share@{turn}"] = self._figure("share", turn)

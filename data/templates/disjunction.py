@@ -54,6 +54,7 @@ class TwinMove(Reply):
 
 class Disjunction(Run[Moves]):
     defaults = {"turns": 1}
+    people_played = {"turns": [1]}
     twin: bool = False
     decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
 
@@ -84,6 +85,8 @@ class Disjunction(Run[Moves]):
         return {f"cooperates.{tag}": 0 for tag in CONDITIONS}
 
     def people(self) -> Mapping[str, PublishedFigure]:
+        if self.played_otherwise():
+            return {}
         return {
             f"cooperates_{tag}": published(
                 "shafir_1992",

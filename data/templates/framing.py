@@ -140,6 +140,7 @@ class Choice(Reply):
 
 class Framing(Run[Shares]):
     defaults = {"turns": 1}
+    people_played = {"turns": [1]}
     pair: Literal["lives", "seat", "bargain"] = "lives"
     twin: bool = False
     decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
@@ -168,6 +169,8 @@ class Framing(Run[Shares]):
         return Choice(option="first")
 
     def people(self) -> Mapping[str, PublishedFigure]:
+        if self.played_otherwise():
+            return {}
         return {
             version.measure: published(
                 "tversky_1981", condition=version.condition, measure=version.of_table

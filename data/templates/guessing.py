@@ -56,6 +56,12 @@ class Number(Reply):
 
 class Guessing(Run[Guesses]):
     defaults = {"turns": 4}
+    # Fewer periods are a game of four that is broken off, as its rules say.
+    people_played = {
+        "turns": range(1, 5),
+        "players_in_group": range(15, 19),
+        "factor": list(FACTORS),
+    }
     players_in_group: int = Field(16, ge=2)
     factor: float = Field(2 / 3, gt=0)
     twin: bool = False
@@ -106,12 +112,14 @@ class Guessing(Run[Guesses]):
         return Number(number=min(highest, self.factor * last))
 
     def prediction(self) -> dict[str, float]:
+        if self.factor == 1:  # whatever all choose alike
+            return {}
         return {"guess": 0 if self.factor < 1 else 1}
 
     def people(self) -> Mapping[str, PublishedFigure]:
-        factor = FACTORS.get(self.factor)
-        if factor is None:
+        if self.played_otherwise():
             return {}
+        factor = FACTORS[self.factor]
         figures = {
             "guess@1": published(
                 "nagel_1995",

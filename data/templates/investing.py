@@ -40,6 +40,7 @@ class Amount(Reply):
 
 class Investing(Run[Trust]):
     defaults = {"turns": 1}
+    people_played = {"turns": [1]}
     twin: bool = False
     decide: Literal["sample"] | None = None  # "sample": by the probabilities of the options
 
@@ -96,6 +97,8 @@ class Investing(Run[Trust]):
         return {"sent": 0, "returned": 0}
 
     def people(self) -> Mapping[str, PublishedFigure]:
+        if self.played_otherwise():
+            return {}
         figures = {}
         for name in ("sent", "returned"):
             figures[name] = published(

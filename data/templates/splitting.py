@@ -51,6 +51,7 @@ class Answer(Reply):
 
 class Splitting(Run[Split]):
     defaults = {"turns": 1}
+    people_played = {"turns": [1], "stake": [5, 10]}
     game: Literal["dictator", "ultimatum"] = "dictator"
     stake: float = Field(5, gt=0)  # dollars; the twin has eight seedlings for each
     twin: bool = False
@@ -104,7 +105,7 @@ class Splitting(Run[Split]):
         return {"share": 0 if self.game == "dictator" else 1 / self.steps}
 
     def people(self) -> Mapping[str, PublishedFigure]:
-        if self.stake not in (5, 10):
+        if self.played_otherwise():
             return {}
         offers = published(
             "forsythe_1994",

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import data_path
@@ -29,6 +29,8 @@ MARGIN = 0.15
 """The difference of means, and the distance of distributions, that still counts as near."""
 LEAST_GROUPS = 5
 """Below, a cell has no interval."""
+TWIN = "twin"
+"""The parameter by which a world is the altered twin of a published design."""
 _TURN = re.compile(r"[1-9][0-9]{0,8}")
 _ROUNDED = 0.01
 """How far a printed mean or spread may be from that of the values, as a share of it."""
@@ -141,6 +143,15 @@ def check_margin(margin: object, *, of_shares: bool = False) -> None:
         )
 
 
+class _OwnDesign(Protocol):
+    """A run, as far as figures of people are concerned."""
+
+    @property
+    def config(self) -> Any: ...
+
+    def people(self) -> Mapping[str, PublishedFigure]: ...
+
+
 class PeopleMeasure(NamedTuple):
     """What people did beside a column of a run's decisions.
 
@@ -197,6 +208,17 @@ def measured_people(
         turn = int(text) if at else None
         measured.append(PeopleMeasure(measure, column, turn, figure))
     return measured
+
+
+def charted_people(run: _OwnDesign) -> list[PeopleMeasure]:
+    """Return what charts show of people beside a run, measure by measure.
+
+    Of an altered twin nothing: nobody played it, and only a comparison says whose figures those
+    beside it are.
+    """
+    if getattr(run.config, TWIN, False):
+        return []
+    return measured_people(run.people(), type(run).__name__)
 
 
 def load_people(study: str) -> pd.DataFrame:

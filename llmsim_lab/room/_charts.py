@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from llmsim_lab._util.jsontext import JSON, JSONObject
-from llmsim_lab.people.figures import measured_people
+from llmsim_lab.people.figures import charted_people
 from llmsim_lab.room._seats import RoomGroup
 from llmsim_lab.run import Run
 from llmsim_lab.run.series import Series
@@ -115,7 +115,7 @@ def _lines_to_compare(
         rows = [{"turn": turn.number, **turn.columns()} for turn in beside.turns]
         lines += _mean(beside.name, "beside", column, [rows])
     lines += _theory(column, by_arm)
-    lines += _published(column, begun[0])
+    lines += _published(column, by_arm)
     return lines
 
 
@@ -167,23 +167,42 @@ def _theory(
     return lines
 
 
-def _published(column: str, group: RoomGroup) -> list[_Line]:
-    """Return what people did in the study whose design the world has; see ``Run.people``."""
-    if group.run is None:
-        return []
-    turns = range(1, group.run.config.turns + 1)
+def _published(
+    column: str,
+    by_arm: Mapping[str, Sequence[RoomGroup]],
+) -> list[_Line]:
+    """Return what people did in the study whose design the world has; see ``Run.people``.
+
+    It is one line, or where people played the design of some arms only, a line for each of these.
+    """
+    lines: list[_Line] = []
+    for arm, groups in by_arm.items():
+        run = groups[0].run
+        line = None if run is None else _people_of_run(column, run)
+        if line is not None:
+            lines.append(line._replace(label=f"{arm}: {line.label}"))
+    is_same_for_all = len(lines) == len(by_arm) and all(
+        line.values == lines[0].values for line in lines
+    )
+    if is_same_for_all:
+        label = lines[0].label.removeprefix(f"{next(iter(by_arm))}: ")
+        return [lines[0]._replace(label=label)]
+    return lines
+
+
+def _people_of_run(column: str, run: Run) -> _Line | None:
     points: list[JSON] = []
     label = ""
-    for measured in measured_people(group.run.people(), type(group.run).__name__):
+    for measured in charted_people(run):
         if measured.column != column:
             continue
         figure = measured.figure
         # Of a figure that names no turn the design has one number for all.
-        of_turns: Sequence[int] = turns
+        of_turns: Sequence[int] = range(1, run.config.turns + 1)
         if measured.turn is not None:
             of_turns = [measured.turn]
         points += [[number, figure.mean] for number in of_turns]
         label = f"{figure.n} people, {figure.study}"
     if not points:
-        return []
-    return [_Line(label, "people", points)]
+        return None
+    return _Line(label, "people", points)

@@ -24,7 +24,7 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import is_reasonable
 from llmsim_lab._util.text import clip, listed, whole
 from llmsim_lab.errors import TapeError
-from llmsim_lab.people.figures import measured_people
+from llmsim_lab.people.figures import charted_people
 from llmsim_lab.run.charts import (
     ChartedColumns,
     charted_columns,
@@ -798,11 +798,10 @@ def _words(
 
 def _people(source: Any) -> list[Record]:
     """Return what people did in the study that a world's design matches, a value each."""
-    published = getattr(source, "people", None)
-    if published is None:  # a recorded run whose class is not known
+    if not hasattr(source, "people"):  # a recorded run whose class is not known
         return []
     values = []
-    for measured in measured_people(published(), type(source).__name__):
+    for measured in charted_people(source):
         value: Record = {
             "column": measured.column,
             "mean": measured.figure.mean,

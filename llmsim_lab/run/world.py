@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, cast, get_args
 
@@ -75,6 +75,9 @@ class BaseWorld(Generic[StateT]):
     """What to write in place of parameters that there were: sentences by their names."""
     charts: ClassVar[Sequence[str | Series]] = ()
     """What to chart, in this order and nothing else: ``["believers", "coins"]``; all if empty."""
+    people_played: ClassVar[Mapping[str, Collection[object]]] = {}
+    """The values of parameters that the people of ``people()`` played with, ``{"stake": [5, 10]}``.
+    A run with another value has no figures of people, and comparisons name it."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
     # A default for all, since a run that nothing plays has none of its own; see sole_driver.
@@ -364,9 +367,33 @@ class BaseWorld(Generic[StateT]):
         """Return what people did in the study that the world's design matches, by measure.
 
         A measure is a column of ``decisions()``, or ``"column@turn"`` for one turn. Charts and
-        ``compare_with_people`` show it beside the run.
+        ``compare_with_people`` show it beside the run. Return nothing where ``played_otherwise()``
+        says that people played something else.
         """
         return {}
+
+    def played_otherwise(self, turns: int | None = None) -> list[str]:
+        """Return how the run differs from what people played, in words for each parameter.
+
+        Args:
+            turns: how many are played; if not given, as many as planned, or more if more were.
+
+        Raises:
+            ConfigError: ``people_played`` names what is no parameter.
+        """
+        differences = []
+        for name, played in type(self).people_played.items():
+            if name not in self.config_type.model_fields:
+                raise ConfigError(
+                    f"people_played of {type(self).__name__} names {name!r}, which is no "
+                    f"parameter{closest(name, self.config_type.model_fields)}"
+                )
+            value = getattr(self.config, name)
+            if name == "turns":
+                value = turns or max(value, self.turns[-1].number)
+            if value not in played:
+                differences.append(f"{name}={value}, and people played {_values_in_words(played)}")
+        return differences
 
     @property
     def prompts(self) -> dict[str, Prompt]:
@@ -667,6 +694,14 @@ def own_state(
     raise ConfigError(
         f"{world} {verb} {state!r:.60}; it must be a {wanted}: return state.replace(...)"
     )
+
+
+def _values_in_words(values: Collection[object]) -> str:
+    """Return values as a sentence names them: ``2, 5 or 10``, ``15 to 18``."""
+    if isinstance(values, range) and len(values) > 1:
+        return f"{values[0]} to {values[-1]}"
+    *first, last = map(str, values)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def is_parameter(cls: type[BaseWorld], name: str) -> bool:

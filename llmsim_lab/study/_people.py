@@ -7,6 +7,7 @@ has its distribution instead of a sample.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,8 +24,8 @@ from llmsim_lab._util.html import table as html_table
 from llmsim_lab._util.text import brief, counted, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.people import PublishedFigure
-from llmsim_lab.people.figures import MARGIN, PeopleMeasure, check_margin, measured_people
+from llmsim_lab.people import Population, PublishedFigure
+from llmsim_lab.people.figures import MARGIN, TWIN, PeopleMeasure, check_margin, measured_people
 from llmsim_lab.run import Run, load
 from llmsim_lab.study._exact import Exact, Law
 from llmsim_lab.study._study import Study
@@ -40,12 +41,11 @@ from llmsim_lab.study.estimates.people import (
     compare_numbers,
     family_verdicts,
 )
+from llmsim_lab.study.people import answers_of_people
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TWIN = "twin"
-"""The parameter that a world's altered twin is told by."""
 _UNRECORDED_MODEL = "rules"
 
 
@@ -160,7 +160,8 @@ class Pair(NamedTuple):
 class PeopleComparison(list[Likeness]):
     """Likenesses in the order of worlds, arms and measures; the twins after their originals.
 
-    ``label`` says how many runs of a study count nowhere, as they failed or were not played.
+    ``label`` says how many runs count nowhere: as they failed, were not played, or were played
+    with parameters that people did not play with.
     """
 
     label: str = ""
@@ -399,9 +400,12 @@ def compare_with_people(
     compared = PeopleComparison()
     arms: dict[ArmKey, _Arm] = {}
     worlds: set[str] = set()
+    remarks = _Remarks()
     with _runs_of(played) as runs:
         for key, run in runs:
             worlds.add(key.world)
+            if not remarks.admit(run):
+                continue
             measures = _people_of(run.run_of if isinstance(run, Exact) else run)
             check_margin(
                 margin,
@@ -417,11 +421,15 @@ def compare_with_people(
                 if len(values):
                     arm.figures[measured.measure] = measured.figure
                     arm.groups.setdefault(measured.measure, []).append(values)
+    labels = remarks.in_words()
     # Said, since runs that fail may be those that would have been unlike people.
     if isinstance(played, Study):
         missing = sum(entry.status != "done" for entry in played.progress())
         if missing:
-            compared.label = f"{missing} of {len(played.progress())} runs failed or were not played"
+            labels.insert(
+                0, f"{missing} of {len(played.progress())} runs failed or were not played"
+            )
+    compared.label = "; ".join(labels)
     for key in sorted(arms):
         arm = arms[key]
         for measure, groups in arm.groups.items():
@@ -434,18 +442,89 @@ def compare_with_people(
                     margins,
                 )
             )
+    if not compared:
+        raise _nothing_to_compare(played, worlds, compared.label)
+    return compared
+
+
+def _nothing_to_compare(
+    played: Played,
+    worlds: set[str],
+    label: str,
+) -> ConfigError:
+    """Return the error of a comparison without any measure.
+
+    Args:
+        played: what was to be compared.
+        worlds: the names of the classes that were played.
+        label: why runs were left out; empty where none was.
+    """
     if not worlds:
-        raise ConfigError(
+        return ConfigError(
             f"nothing to compare with people: {brief(played)} has no run that was played"
             f"{_first_failure(played)}"
         )
-    if not compared:
-        raise ConfigError(
-            f"nothing to compare with people: {', '.join(sorted(worlds))} has no "
-            "figures of them, or no turn was played. A world names them in people(self): "
-            "{'share': published('forsythe_1994', ...)}"
+    if label:
+        return ConfigError(f"nothing to compare with people: {label}")
+    return ConfigError(
+        f"nothing to compare with people: {', '.join(sorted(worlds))} has no "
+        "figures of them, or no turn was played. A world names them in people(self): "
+        "{'share': published('forsythe_1994', ...)}"
+    )
+
+
+class _Remarks:
+    """What is said of runs that people did not play so, counted as they are read."""
+
+    def __init__(self) -> None:
+        self._played_otherwise: Counter[tuple[str, str]] = Counter()
+        self._without_people = 0
+        self._of_people = 0
+        self._filled = 0
+        self._changed = 0
+
+    def admit(self, played: Run | Exact) -> bool:
+        """Count a run, and return False if it has nothing that can stand beside people."""
+        if isinstance(played, Exact):
+            run = played.run_of
+            differences = run.played_otherwise(turns=played.turns)
+        else:
+            run = played
+            differences = run.played_otherwise()
+        if differences:
+            self._played_otherwise[type(run).__name__, "; ".join(differences)] += 1
+            return False
+        # As in a study's effects: what chance did in a group that nobody played is not the class's.
+        answers = answers_of_people(run)
+        filled = sum(answer.status == "fallback" for answer in answers)
+        if answers and filled == len(answers):
+            self._without_people += 1
+            return False
+        self._of_people += len(answers)
+        self._filled += filled
+        # A text without slots that nobody edited has its own digest for a parent.
+        is_edited = any(
+            prompt.parent not in (None, prompt.digest) for prompt in run.prompts.values()
         )
-    return compared
+        if is_edited or any(turn.interventions for turn in run.turns):
+            self._changed += 1
+        return True
+
+    def in_words(self) -> list[str]:
+        """Return a line for each kind of remark."""
+        lines = []
+        for (world, differences), runs in self._played_otherwise.items():
+            lines.append(f"{counted(runs, 'run')} of {world} left out: {differences}")
+        if self._without_people:
+            lines.append(f"{counted(self._without_people, 'group')} without people left out")
+        if self._filled:
+            lines.append(f"{self._filled} of {self._of_people} decisions of people were filled in")
+        if self._changed:
+            lines.append(
+                f"{counted(self._changed, 'run')} with edited prompts or interventions, beside "
+                "people of the design without them"
+            )
+        return lines
 
 
 def _first_failure(played: Played) -> str:
@@ -646,7 +725,12 @@ def _key_of(played: Run | Exact) -> ArmKey:
     for measured in _people_of(run):
         conditions.setdefault(measured.figure.study, set()).add(measured.figure.condition)
     studies = [f"{study}: {', '.join(sorted(of_study))}" for study, of_study in conditions.items()]
-    arm = "; ".join([answerer, *sorted(studies)])
+    personas = []
+    population = run.config.population
+    # Nobody in particular is another player than a table's people, whom a model is told to be.
+    if isinstance(population, Population):
+        personas.append(f"a population of {len(population.rows)}")
+    arm = "; ".join([answerer, *personas, *sorted(studies)])
     return ArmKey(type(run).__name__, arm, _is_twin(run))
 
 
@@ -656,10 +740,19 @@ def _is_twin(run: Run) -> bool:
 
 
 def _answerers(run: Run) -> str:
-    """Return who answers in a run: its models by name, else its rules."""
+    """Return who answers in a run: models by name, rules and functions, chance."""
+    words = run.config.players
     # In the order in which they were asked, each once.
-    models = dict.fromkeys(call.request.model for call in run.calls)
-    return ", ".join(models) or _UNRECORDED_MODEL
+    answerers: dict[str, None] = {}
+    for turn in run.turns:
+        for answer in turn.answers:
+            if answer.calls:
+                answerers |= dict.fromkeys(call.request.model for call in answer.calls)
+            elif words.get(answer.player, words.get("*")) == "random":
+                answerers["chance"] = None
+            else:
+                answerers[_UNRECORDED_MODEL] = None
+    return ", ".join(answerers) or _UNRECORDED_MODEL
 
 
 def _values_of(run: Run, measured: PeopleMeasure) -> Numbers:

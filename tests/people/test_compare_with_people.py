@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from people_kit import classic, like_people, on_offer, reciter, their_mean
 
-from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab import LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.study import PeopleComparison, Study, compare_with_people
+from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.people import Population
+from llmsim_lab.run.reading import Reading
+from llmsim_lab.study import PeopleComparison, Study, compare_with_people, exact
+from llmsim_lab.tape import RunInfo
 
 
 def played(player: Any, *, groups: int = 60, twins: bool = True) -> list[Any]:
@@ -21,6 +27,13 @@ def played(player: Any, *, groups: int = 60, twins: bool = True) -> list[Any]:
             run.run()
             runs.append(run)
     return runs
+
+
+def shown_people(run: Any) -> Any:
+    """Return what a page or window of a run shows of people."""
+    reading = Reading("")
+    reading.add(RunInfo(id=1, name="", verb="run", started="", turns=0, calls=0, manifest={}), run)
+    return reading.runs[1]["people"]
 
 
 def verdicts(compared: PeopleComparison) -> list[tuple[bool, str]]:
@@ -60,14 +73,14 @@ def test_the_textbooks_dictator_is_unlike_people_in_both() -> None:
 def test_a_comparison_is_eighty_characters_wide_and_has_each_note_once() -> None:
     runs = []
     for twin in (False, True):
-        run = classic("contributing")(players="random", turns=2, twin=twin)
-        run.run()
+        run = classic("contributing")(players="random", twin=twin)
+        run.run(2)
         runs.append(run)
     printed = str(compare_with_people(runs))
     assert max(map(len, printed.splitlines())) <= 80
     assert printed.count("mean only") == 1
     heading, first, *_ = printed.splitlines()
-    assert heading == "Contributing · rules; public_goods: 10 rounds, 20 tokens"
+    assert heading == "Contributing · chance; public_goods: 10 rounds, 20 tokens"
     assert first.startswith("  share@1: not judged; players 0.")
     # Each twin below its original; what is not judged says nothing of both together.
     assert printed.count("    its twin: not judged") == 4
@@ -137,8 +150,13 @@ def test_rounds_are_compared_one_by_one_and_groups_are_the_unit() -> None:
 
 
 def test_what_cannot_be_compared_is_an_error_that_says_why() -> None:
-    with pytest.raises(ConfigError, match=r"Splitting has no figures of them"):
-        compare_with_people(classic("splitting")(stake=7, players="random"))
+
+    class Unpublished(classic("splitting")):
+        def people(self) -> Any:
+            return {}
+
+    with pytest.raises(ConfigError, match="Unpublished has no figures of them"):
+        compare_with_people(Unpublished(players="random"))
     with pytest.raises(ConfigError, match="margin=0 must be above 0"):
         compare_with_people([], margin=0)
 
@@ -150,6 +168,116 @@ def test_what_cannot_be_compared_is_an_error_that_says_why() -> None:
     run.run()
     with pytest.raises(ConfigError, match=r"no column 'gift'; they have .*share"):
         compare_with_people(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "difference"),
+    [
+        ("splitting", {"stake": 7}, "stake=7.0, and people played 5 or 10"),
+        ("splitting", {"turns": 4}, "turns=4, and people played 1"),
+        ("investing", {"turns": 2}, "turns=2, and people played 1"),
+        ("framing", {"turns": 2}, "turns=2, and people played 1"),
+        ("disjunction", {"turns": 2}, "turns=2, and people played 1"),
+        ("guessing", {"players_in_group": 3}, "players_in_group=3, and people played 15 to 18"),
+        ("guessing", {"factor": 0.9}, "factor=0.9, and people played 0.5, 0.6666666666666666 or"),
+        ("guessing", {"turns": 10}, "turns=10, and people played 1 to 4"),
+        ("contributing", {"returned": 0.6}, "returned=0.6, and people played 0.4"),
+        ("contributing", {"turns": 5}, "turns=5, and people played 10"),
+        ("contributing", {"turns": 9, "returned": 2}, "people played 10; returned=2.0, and people"),
+    ],
+)
+def test_of_a_design_that_nobody_played_there_are_no_figures_and_the_parameter_is_named(
+    name: str, parameters: dict[str, Any], difference: str
+) -> None:
+    run = classic(name)(players="random", **parameters)
+    run.run(1)
+    assert run.people() == {}
+    assert shown_people(run) == []
+    with pytest.raises(ConfigError, match=f"1 run of {type(run).__name__} left out: ") as error:
+        compare_with_people(run)
+    assert difference in str(error.value)
+
+
+def test_a_run_that_is_played_on_and_a_law_of_more_turns_are_another_design() -> None:
+    run = classic("splitting")(players="random")
+    run.run(2)
+    law = exact(classic("splitting")(players="random"), turns=2)
+    law.run()
+    for played_twice in (run, law):
+        with pytest.raises(ConfigError, match="turns=2, and people played 1"):
+            compare_with_people(played_twice)
+
+
+def test_arms_that_people_did_not_play_are_left_out_and_counted() -> None:
+    study = Study(
+        classic("contributing"),
+        {"returned": [0.4, 0.6]},
+        seeds=1,
+        players="random",
+        outcome="share",
+    )
+    compared = compare_with_people(study.run(progress=False))
+    assert {one.arm for one in compared} == {"returned=0.4"}
+    assert compared.label == ("1 run of Contributing left out: returned=0.6, and people played 0.4")
+
+
+def test_what_people_played_names_parameters() -> None:
+    class Misnamed(classic("splitting")):
+        people_played = {"stakes": [5]}  # noqa: RUF012 - as authors write it
+
+    with pytest.raises(ConfigError, match=r"names 'stakes', which is no parameter \(did you mean"):
+        Misnamed(players="random").people()
+
+
+def test_a_twin_has_figures_in_a_comparison_alone() -> None:
+    run = classic("splitting")(players="random", twin=True)
+    run.run()
+    assert len(compare_with_people(run)) == 1
+    assert shown_people(run) == []
+
+
+def test_chance_rules_and_populations_are_not_compared_as_one() -> None:
+    population = Population.from_table(pd.DataFrame({"age": [30]}), names=["A"])
+    players: list[dict[str, Any]] = [
+        {"players": "random"},
+        {"players": "rule"},
+        {"players": "rule", "population": population},
+    ]
+    runs = [classic("splitting")(**player) for player in players]
+    for run in runs:
+        run.run()
+    arms = [one.arm.split(";")[:-1] for one in compare_with_people(runs)]
+    assert arms == [["chance"], ["rules", " a population of 1"], ["rules"]]
+
+
+def test_edited_prompts_and_interventions_are_said() -> None:
+    run = classic("splitting")(players="random")
+    run.run()
+    [prompt] = run.prompts.values()
+    edited = run.fork(0, prompt=prompt.replace("You are", "Your name is"))
+    edited.run()
+    compared = compare_with_people([run, edited])
+    assert compared.label == (
+        "1 run with edited prompts or interventions, beside people of the design without them"
+    )
+
+
+def test_groups_without_people_are_left_out_and_filled_decisions_are_counted() -> None:
+    async def never(question: OpenQuestion) -> Any:
+        await asyncio.sleep(3600)
+
+    present = Person(ask=lambda question: {"amount": 5})
+    absent = Person(ask=never, timeout_s=0.01, stand_in="random")
+    runs = []
+    for others in (present, absent):
+        run = classic("contributing")(players={"A": absent, "*": others})
+        run.run(1)
+        runs.append(run)
+    compared = compare_with_people(runs)
+    assert compared.label == (
+        "1 group without people left out; 1 of 4 decisions of people were filled in"
+    )
+    assert compared[0].groups == 1
 
 
 @pytest.mark.parametrize(("shares", "answers"), [((0.1, 0.2, 0.3, 0.4), 4), ((0.1,) * 4, 1)])

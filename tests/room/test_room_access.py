@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 from room_kit import PEOPLE, Pots, Visitor, open_room, playing
 
+from llmsim_lab import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room import Room
+from llmsim_lab.study import Study
 
 
 def pots() -> Pots:
@@ -216,3 +220,22 @@ async def test_a_port_that_is_taken_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port}: .*choose another"):
             Room(pots()).open(port=port)
+
+
+async def test_at_the_end_the_wall_shows_what_people_of_a_published_study_did() -> None:
+    sys.path.append(str(data_path("templates")))
+    world = importlib.import_module("splitting").Splitting
+    seats = {"A": "person, else random"}
+    study = Study(world, {"stake": [7, 5]}, seeds=1, players=seats, outcome="share")
+    async with open_room(study) as here, playing(here):
+        guests = await here.guests(2)
+        projector = here.visitor("projector/")
+        await projector.enter(here.room.projector_link)
+        here.room.start()
+        await asyncio.gather(*[guest.play(amount=0) for guest in guests])
+        [chart] = (await projector.get())["charts"]
+        lines = {line["kind"]: line for line in chart["lines"]}
+        assert lines["class"]["values"] == [[1, 0]]
+        # Nobody published what people do with the other arm's stake.
+        assert lines["people"]["label"] == "stake=5: 45 people, forsythe_1994"
+        assert lines["people"]["values"] == [[1, pytest.approx(0.222, abs=0.001)]]

@@ -214,7 +214,7 @@ def test_lines_of_arms_of_a_model_of_theory_and_of_people_stand_beside_the_class
     high.run.predicted = {"b": 4}
     assert lines_of([low, high]) == [of_class, *of_arms, theory]
     low.run.figures = {"a": FIGURE, "b": FIGURE}
-    people = ("40 people, mine_2024", "people", [[1, 0.25], [2, 0.25], [3, 0.25]], 0)
+    people = ("low: 40 people, mine_2024", "people", [[1, 0.25], [2, 0.25], [3, 0.25]], 0)
     assert lines_of([low, high])[-1] == people
     low.run.figures = {"a@2": FIGURE}
     assert lines_of([low, high])[-1] == (*people[:2], [[2, 0.25]], 0)

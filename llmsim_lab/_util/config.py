@@ -157,8 +157,11 @@ _MOST_DIGITS = 1_000
 """Of a whole number in a file, whatever its base."""
 _MOST_VALUES = 50_000
 """Keys, values, lists and mappings of a file: they are read in some three seconds."""
-_MOST_BYTES = 4 * 2**20
-"""Of a file: prompts and roles are texts of some kilobytes."""
+_MOST_BYTES = 2**20
+"""Of a file: prompts and roles are texts of some kilobytes. Of words and line ends alone, so much
+is read in a second and a half."""
+_MOST_TAG = 200
+"""Letters of a type, such as ``!!set``: ruamel takes as long as the square of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +304,7 @@ def _read(text: str) -> _Document:
             return _Document(None, None)
         _check_numbers(tree)
         return _Document(yaml.constructor.construct_document(tree), tree)
-    except (YAMLError, RecursionError, LookupError, TypeError) as error:
+    except (YAMLError, RecursionError, LookupError, TypeError, OverflowError) as error:
         # Not str(), which for a key that is there twice adds how to switch the check off.
         problem = clip(getattr(error, "problem", None) or str(error), 300)
         mark = getattr(error, "problem_mark", None)
@@ -346,6 +349,16 @@ def yaml_text(values: Mapping[str, object]) -> str:
 def _yaml() -> YAML:
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer
+    from ruamel.yaml.scanner import Scanner
+
+    class ShortTags(Scanner):
+        """Stops at a type's name that takes long to read."""
+
+        def scan_tag(self) -> Any:
+            start: str = self.reader.prefix(_MOST_TAG)
+            if len(start) == _MOST_TAG and len(start.split(maxsplit=1)[0]) == _MOST_TAG:
+                raise ValueError(f"the type {clip(start, 20)} has {_MOST_TAG} letters or more")
+            return super().scan_tag()
 
     class Bounded(Composer):
         """Stops at a number of values, before they are all in memory."""
@@ -368,6 +381,7 @@ def _yaml() -> YAML:
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
     yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = ShortTags
     yaml.Composer = Bounded
     return yaml
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -25,7 +26,7 @@ def data_path(name: str) -> Path:
         name: relative to the data folder, with forward slashes: ``scenarios/oil_shock.yaml``.
     """
     # A name may come from a file of unknown origin, and must not lead out of the folder.
-    parts = PurePosixPath(name).parts
+    parts = PurePosixPath(as_path("data file", name)).parts
     # Windows has two more ways out: a backslash and a drive, as in ``C:notes``.
     on_windows = PureWindowsPath(name)
     if not parts or on_windows.anchor or ".." in on_windows.parts:
@@ -64,7 +65,14 @@ def as_path(name: str, value: object) -> Path:
             f"{name}={brief(value)} is not a file's name: it has half a character (a surrogate) or "
             "a NUL"
         )
-    return Path(value)
+    path = Path(value)
+    try:
+        path.lstat()
+    except OSError as error:
+        # That it is missing or may not be read is said where it is opened.
+        if error.errno == errno.ENAMETOOLONG:
+            raise ConfigError(f"{name}={brief(value)} is too long for a file's name") from error
+    return path
 
 
 def write_file(path: Path, content: bytes) -> Path:

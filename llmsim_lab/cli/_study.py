@@ -11,6 +11,7 @@ import typer
 from pydantic import Field
 
 from llmsim_lab._util.config import Settings, YamlFile
+from llmsim_lab._util.files import as_path
 from llmsim_lab.cli._output import errors, open_folder, say
 from llmsim_lab.cli._playing import ImportFiles, world_from
 from llmsim_lab.errors import ConfigError
@@ -74,7 +75,7 @@ def study(
     source = YamlFile.read(file, example="world: economic")
     described = source.parse(StudyFile)
     arguments = _arguments(file, described, source)
-    folder = tape or arguments["tape"]
+    folder = as_path("tape", tape or arguments["tape"])
     arguments["tape"] = folder
     if action != "run" and not folder.exists():
         raise ConfigError(

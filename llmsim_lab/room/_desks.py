@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from llmsim_lab._util.jsontext import JSON, JSONObject, dumps
+from llmsim_lab._util.text import whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._asking import (
     CLOSING,
@@ -113,8 +114,9 @@ class GuestDesk:
         if guest is not None:  # who joined before, in another tab
             return token, {"guest": guest.id, "name": guest.name}
         keys = self._seats.keys
-        # Cut before it is compared with anything; a label is a word or two.
-        label = str(message.get("id", ""))[:200]
+        # Cut before it is compared with anything; a label is a word or two. Whole, since half a
+        # character could be neither hashed nor written.
+        label = whole_text(str(message.get("id", ""))[:200])
         secret = message.get("secret", "")
         # As people type it: small letters, a dash or a space in the middle.
         typed_code = str(message.get("code", "")).upper()

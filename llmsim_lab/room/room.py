@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import quote, urlsplit
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.errors import ConfigError
@@ -89,7 +90,7 @@ class Room:
             source = _with_people(source, seats, fill)
         kept_in = None
         if folder is not None:
-            kept_in = Path(folder)
+            kept_in = as_path("folder", folder)
         if isinstance(source, Study):
             self._source: Source = StudySource(source, seats)
         else:

@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.text import log_event
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
@@ -258,7 +259,7 @@ def set_up(
         on_change=on_change,
     )
     files = StudyFiles(
-        Path(folder or tempfile.mkdtemp(prefix="llmsim-study-")),
+        as_path("tape", folder or tempfile.mkdtemp(prefix="llmsim-study-")),
         jobs,
         player,
         keys=product(arms_by_name, units),

@@ -11,6 +11,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
@@ -214,11 +215,11 @@ def repair(
     Raises:
         TapeError: the target is there already, or cannot be written.
     """
-    if Path(target).suffix == ".gz":
+    new = as_path("target", target)
+    if new.suffix == ".gz":
         raise TapeError(f"{target} ends in .gz, and a tape that is written to is not packed")
-    if Path(target).exists():
+    if new.exists():
         raise TapeError(f"{target} is there already: name a new file")
-    new = Path(target)
     damaged = Tape(path, read_only=True)
     index = damaged.journal.index
     runs = set(index.runs)

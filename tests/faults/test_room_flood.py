@@ -56,6 +56,7 @@ ATTEMPTS = [
     Attempt("POST", "/do", b"[" * 15_000),
     Attempt("POST", "/join", b"x" * 20_000),
     Attempt("POST", "/join", b'{"name":NaN,"secret":1e999}'),
+    Attempt("POST", "/join", b'{"secret":"guess","id":"\\ud800"}'),
     Attempt("POST", "/teacher/join", b'{"key":"guess"}'),
     Attempt("POST", "/teacher/do", b'{"do":"end"}', GUEST),
     Attempt("PUT", "/do", b"{}"),

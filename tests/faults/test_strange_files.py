@@ -70,6 +70,10 @@ YAML: dict[str, str | bytes] = {
     "an object": "!!python/object/new:os.system ['touch RAN']\n",
     "a module": "name: !<tag:yaml.org,2002:python/module:evil> x\n",
     "a set": "players: !!set {a, b}\n",
+    "a long type": f"name: !{'x' * 10**6} y\n",
+    "a character beyond all": 'name: "\\UFFFFFFFF"\n',
+    "words alone": f"name: {'x ' * 500_000}\n",
+    "line ends alone": "name: x\n" + "\n" * 10**6,
     "deep": f"name: {'[' * 5000}{']' * 5000}\n",
     "deep lines": "name:\n" + "".join(f"{' ' * at}a:\n" for at in range(1, 1_500)),
     "a long key": f"? {'k' * 100_000}\n: 1\n",
@@ -245,6 +249,15 @@ STUDIES = {
     "a file for a folder": f"world: economic\ntape: mine.txt\n{PLAYED}",
     "a plan of another's": f"world: economic\nregistration: mine.txt\n{PLAYED}",
     "long names": f"world: economic\nstudy: '{'../' * 50}x'\n{PLAYED}",
+    **{
+        f"a folder's name: {fault}": f"world: economic\ntape: {name}\n{PLAYED}"
+        for fault, name in {
+            "NUL": '"a\\0b"',
+            "half a character": '"a\\ud800b"',
+            "300 letters": "n" * 300,
+            "10,000 folders": "n/" * 10_000,
+        }.items()
+    },
 }
 
 

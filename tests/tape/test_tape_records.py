@@ -107,7 +107,9 @@ def test_a_second_attempt_names_its_first_and_a_text_at_its_limit_is_marked(tmp_
     assert (attempt.number, attempt.cut) == (2, ("reasoning",))
 
 
-@pytest.mark.parametrize("path", [3, None, "\ud800", "a\0b"])
+@pytest.mark.parametrize("path", [3, None, "\ud800", "a\0b", "n" * 300])
 def test_what_is_no_path_is_an_error_that_names_it(path: Any) -> None:
-    with pytest.raises(ConfigError, match=r"path=.* (must be a path|is not a file's name)"):
+    with pytest.raises(
+        ConfigError, match=r"path=.* (must be a path|is not a file's name|too long)"
+    ):
         Tape(path)

@@ -225,8 +225,11 @@ def _run_and_replay() -> Check:
         findings = verify(tape)
         is_same = again.state == run.state
         again.close()
-    if findings or not is_same:
-        return Check("a run and its replay", "fault", f"they differ: {findings}")
+    if findings:
+        words = "; ".join(map(str, findings))
+        return Check("a run and its replay", "fault", f"the tape is not whole: {words}")
+    if not is_same:
+        return Check("a run and its replay", "fault", "the replay came to another state")
     return Check("a run and its replay", "ok", "8 quarters, the same twice, and the tape is whole")
 
 

@@ -203,7 +203,7 @@ def _seats_asked(
     # By chance and not by the first turn alone: some worlds ask others later.
     trial = world(players={"*": "random"}, **parameters)
     trial.run(_MOST_TURNS_ON_TRIAL, progress=False)
-    # A dict in place of a set: seats in the order in which they are asked.
+    # A dict in place of a set, which would have another order each time.
     names: dict[str, None] = {}
     for turn in trial.turns:
         names |= dict.fromkeys(answer.player for answer in turn.answers)

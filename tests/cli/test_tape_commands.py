@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -16,11 +17,13 @@ from builders import in_words, make_client, played, policy, recorded
 from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 
-from llmsim_lab.cli import main
+from llmsim_lab.cli import _tape, main
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.asked_again import AskedAgain, Audit
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import fork
+from llmsim_lab.run import fork, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import digest
 from llmsim_lab.tape.recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
@@ -225,7 +228,8 @@ def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path:
     out = succeeds(llmsim_lab, "tape", "show", "broken.tape", "--turn", "1")
     assert "Turn 1 of run 1 was not finished; its calls:" in out
     assert "--- timeout: " in out
-    assert "its call failed for good and was made anew" in out
+    assert out.count("its call failed for good and was made anew") == 2  # of its two attempts
+    assert out.count("second attempt") == 1
     assert "Turn 0" in llmsim_lab("tape", "show", "broken.tape", "--turn", "0")[1]
 
 
@@ -320,3 +324,230 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "[2J$x^{ [bold]" in " ".join(out.split())
+
+
+# --- whole outputs --------------------------------------------------------------------------------
+
+SHOCK = {"turn": 2, "set": {"inflation": 15}, "note": "a shock"}
+BEGINS = {"turn": 1, "set": {"unemployment": 6}}
+LONG = "x" * 300
+
+
+@pytest.fixture
+def family(llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tape with a run that was resumed with other settings, its fork, and one of no turn yet."""
+    warm: dict[str, Any] = {"temperature": 1.2, "num_ctx": 8192}
+    config: dict[str, Any] = {"nations": ["Aland"], "start_at": "1979Q3", "interventions": [BEGINS]}
+    with Tape("t.tape") as tape:
+        played(Simulation(in_words(**config), llm_client=make_client(), tape=tape), 2).close()
+    with Tape("t.tape") as tape:
+        first = resume(tape, 1, llm_client=make_client(**warm))
+        played(first, 1).close()
+        edited = Prompt.load("agent_policy")
+        edited = edited.edit(edited.text.replace("ONE", "exactly one"))
+        client = make_client(**warm)
+        made = fork(tape, 1, turn=1, llm_client=client, intervene=[SHOCK], prompt=edited)
+        played(made, 2).close()
+        Simulation(in_words(**{**config, "name": LONG}), llm_client=make_client(), tape=tape)
+    return Path("t.tape")
+
+
+@pytest.mark.parametrize(
+    ("run", "heading", "counts", "more"),
+    [
+        (
+            1,
+            "Run 1, economy: run",
+            "3 turns, 9 calls, begun .*, ended .*: done",
+            [
+                "after turn 2 with other settings: temperature 0.7 → 1.2, num_ctx 4096 → 8192",
+                *("prompt: agent_policy 42130c9424ef", "prompt: validator_economic 6f937110b608"),
+                *("prompt: engine_interest_rate 13ffa589837d", "turn quarter rate infl. unem."),
+                "0 1979Q3 9.67 11.09 5.90 0",
+                "1 1979Q4 9.67 11.76 6.00 3 turn 1: unemployment = 6",
+                *("2 1980Q1 9.67 12.30", "3 1980Q2 9.67 12.37"),
+            ],
+        ),
+        (
+            2,
+            "Run 2, economy: fork of run 1",
+            "3 turns, 6 calls, begun .*, ended .*: done",
+            [
+                *("prompt: agent_policy 8b335eefd3b4", "prompt: validator_economic 6f937110b608"),
+                *("prompt: engine_interest_rate 13ffa589837d", "turn quarter rate infl. unem."),
+                "0 1979Q3 9.67 11.09 5.90 0",
+                "1 1979Q4 9.67 11.76 6.00 3 turn 1: unemployment = 6",
+                "2 1980Q1 9.67 15.00",
+                "3 1980Q2 9.67",
+            ],
+        ),
+        (
+            3,
+            f"Run 3, {LONG}: run",
+            "0 turns, 0 calls, begun .*, not ended",
+            ["prompt: agent_policy 42130c9424ef", "turn quarter rate infl. unem.", "0 1979Q3 9.67"],
+        ),
+    ],
+)
+def test_a_run_is_shown_with_what_defines_it_its_settings_its_prompts_and_its_turns(
+    llmsim_lab: Run, family: Path, run: int, heading: str, counts: str, more: list[str]
+) -> None:
+    shown, counted, *lines = succeeds(
+        llmsim_lab, "tape", "show", "t.tape", "--run", str(run)
+    ).splitlines()
+    assert shown == heading
+    assert re.fullmatch(counts, counted)
+    place = next(number for number, line in enumerate(lines) if line.startswith("platform: ")) + 1
+    rest = [" ".join(line.split()) for line in lines[place:]]
+    assert len(rest) == len(more)
+    for line, wanted in zip(rest, more, strict=True):
+        assert line.startswith(wanted)
+    defining = dict(line.split(": ", 1) for line in lines[:place])
+    assert "null" not in defining.values()
+    assert defining["config.turns"] == "8"
+    assert defining["llm.num_ctx"] == ("4096" if run == 3 else "8192")
+    assert ("model.name" in defining) is (run != 3)
+    assert defining["config.name"] == {3: f'"{"x" * 198}…'}.get(run, '"economy"')
+
+
+def test_how_two_runs_differ_is_said_from_what_defines_them_to_where_they_led(
+    llmsim_lab: Run, family: Path
+) -> None:
+    lines = succeeds(llmsim_lab, "tape", "diff", "t.tape", "1", "2").splitlines()
+    assert lines[:2] == [
+        "Run 1 (economy) and run 2 (economy)",
+        "The prompt agent_policy#42130c94 differs:",
+    ]
+    *_, prompt, given, diverge, variable, heads, _, second, third = lines
+    assert (prompt, given) == (
+        "Run 2 changed: prompt agent_policy: [-ONE-]{+exactly one+}",
+        "Run 2 changed: turn 2: inflation = 15 (a shock)",
+    )
+    assert diverge.startswith("They diverge at turn 2, in: inflation, taylor_rate, interventions, ")
+    assert variable.split()[:3] == ["variable", "inflation", "taylor_rate"]
+    assert len(variable.split()) == 1 + 4, "of more series a table would not fit"
+    assert heads.split() == ["of", *["a", "b", "difference"] * 4]
+    assert second.split()[:4] == ["2", "12.3", "15", "2.7"]
+    assert third.split()[0] == "3"
+
+    other = succeeds(llmsim_lab, "tape", "diff", "t.tape", "1", "3").splitlines()
+    assert other[:3] == [
+        f"Run 1 (economy) and run 3 ({LONG})",
+        f'config.name "economy" → "{"x" * 198}…',
+        "llm.temperature 1.2 → 0.7",
+    ]
+    assert other[-5:] == [
+        "Only run 1 has the prompt engine_interest_rate#13ffa589",
+        "Only run 1 has the prompt validator_economic#6f937110",
+        "Run 1 changed: turn 1: unemployment = 6",
+        "Run 3 changed: turn 1: unemployment = 6",
+        "All columns are the same in turns 0 to 0; what was said may differ (show --turn).",
+    ]
+    *_, only, _, _, _ = succeeds(llmsim_lab, "tape", "diff", "t.tape", "3", "1").splitlines()
+    assert only == "Only run 1 has the prompt validator_economic#6f937110"
+    same = succeeds(llmsim_lab, "tape", "diff", "t.tape", "2", "2").splitlines()
+    assert same[1] == "Configuration, model, versions and prompts are the same."
+    assert same[-1].startswith("All columns are the same in turns 0 to 3; ")
+
+
+def test_a_packed_tape_can_be_looked_at_and_is_not_changed_by_it(
+    llmsim_lab: Run, family: Path
+) -> None:
+    packed = Path("t.tape.gz")
+    packed.write_bytes(gzip.compress(family.read_bytes()))
+    family.unlink()
+    before = packed.read_bytes()
+    for arguments in (
+        ("tape", "ls", "t.tape.gz"),
+        ("tape", "show", "t.tape.gz", "--run", "1"),
+        ("tape", "show", "t.tape.gz", "--run", "1", "--turn", "1"),
+        ("tape", "diff", "t.tape.gz", "1", "2"),
+        ("replay", "t.tape.gz", "--run", "1"),
+        ("view", "t.tape.gz", "--out", "t.html"),
+    ):
+        succeeds(llmsim_lab, *arguments)
+    assert succeeds(llmsim_lab, "tape", "verify", "t.tape.gz") == (
+        f"t.tape.gz is sound: 3 runs, 15 calls\nsha256 {digest(packed)}\n"
+    )
+    assert packed.read_bytes() == before
+
+
+def test_an_answer_from_probabilities_names_the_call_of_each_order(llmsim_lab: Run) -> None:
+    def letters(_: ChatRequest) -> ChatReply:
+        return ChatReply(text="A", top_logprobs=(("A", -0.5), ("B", -1.5), ("C", -2.0)))
+
+    with Tape("t.tape") as tape:
+        run = Simulation(
+            nations=["Aland"], decide="sample", llm_client=make_client(letters), tape=tape
+        )
+        played(run, 1).close()
+    lines = succeeds(llmsim_lab, "tape", "show", "t.tape", "--turn", "1").splitlines()
+    head, _, calls = lines[4].partition(", from call ")
+    assert head == "agent of Aland: ok"
+    assert sorted(map(int, calls.split(", "))) == [*range(1, 18)], "one a move on offer"
+    assert lines[5].endswith("; 96.5% of all answers are options")
+    assert [line for line in lines if line.startswith("Call ")] == [
+        f"Call {number} of run 1: agent of Aland, turn 1" for number in range(1, 18)
+    ]
+    assert "second attempt" not in str(lines)
+    assert "logprobs: false" not in str(lines)
+
+
+@pytest.mark.parametrize(
+    "option", [("--model", "auto"), ("--seed", "0"), ("--host", "127.0.0.1:9")], ids=lambda it: it[0]
+)
+def test_what_only_asking_again_needs_is_refused_without_it(
+    llmsim_lab: Run, rules: Path, option: tuple[str, str]
+) -> None:
+    status, _, err = llmsim_lab("tape", "verify", str(rules), *option)
+    assert (status, "go with --ask 20, which asks a model" in " ".join(err.split())) == (2, True)
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_what_asking_again_found_is_told_call_by_call(
+    llmsim_lab: Run, tape: Path, server: FakeOllama, monkeypatch: pytest.MonkeyPatch, is_sound: bool
+) -> None:
+    with Tape(tape, read_only=True) as recorded_tape:
+        first, second, third, *_ = recorded_tape.calls(1)
+    found = [AskedAgain(first, "equal")]
+    if not is_sound:
+        found += [AskedAgain(second, "within reach", "a word"), AskedAgain(third, "unknown", "x")]  # type: ignore[arg-type]
+    audit = Audit(
+        model="m",
+        seed=4,
+        answers=found,
+        eligible=7,
+        left_out={"were cut": 1, "had tools": 2},
+        notes=[] if is_sound else ["Other weights."],
+    )
+    asked: list[object] = []
+
+    async def ask(_: Tape, client: Any, **settings: Any) -> Audit:
+        asked.extend((client.config.model, client.config.timeout_s))
+        asked.extend((settings["number"], settings["seed"]))
+        return audit
+
+    monkeypatch.setattr(_tape, "ask_again", ask)
+    arguments = ("tape", "verify", "a.tape", "--ask", "3", "--host", server.host)
+    status, out, _ = llmsim_lab(*arguments)
+    assert (status, asked) == (0 if is_sound else 1, ["llama3.2", 300, 3, None])
+    lines = out.splitlines()
+    assert lines[0] == "a.tape is sound: 1 run, 12 calls"
+    assert lines[3:6] == [
+        f"{len(found)} of 7 calls, drawn with --seed 4",
+        "left out: 1 call were cut",
+        "left out: 2 calls had tools",
+    ]
+    told = [] if is_sound else ["Other weights.", *map(str, found[1:])]
+    assert lines[6:-1] == [*told, str(audit)]
+    assert lines[-1].startswith("It does not show that a run was not repeated until")
+
+
+def test_a_run_whose_beginning_is_damaged_is_left_out_of_the_repaired_tape(
+    llmsim_lab: Run, family: Path
+) -> None:
+    family.write_bytes(family.read_bytes().replace(b"x" * 300, b"x" * 299 + b"y", 1))
+    out = succeeds(llmsim_lab, "tape", "repair", "t.tape", "b.tape").splitlines()
+    assert out[:2] == ["Run 1 is whole up to turn 3 of 3.", "Run 2 is whole up to turn 3 of 3."]
+    assert out[2].startswith("Run 3 is left out: its beginning, a text, or a run that it came from")
+    assert out[3:] == ["Written: b.tape"]

@@ -518,7 +518,9 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
         for row in line.rows:
             turn = int(row["turn"])
-            name = str(row.get("period") or "")
+            name = row.get("period")
+            if not isinstance(name, str):  # a frame has NaN where there is none
+                name = ""
             # Runs from different quarters have no axis of quarters in common.
             if not name or names.setdefault(turn, name) != name:
                 main.set_xlabel("turn")

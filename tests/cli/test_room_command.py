@@ -130,7 +130,10 @@ def test_a_room_is_opened_with_as_many_groups_as_people_need_until_ctrl_c(
         "  or open the address without what follows # and type",
         f"  the code {code}",
     ]
-    assert (anna[:28], bert[:28]) == ("  anna: https://x.test/?id=a", "  bert: https://x.test/?id=b")
+    assert (anna[:28], bert[:28]) == (
+        "  anna: https://x.test/?id=a",
+        "  bert: https://x.test/?id=b",
+    )
     assert rest == [
         f"  person 1: {address}/p/1/#{secret}",
         f"  person 2: {address}/p/2/#{secret}",

@@ -494,7 +494,9 @@ def test_an_answer_from_probabilities_names_the_call_of_each_order(llmsim_lab: R
 
 
 @pytest.mark.parametrize(
-    "option", [("--model", "auto"), ("--seed", "0"), ("--host", "127.0.0.1:9")], ids=lambda it: it[0]
+    "option",
+    [("--model", "auto"), ("--seed", "0"), ("--host", "127.0.0.1:9")],
+    ids=lambda it: it[0],
 )
 def test_what_only_asking_again_needs_is_refused_without_it(
     llmsim_lab: Run, rules: Path, option: tuple[str, str]

@@ -1,0 +1,161 @@
+"""What a window offers to change, and the runs that come of it: forms, words, numbers, settings."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from builders import make_simulation, played
+from lab_kit import Browser, eventually, opened
+from pydantic import Field
+
+from llmsim_lab import Ask, Run, State, Tape
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import Lab
+from llmsim_lab.run import load
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+class Mixed(State):
+    """A state of many kinds.
+
+    Attributes:
+        share: how much of it is left.
+    """
+
+    share: float = 1 / 3
+    large: float = 123456.789
+    count: int = 7
+    is_open: bool = True
+    fixed: float = Field(2.0, frozen=True)
+    word: str = "no number"
+
+
+class Mixes(Run[Mixed]):
+    """A world.
+
+    Args:
+        wait_s: how long they think.
+    """
+
+    wait_s: float = 3
+    parts: dict[str, dict[str, float]] = Field({"a": {"low": 1}})
+    defaults: ClassVar[Any] = {"turns": 2}
+
+    def row(self, state: Mixed) -> dict[str, Any]:
+        return {"large": state.large, "word": state.word, "endless": math.inf}
+
+    async def turn(self, state: Mixed, ask: Ask) -> Mixed:
+        ask.note(noted=ask.turn)
+        return state.replace(share=state.share / 2)
+
+
+async def formed(run: Any, turn: int) -> tuple[Lab, Browser, list[dict[str, Any]]]:
+    lab, browser = opened(run)
+    browser.send("form", run=1, turn=turn)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+    return lab, browser, browser.latest("form")["parts"]
+
+
+async def test_a_form_has_the_states_numbers_in_six_figures_and_nothing_that_cannot_be_set() -> (
+    None
+):
+    _, _, parts = await formed(played(Mixes(), 1), 1)
+    assert [(part["do"], part["title"]) for part in parts] == [
+        ("fork", "From turn 1 on"),
+        ("restart", "Parameters, from the beginning"),
+    ]
+    values = {field["place"][-1]: field["value"] for field in parts[0]["fields"]}
+    note = values.pop("note", None)
+    assert values == {"share": 0.166667, "large": 123457.0, "count": 7.0, "is_open": True}
+    assert not note
+    told = {field["place"][-1]: field["help"] for field in parts[0]["fields"]}
+    assert told["share"] == "how much of it is left"
+    rest = {".".join(field["place"]): field for field in parts[1]["fields"]}
+    assert (rest["wait_s"]["value"], rest["wait_s"]["help"]) == (3.0, "how long they think")
+    assert "rationale" in rest
+
+
+async def test_prompts_are_long_texts_of_the_form() -> None:
+    run = played(make_simulation(names=("Aland",)), 1)
+    _, _, [fork, _] = await formed(run, 1)
+    [field] = [it for it in fork["fields"] if it["place"] == ["prompt", "agent_policy"]]
+    text = next(prompt.text for prompt in run.prompts.values() if prompt.name == "agent_policy")
+    schema = {"type": "string", "long": True}
+    assert field == {
+        "place": ["prompt", "agent_policy"],
+        "label": "Prompt agent_policy",
+        "value": text,
+        "help": "",
+        "schema": schema,
+    }
+    labels = {field["place"][-1]: field["label"] for field in fork["fields"]}
+    assert labels["inflation"].startswith("Inflation (% over four quarters")
+
+
+async def test_a_note_alone_is_no_intervention_and_a_form_of_before_is_read_as_it_was_sent() -> (
+    None
+):
+    lab, browser, _ = await formed(played(Mixes(), 2), 1)
+    browser.send("fork", run=1, turn=1, changes={"note": "why"})
+    await eventually(lambda: 2 in lab.runs)
+    assert lab.reading.runs[2]["changes"] == ["note = why"]
+    assert not lab.runs[2].turns[1].interventions
+    browser.send("fork", run=1, turn=1, changes={"set": {"share": "0.5"}, "note": "why"})
+    await eventually(lambda: 3 in lab.runs)
+    assert lab.reading.runs[3]["changes"] == ["share = 0.5; note = why"]
+    assert [str(it) for it in lab.runs[3].turns[1].interventions] == ["turn 1: share = 0.5 (why)"]
+    browser.send("fork", run=1, turn=2, changes={"set": {"share": "0.5"}})
+    await eventually(lambda: any("fault" in it for it in browser.heard))
+    assert "share" in browser.latest("fault"), "no form of that turn was sent"
+
+
+def test_a_restart_has_the_new_parameters_and_says_them() -> None:
+    run = played(Mixes(wait_s=4, parts={"a": {"low": 1, "high": 3}}), 2)
+    lab = Lab(run)
+    new: Any = lab.restart(wait_s=5, parts={"a": {"low": 2}, "b": {"low": 9}})
+    assert (new.wait_s, new.turn_number) == (5, 0)
+    assert new.parts == {"a": {"low": 2, "high": 3}, "b": {"low": 9}}
+    known = lab.reading.runs[2]
+    assert known["changes"] == ["wait_s = 5; parts a low = 2; parts b low = 9"]
+    assert (known["verb"], known["parent"], known["fork"]) == ("restart", 1, None)
+    assert lab.shown == (2, 0)
+    same = lab.restart(run=1)
+    assert (lab.reading.runs[3]["changes"], same.turn_number) == ([], 0)
+
+
+def test_runs_keep_their_tapes_numbers_unless_another_run_here_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Tape(tmp_path / "m.tape") as tape:
+        first = played(Mixes(tape=tape), 1)
+        second = played(first.fork(1), 1)
+        lab = Lab(second)
+        assert (list(lab.runs), lab.shown) == ([2], (2, 2))
+        third = lab.fork(1)
+        assert (third.run_id, list(lab.runs)) == (3, [2, 3])
+        assert lab.reading.runs[3]["parent"] == 2
+        elsewhere = lab.fork(1, run=2, to="n.tape")
+        assert (elsewhere.run_id, list(lab.runs)) == (3, [2, 3, 4])
+        assert lab.reading.runs[4]["changes"] == ["to n.tape"]
+        whole = Lab(tape)
+        assert whole.shown == (3, 1)
+        assert list(whole.runs) == [1, 2, 3]
+        first.close()
+    here = Lab(played(Mixes(), 1))
+    here.fork(0)
+    here.fork(1, run=1)
+    assert list(here.runs) == [1, 2, 3]
+    assert [here.reading.runs[number]["fork"] for number in (2, 3)] == [0, 1]
+    recorded = load(tmp_path / "m.tape", 2)
+    assert list(Lab(recorded).runs) == [2]
+    with pytest.raises(ConfigError, match=r"there is no run 9 here; there are \[1, 2, 3\]"):
+        here.show(run=9)
+    here.show(1, run=1, view="calls")
+    assert here.first == {"run": 1, "turn": 1, "view": "calls"}
+    here.show()
+    assert here.first == {"run": 1}

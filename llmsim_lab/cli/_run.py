@@ -476,7 +476,7 @@ def _prepared(
     values["model"] = model or config.llm.model
     # All of them anew, since model_copy checks nothing.
     try:
-        llm = LLMConfig.model_validate(values)
+        llm = LLMConfig(**values)
     except ConfigError as error:
         named = ", ".join(f"llm.{name}" for name in settings)
         raise ConfigError(f"--set {named}: {error}") from error

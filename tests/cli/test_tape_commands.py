@@ -152,6 +152,9 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
 ) -> None:
     err = fails(llmsim_lab, "resume", "a.tape", "--host", server.host)
     assert "turn 4 is the last that run 1's configuration has (turns: 4); say how many more" in err
+    wrong = ("--turns", "1", "--set", "llm.seed=x")
+    err = fails(llmsim_lab, "resume", "a.tape", "--host", server.host, *wrong)
+    assert err.startswith("error: --set llm.seed: ")
     assert server.requests == []
     assert llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)[0] == 0
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from llmsim_lab.economy import load_us_macro
@@ -10,12 +12,16 @@ from llmsim_lab.simulation import Demonstration
 from llmsim_lab.simulation.demonstration import INERTIA, OIL_TURN, RULE, effect_in_short
 
 
+@pytest.fixture(scope="module")
+def figure(shipped: Demonstration) -> Any:
+    return demo_figure(shipped)
+
+
 def test_the_picture_says_the_verdict_and_names_every_player_in_full(
-    shipped: Demonstration,
+    shipped: Demonstration, figure: Any
 ) -> None:
-    figure = demo_figure(shipped)
     words = f"{shipped.verdict} {shipped.judged} {shipped.headline}"
-    assert figure.alt == words  # type: ignore[attr-defined]
+    assert figure.alt == words
     assert " ".join(figure.get_suptitle().split()) == shipped.verdict
     oil, slopes, plain, mirrored = figure.axes
     [legend] = figure.legends
@@ -32,8 +38,8 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     assert bounds == [f"{which} bound of the rate" for which in ("lower", "upper")]
 
 
-def test_means_are_over_seeds_and_end_where_one_does(shipped: Demonstration) -> None:
-    *_, plain, mirrored = demo_figure(shipped).axes
+def test_means_are_over_seeds_and_end_where_one_does(shipped: Demonstration, figure: Any) -> None:
+    *_, plain, mirrored = figure.axes
     paths = shipped.path(shipped.model, "mirrored").dropna()
     assert list(mirrored.get_lines()[0].get_ydata()) == paths.mean(axis=1).tolist()
     last = min(found["plain"].turn_number for found in shipped.runs.values())
@@ -41,9 +47,9 @@ def test_means_are_over_seeds_and_end_where_one_does(shipped: Demonstration) -> 
 
 
 def test_the_oil_shock_is_drawn_from_the_quarter_before_it_with_the_inflation_it_brings(
-    shipped: Demonstration,
+    shipped: Demonstration, figure: Any
 ) -> None:
-    oil, *_ = demo_figure(shipped).axes
+    oil, *_ = figure.axes
     *lines, inflation, shock, zero = oil.get_lines()
     for line, player in zip(lines, (RULE, INERTIA, shipped.model), strict=True):
         means = shipped.responses(player).dropna().mean(axis=1)
@@ -60,9 +66,9 @@ def test_the_oil_shock_is_drawn_from_the_quarter_before_it_with_the_inflation_it
 
 
 def test_each_player_s_response_is_a_line_from_low_to_high_with_its_verdict_above(
-    shipped: Demonstration,
+    shipped: Demonstration, figure: Any
 ) -> None:
-    _, slopes, *_ = demo_figure(shipped).axes
+    _, slopes, *_ = figure.axes
     *drawn, zero = slopes.get_lines()
     for row, player in enumerate(shipped.players):
         slope = shipped.responds(player)["inflation"]
@@ -80,9 +86,8 @@ def test_each_player_s_response_is_a_line_from_low_to_high_with_its_verdict_abov
 
 
 def test_rates_are_drawn_between_their_bounds_which_are_named_outside_of_them(
-    shipped: Demonstration,
+    shipped: Demonstration, figure: Any
 ) -> None:
-    figure = demo_figure(shipped)
     _, _, plain, mirrored = figure.axes
     assert figure.get_size_inches().tolist() == [11, 8]
     for axes in (plain, mirrored):

@@ -15,7 +15,6 @@ from builders import played, recorded
 
 from llmsim_lab import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
-from llmsim_lab.lab.figures import demo_figure
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.run import Question, load
 from llmsim_lab.simulation import Demonstration, Simulation
@@ -108,13 +107,6 @@ def test_the_response_to_oil_is_the_difference_of_two_runs_with_the_same_shocks(
     assert found.headline.endswith("under the player (2 seeds).")
     held = found.response("no change")
     assert (held.value, held.low, held.n) == (0, None, 2)
-
-
-def test_with_few_seeds_the_picture_says_so_in_place_of_intervals() -> None:
-    _, slopes, *_ = demo_figure(drawn()).axes
-    assert [text.get_text().strip() for text in slopes.texts] == ["too few seeds"] * 5
-    assert [text.get_position() for text in slopes.texts] == [(0, row) for row in range(5)]
-    assert len(slopes.get_lines()) == 1  # at 0
 
 
 def test_an_unknown_player_or_column_is_named() -> None:

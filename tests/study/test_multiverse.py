@@ -51,18 +51,16 @@ def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_h
 
 
 def test_a_finding_that_is_turned_round_holds_as_often_and_one_seed_has_no_joint_test() -> None:
-    vary = {"poor": {"yes": True, "no": False}, "wording": list("abc"), "order": list("xy")}
+    vary = {"poor": {"yes": True, "no": False}, "wording": list("abc")}
     study = Study(Asked, vary, seeds=4, turns=1, outcome="score@last", players="random")
     found = multiverse(study.run(progress=False), "poor")
-    assert found.frame["estimate"].tolist() == pytest.approx([-1, -1, 1, 1, 2, 2], abs=0.3)
-    assert (found.same_sign, found.holds) == pytest.approx((4 / 6, 4 / 6))
+    assert found.frame["estimate"].tolist() == pytest.approx([-1, 1, 2], abs=0.3)
+    assert (found.same_sign, found.holds) == pytest.approx((2 / 3, 2 / 3))
     single = Study(Asked, vary, seeds=1, turns=1, outcome="score@last", players="random")
     assert str(multiverse(single.run(progress=False), "poor")) == (
-        "no \N{MINUS SIGN} yes, score@last: holds in 0% of 6 specifications, has the same sign in "
+        "no \N{MINUS SIGN} yes, score@last: holds in 0% of 3 specifications, has the same sign in "
         "67%; no joint test, which takes pairs of runs"
     )
-    pairs = Study(Asked, vary, seeds=2, turns=1, outcome="score@last", players="random")
-    assert multiverse(pairs.run(progress=False), "poor").chance is not None
 
 
 def test_a_finding_compares_two_levels_of_a_factor_of_the_study(study: Study) -> None:

@@ -493,10 +493,10 @@ def test_chance_alone_takes_a_second_draw_of_each_run_and_says_what_that_costs()
     with pytest.raises(ConfigError, match=message):
         study.effects(noise=True)
     with pytest.raises(ConfigError, match="only replicate is varied here, so effects"):
-        played(study_of(vary={"replicate": [0, 1]})).effects(noise=True)
+        study_of(vary={"replicate": [0, 1]}).effects(noise=True)
     with pytest.raises(ConfigError, match="here each was drawn once"):
-        played(study_of(vary={"factor": [1.0, 2.0], "replicate": [7]})).effects(noise=True)
-    both = played(study_of(vary={"factor": [1.0, 2.0], "replicate": [0, 1]}))
+        study_of(vary={"factor": [1.0, 2.0], "replicate": [7]}).effects(noise=True)
+    both = played(study_of(vary={"factor": [1.0, 2.0], "replicate": [0, 1]}, turns=1))
     effect, chance = both.effects(noise=True)
     assert effect.contrast == "factor=2 \N{MINUS SIGN} factor=1"
     assert str(chance).startswith(f"{effect.contrast}, by chance alone: ")

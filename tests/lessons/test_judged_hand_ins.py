@@ -19,8 +19,8 @@ from page_kit import PageData
 
 from llmsim_lab.lessons import ProcessLimits, grade
 from llmsim_lab.lessons.answers import LessonQuestion, key_of
-from llmsim_lab.lessons.grading import Expected, HandIn, arms_of, design_faults
-from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
+from llmsim_lab.lessons.grading import Expected, arms_of, design_faults
+from llmsim_lab.lessons.notebooks import run_notebook
 from llmsim_lab.tape import RunInfo
 
 LOUD, QUIET = {"loud": True}, {"loud": False}
@@ -139,38 +139,6 @@ def test_runs_of_all_arms_are_of_one_model_and_code_with_the_same_seeds(
         asked_for["world"] = tmp_path / "talks.py"
         asked_for["world"].write_bytes(expected["world"])
     assert design_faults(runs, Expected(**asked_for)) == faults
-
-
-def test_a_hand_ins_row_counts_what_is_sound() -> None:
-    ended, failed = (
-        NotebookResult(cells=1, fault=fault, answers={}) for fault in ("", "cell 1: no")
-    )
-    hand_in = HandIn(
-        name="ann",
-        faults=["a", "b"],
-        tapes={"x.tape": Path("x.tape")},
-        tape_count=2,
-        replayed=1,
-        runs=[*TWO_ARMS[:3], recorded(2, arm=LOUD, model=LARGE), recorded(3, arm=LOUD)],
-        notebooks={"x.ipynb": ended, "y.ipynb": failed},
-        points=1.5,
-        most_points=4,
-    )
-    assert hand_in.row() == {
-        "hand-in": "ann",
-        "points": 1.5,
-        "of points": 4,
-        "sound": False,
-        "tapes": "1 of 2",
-        "replayed": "1 of 5",
-        "models": "large, small",
-        "arms": 2,
-        "runs an arm": "2 or 3",
-        "notebooks": "1 of 2",
-        "faults": "a; b",
-    }
-    assert HandIn(name="bob").row()["sound"] is True
-    assert "of points" not in HandIn(name="bob").row()
 
 
 @pytest.mark.parametrize(
@@ -390,6 +358,23 @@ def test_hand_ins_are_verified_replayed_compared_and_their_notebooks_graded(
         *("loud=true", "1", small),
         *("loud=false", "0, 1", small),
     ]
+
+
+@pytest.mark.process
+def test_hand_ins_run_in_processes_which_end_at_their_limits(talks: Any, tmp_path: Path) -> None:
+    key = tmp_path / "lesson.key"
+    key.write_text(key_of([LessonQuestion(name="1", answer=3)]).model_dump_json())
+    for name, code in (("ann", "grade_answer(1, 3)"), ("bob", "while True: pass")):
+        folder = tmp_path / "in" / name
+        shutil.copytree(tmp_path / "played", folder / "tapes")
+        (folder / "talks.py").write_text(TALKS)
+        imported = cell("%matplotlib inline\nfrom llmsim_lab.lessons import grade_answer")
+        write_notebook(folder / "a.ipynb", imported, cell(code))
+    limits = ProcessLimits(cpu_s=4, wall_s=200, memory_mb=2_048)
+    ann, bob = grade(tmp_path / "in", key=key, limits=limits)
+    assert (ann.faults, ann.replayed, ann.points) == ([], 4, 1)
+    assert bob.faults == ["a.ipynb, cell 2: it used more than 4 s of the processor"]
+    assert (bob.replayed, bob.points) == (4, 0)
 
 
 def cells_in(page: str) -> list[str]:

@@ -31,23 +31,6 @@ async def test_four_people_play_a_game_to_its_end(tmp_path: Path) -> None:
     assert list(replayed.decisions()["participant"]) == list(run.decisions()["participant"])
 
 
-async def test_a_page_shows_the_situation_and_then_who_is_waited_for() -> None:
-    async with open_room(Pots(players=PEOPLE, turns=1)) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
-        question = await guests[0].asked()
-        seat = guests[0].views[-1]["seat"]
-        assert f"Secret of {seat}" in question["text"]
-        assert ["amount"] in [field["place"] for field in question["fields"]]
-        for guest in guests[:2]:
-            await guest.answer()
-        view = await guests[0].until(
-            lambda view: view["step"] == "wait" and view["waiting"]["count"] == 2
-        )
-        others = {guest.views[-1]["seat"] for guest in guests[2:]}
-        assert set(view["waiting"]["seats"]) == others
-
-
 async def test_a_reload_and_a_lost_connection_lead_to_the_same_seat_and_question() -> None:
     async with open_room(Pots(players=PEOPLE, turns=1)) as here, playing(here):
         guests = await here.guests(4)

@@ -218,3 +218,4 @@ def test_a_calls_facts_are_what_went_in_and_what_came_out(
     assert head == outcome
     assert rows == ([asked_for] if text is None else [asked_for, ("result", text)])
     assert made.duration_ms == 0
+    assert "duration" not in repr(made)

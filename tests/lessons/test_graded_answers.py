@@ -63,6 +63,7 @@ def graded(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (1, float("nan"), "1: not yet. the answer is a number, not NaN"),
         (2, "\ud800", "2: not yet. the answer has half a character (a surrogate)"),
         (3, list(range(5_000)), "3: not yet. the answer has 5,000 members; at most 100 count"),
+        (3, list(range(100)), "3: not yet."),
         (1, "a half", "1: not yet. the answer is a number"),
         (2, " tit-for-tat.", "2: right."),
         (2, "Always C", "2: nearly. it is kind, and too kind"),

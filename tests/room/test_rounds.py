@@ -40,28 +40,6 @@ async def test_people_are_dealt_into_whole_groups_that_differ_in_their_arm(tmp_p
     assert [group.decisions for group in played.groups()] == [4, 4]
 
 
-async def test_turn_by_turn_all_groups_wait_for_the_teacher(tmp_path: Path) -> None:
-    async with open_room(study(tmp_path, turns=3)) as here, playing(here):
-        guests = await here.guests(8)
-        teacher = await here.teacher()
-        await teacher.press("start", stepwise=True)
-        for guest in guests:
-            await guest.answer()
-        for guest in guests:
-            await guest.until(lambda view: view["step"] == "held" and view["turn"] == 1)
-        view = await teacher.get()
-        assert (view["held"], view["gate"], view["waiting"]) == (True, 1, 0)
-        await teacher.press("next_turn")
-        for guest in guests[:7]:
-            await guest.answer()
-        await teacher.press("pause")  # what is asked may still be answered
-        assert (await guests[7].answer()).status_code == 200
-        for guest in guests:
-            await guest.until(lambda view: view["step"] == "held" and view["turn"] == 2)
-        await teacher.press("resume")
-        await asyncio.gather(*[guest.play() for guest in guests])
-
-
 async def test_another_round_has_new_groups_of_the_same_people(tmp_path: Path) -> None:
     played = study(tmp_path)
     async with open_room(played) as here:

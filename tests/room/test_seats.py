@@ -384,3 +384,34 @@ async def test_news_are_spread_once_and_urgent_ones_stay_urgent() -> None:
     async with asyncio.timeout(5):
         await is_spread.wait()
     assert woken[2:] == [(1, False)]
+
+
+@pytest.mark.parametrize(
+    ("question", "seat"),
+    [
+        ({"answerer": "Bob", "component": "Ann", "agent": "Ann"}, "Bob"),
+        ({"answerer": "", "component": "Bob", "agent": "Ann"}, "Bob"),
+        ({"answerer": "", "component": "player", "agent": "Ann"}, "Ann"),
+    ],
+)
+def test_a_question_is_that_of_the_seat_in_which_it_is_answered(
+    question: dict[str, str], seat: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listeners: list[Any] = []
+    person = Waiting()
+    person.questions = [SimpleNamespace(turn=1, **question)]  # type: ignore[attr-defined]
+    person.listen = listeners.append  # type: ignore[attr-defined]
+    people = {"Ann": person, "Bob": person}
+    monkeypatch.setattr(_seats, "People", lambda run: SimpleNamespace(seats=people))
+    monkeypatch.setattr(_seats, "put", lambda run, put, seat: SimpleNamespace(question=put))
+    source = Plans()
+    run = playing(0)
+    run.listen = lambda callback: None
+    source.begun = {0: run}
+    group = room(source).groups[0]
+    assert list(group.asks) == [seat]
+    # One person has both seats, and calls once, whenever a question comes or goes.
+    [look] = listeners
+    person.questions.clear()  # type: ignore[attr-defined]
+    look()
+    assert group.asks == {}

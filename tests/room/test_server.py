@@ -101,9 +101,9 @@ def test_who_takes_nothing_of_an_answer_for_thirty_seconds_is_cut_off() -> None:
     line.protocol.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     line.protocol.pause_writing()
     line.protocol.pause_writing()
-    assert line.waits() == [30.0]
+    assert (line.waits(), line.protocol.flow.write_paused) == ([30.0], True)
     line.protocol.resume_writing()
-    assert line.waits() == []
+    assert (line.waits(), line.protocol.flow.write_paused) == ([], False)
     line.protocol.resume_writing()
     line.protocol.pause_writing()
     assert line.waits() == [30.0]

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from llmsim_lab.study.estimates.estimate import Estimate
 
 MOST_ARMS = 12
-"""In one chart."""
+"""The most arms in one chart."""
 _MOST_LINES = 60
-"""Of units, between their arms."""
+"""The most units that are drawn with a line between their arms."""
 _MOST_LETTERS = 44
-"""Of the arms' names beside each other, on a phone's screen: longer ones get a letter each."""
+"""Letters of all arms' names that fit side by side on a phone; longer names become letters."""
 
 
 def _colour(place: int) -> str:
-    """Return the colour of the arm at a place; after six they come again."""
+    """Return the colour of the arm at a place; the six colours repeat."""
     return SERIES_COLOURS[place % len(SERIES_COLOURS)]
 
 
@@ -38,20 +38,20 @@ def numbers_of(
     outcome: str,
 ) -> pd.DataFrame:
     """Return the rows of an outcome that have a number."""
-    # Here, since importing the package does not import pandas.
+    # Imported here, so that importing the package does not import pandas.
     from pandas import to_numeric
 
     rows = results[results["outcome"] == outcome]
-    # A text is no number, and beside texts numbers are objects.
+    # Texts become NaN; a column with numbers and texts has the type object.
     numbers = to_numeric(rows["value"], errors="coerce")
     return rows.assign(value=numbers).dropna(subset=["value"])
 
 
 def letters_of(arms: Sequence[str]) -> list[str]:
-    """Return a letter for each arm where their names are too long for an axis; else none."""
+    """Return a letter for each arm if the names are too long for an axis; else an empty list."""
     longest = max(map(len, arms))
     is_short = len(arms) * longest <= _MOST_LETTERS
-    # So many arms have no chart either.
+    # There is no chart of so many arms.
     has_too_many = len(arms) > len(ascii_uppercase)
     if is_short or has_too_many:
         return []
@@ -67,17 +67,17 @@ def arms_figure(
     unit_name: str = "unit",
     paired: bool = True,
 ) -> Figure:
-    """Draw an outcome in the order of the window: effects, each unit by arm, means by turn.
+    """Draw an outcome as the window does: effects, each unit by arm, means by turn.
 
     Arms with long names have letters, which the legend below explains.
 
     Args:
-        results: of a study.
-        outcome: one of them.
-        arms: all names, in the order of the design, so that each has its colour.
-        effects: of this outcome, each arm minus the first; drawn as a forest plot above the rest.
-        unit_name: what a dot and its line are.
-        paired: False where a unit of one arm has nothing to do with one of another.
+        results: the study's table of results.
+        outcome: the outcome that is drawn.
+        arms: the names of all arms in the order of the design, which decides their colours.
+        effects: each arm minus the first in this outcome; drawn as a forest plot above the rest.
+        unit_name: what a dot and its line stand for.
+        paired: False where units of different arms have nothing in common.
 
     Raises:
         ConfigError: there is nothing to draw, or there are too many arms.
@@ -102,13 +102,13 @@ def arms_figure(
     forest_height = 0.0
     if effects:
         typical_rows = sum(effect.typical is not None for effect in effects)
-        # A row is as high as its line of text, so that the plot grows with its rows.
+        # The plot grows with its rows, each as high as a line of text.
         forest_height = 0.9 + 0.36 * (len(effects) + typical_rows)
     width = 10 if by_turn or effects else 6
     figure = new_figure(width, 4 + forest_height)
     lower: Any = figure
     if effects:
-        # Subfigures, since the forest is as wide as both charts below it.
+        # Subfigures, since the forest plot is as wide as both charts below it.
         halves: Any = figure.subfigures(
             2,
             1,
@@ -122,7 +122,7 @@ def arms_figure(
             short_names=short_names,
         )
     label = drawable(name_in_words(outcome))
-    # One row of them, also where there is one alone.
+    # A list of one row, also for a single panel.
     [panels] = lower.subplots(
         1,
         2 if by_turn else 1,
@@ -163,7 +163,7 @@ def arms_figure(
             arms=arms,
             letters=letters,
         )
-    # What is read aloud in place of the picture.
+    # The alternative text for screen readers.
     lines = [f"{outcome} by arm. {'; '.join(means)}."]
     lines += [effect.sentence() for effect in effects]
     return told(figure, "\n".join(lines))
@@ -173,11 +173,11 @@ def scale_of(
     effect: Estimate,
     unit: str = "",
 ) -> str:
-    """Return what stands below the axis of a forest plot.
+    """Return the label of a forest plot's axis.
 
     Args:
-        effect: one that is drawn.
-        unit: of its outcome.
+        effect: one of the effects that are drawn.
+        unit: the unit of its outcome.
     """
     outcome = name_in_words(effect.outcome)
     if effect.kind == "text distance":
@@ -194,21 +194,21 @@ def draw_forest(
     arms: Sequence[str],
     short_names: Mapping[str, str],
 ) -> None:
-    """Draw effects as a forest plot: a row each, with its interval, drawn and in numbers.
+    """Draw effects as a forest plot: one row each, with the interval drawn and in numbers.
 
-    Below a skewed mean stands the typical difference; a grey band is smaller than the smallest
+    The typical difference is below a skewed mean. A grey band marks differences below the smallest
     effect of interest.
 
     Args:
-        axes: where.
-        effects: of one outcome.
-        arms: all names; an effect that subtracts the first from another has the colour of that one.
-        short_names: what the arms are called here, by their names.
+        axes: the axes to draw on.
+        effects: the effects of one outcome.
+        arms: the names of all arms; an arm minus the first has the arm's colour.
+        short_names: the arms' names in this plot, by name.
     """
     plain_axes(axes)
     margin = None
     family = ""
-    # Effects of one outcome share both; one without an interval has neither.
+    # All effects of an outcome have the same margin and level, except those without an interval.
     for effect in effects:
         margin = margin or effect.margin
         family = family or effect.family
@@ -228,7 +228,7 @@ def draw_forest(
     short_contrasts: dict[str, str] = {}
     reference = arms[0]
     for place, arm in enumerate(arms):
-        # By the contrast's name, which is all that an estimate has of its arms.
+        # By the contrast's name, since an estimate does not have its arms.
         contrast = contrast_name(arm, reference)
         colours[contrast] = _colour(place)
         short_contrasts[contrast] = contrast_name(short_names[arm], short_names[reference])
@@ -241,11 +241,11 @@ def draw_forest(
             len(names),
             colour=colour,
         )
-        # A main effect or an interaction is of no two arms, and has its own name.
+        # A main effect or an interaction is not a contrast of two arms, and has its own name.
         name = short_contrasts.get(effect.contrast, effect.contrast)
         names.append(drawable(name, 48))
         if effect.typical is not None:
-            typical = replace(effect.typical, p=None)  # it is not one of the family
+            typical = replace(effect.typical, p=None)  # it does not belong to the family
             _draw_interval(
                 axes,
                 typical,
@@ -259,7 +259,7 @@ def draw_forest(
         names,
         size="small",
     )
-    # The first effect stands above, as in the table.
+    # The first effect is at the top, as in the table.
     axes.set_ylim(len(names) - 0.5, -0.5)
     title = f"{100 * effects[0].level:g} % interval, each comparison alone"
     if family:
@@ -303,7 +303,7 @@ def _draw_interval(
             color=colour,
             markerfacecolor=fill,
         )
-    # Beside the axes, where no interval can run over it.
+    # Beside the axes, where no interval can cross the text.
     axes.annotate(
         _in_numbers(effect),
         (1.01, place),
@@ -321,7 +321,7 @@ def _in_numbers(effect: Estimate) -> str:
     if effect.low is not None:
         text += f" ({effect.low:.2f} to {effect.high:.2f})"
     p = effect.p if effect.p_family is None else effect.p_family
-    # No p-value is 0, which three decimals would say.
+    # A p-value is never 0, as three decimals would show it.
     if p is not None and p < 0.0005:
         text += ", p < .001"
     elif p is not None:
@@ -344,9 +344,9 @@ def _draw_units(
         columns="arm",
         values="value",
     )
-    # In the order of the design: a pivot sorts them.
+    # In the order of the design, since a pivot sorts the arms by name.
     wide = by_arm[list(shown)]
-    # Groups that share nothing have no line between them, and sixty lines are a grey area.
+    # No lines between groups that share nothing, and no more than a reader can tell apart.
     if paired and len(wide) <= _MOST_LINES:
         axes.plot(
             wide.to_numpy().T,
@@ -379,7 +379,7 @@ def _draw_units(
     plain_axes(axes)
     labels = [drawable(short_names[arm]) for arm in shown]
     axes.set_xticks(range(len(shown)), labels)
-    # Half a place on both sides, where the bars of the means end.
+    # Half a place on both sides, for the bars of the means.
     axes.set_xlim(-0.5, len(shown) - 0.5)
     axes.set_xlabel("arm")
     return words
@@ -396,7 +396,7 @@ def _draw_turns(
     by_turn = rows.groupby(["turn", "arm"])["value"]
     means = by_turn.mean().unstack("arm")
     for arm in shown:
-        # A run may end early, or an arm have fewer turns.
+        # A run may end early, and an arm may have fewer turns.
         line = means[arm].dropna()
         place = arms.index(arm)
         axes.plot(
@@ -416,10 +416,10 @@ def _explain_arms(
     arms: Sequence[str],
     letters: Sequence[str],
 ) -> None:
-    """Write below the charts which line is which arm, and which letter."""
+    """Write a legend below the charts with each arm's line and letter."""
     from matplotlib.lines import Line2D
 
-    # Drawn for the legend alone: dots have no line to be known by.
+    # Lines for the legend alone, since dots have none.
     handles = []
     for arm in shown:
         place = arms.index(arm)
@@ -444,7 +444,7 @@ def _explain_arms(
 
 def _turns(axes: Axes) -> None:
     plain_axes(axes)
-    # There is no turn 2.5.
+    # Whole numbers: there is no turn 2.5.
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("turn")
 
@@ -456,7 +456,7 @@ def difference_figure(
     contrast: str,
     units: str,
 ) -> Figure:
-    """Draw a difference by turn, and the band that holds for all turns at once.
+    """Draw a difference by turn with the band that holds for all turns at once.
 
     Args:
         band: as ``Study.by_turn`` returns it.
@@ -496,7 +496,7 @@ def difference_figure(
         loc="left",
         size="small",
     )
-    # What is read aloud in place of the picture: the turn that stands out.
+    # The alternative text for screen readers names the turn with the largest difference.
     sizes = mean.abs().to_numpy()
     peak = band.iloc[int(sizes.argmax())]
     return told(
@@ -511,23 +511,23 @@ def curve_figure(
     *,
     title: str,
 ) -> Figure:
-    """Draw a specification curve: estimates in order, and below what each was made with.
+    """Draw a specification curve: estimates in order, and below each its choices.
 
     Args:
-        curve: a row for each specification, by its estimate: ``estimate``, ``low``, ``high``, and
-            the choices made.
-        title: above it.
+        curve: one row for each specification, ordered by estimate: ``estimate``, ``low``, ``high``,
+            and the choices.
+        title: the title above the curve.
     """
     numbers = ["estimate", "low", "high"]
     choices = curve.drop(columns=numbers)
     lines: list[tuple[str, object]] = []
     for name in choices:
-        # Each level once, in the order in which it first comes.
+        # Each level once, in the order of first appearance.
         levels = dict.fromkeys(choices[name])
         lines += [(str(name), level) for level in levels]
-    # Bottom up, as axes count.
+    # From the bottom up, since axes count that way.
     lines.reverse()
-    # Both parts share the axis of specifications, so that a mark stands below its estimate.
+    # Both parts share the axis of specifications, so that marks are below their estimate.
     figure = new_figure(8, 3 + 0.22 * len(lines))
     above, below = figure.subplots(
         2,
@@ -536,7 +536,7 @@ def curve_figure(
         height_ratios=[3, 0.25 * len(lines) + 0.5],
     )
     estimate = curve["estimate"]
-    # Error bars are lengths, not ends.
+    # matplotlib takes the lengths of error bars, not their ends.
     reach = [estimate - curve["low"], curve["high"] - estimate]
     colour = SERIES_COLOURS[0]
     above.errorbar(
@@ -573,7 +573,7 @@ def curve_figure(
         names,
         size="small",
     )
-    # A specification has no number of its own: it stands where its estimate does.
+    # Specifications have no numbers, only the order of their estimates.
     below.set_xticks([])
     below.set_xlabel(f"{len(curve)} specifications, by their estimates")
     plain_axes(above)

@@ -1,11 +1,12 @@
-"""The exact law of a small simulation: every way in which it may go, with its probability.
+"""The exact law of a small simulation: all of its histories, each with its probability.
 
-Where players choose among options, ``client.choose`` gives the probability of each. A turn is
-played once for each combination of what may be chosen in it, and a history has the product of its
-probabilities: no run is drawn, so that nothing has a standard error. A turn's code cannot be
-stopped and copied where it asks; so it is played again from its start for each combination, with
-what is already known to be chosen (as in enumeration for probabilistic programs, Goodman and
-Stuhlmüller 2014, "The Design and Implementation of Probabilistic Programming Languages").
+Where players choose among options, ``client.choose`` gives the probability of each option. A turn
+is played once for each combination of choices in it, and the probability of a history is the
+product of its choices' probabilities. No run is drawn, so that nothing has a standard error. A
+turn's code cannot be stopped and copied where it asks, so that each combination is played from the
+turn's start, with the choices made so far given (as in enumeration for probabilistic programs,
+Goodman and Stuhlmüller 2014, "The Design and Implementation of Probabilistic Programming
+Languages").
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Options: TypeAlias = Mapping[object, str]
-"""What can be chosen, each with the text that a model sees."""
+"""The options of a choice, each with the text that a model sees."""
 Shares: TypeAlias = list[float]
-"""The probabilities of options, in their order, and last how much of all answers are options."""
+"""The probabilities of the options in order; last, the share of answers that are options."""
 AskModel: TypeAlias = Callable[
     [LLMClient, str, Options, CallSite],
     Coroutine[Any, Any, Shares],
 ]
-"""Asks a model a prompt with options, from a place in a run."""
+"""Asks a model to choose among options, from a place in a run."""
 Game: TypeAlias = Run | Tape | str | Path
-"""A run, or a tape, of which the latest run counts."""
+"""A run, or a tape, whose latest run counts."""
 Outcome: TypeAlias = str | Callable[[Any], object]
 """A column of the turn's row, or a function of the run so far."""
 
@@ -64,14 +65,14 @@ Outcome: TypeAlias = str | Callable[[Any], object]
 
 
 class _Draw(NamedTuple):
-    """What is drawn in a turn.
+    """One choice in a turn.
 
     Attributes:
-        player: who is asked.
-        component: as what.
-        field: of the reply.
-        question: its key; empty where chance answers.
-        number: how often the same was drawn before.
+        player: the player who is asked.
+        component: the part of the world that asks.
+        field: the field of the reply that holds the choice.
+        question: the question's key; empty where chance answers.
+        number: counts the draws of a turn that are equal in all else.
     """
 
     player: str
@@ -82,11 +83,11 @@ class _Draw(NamedTuple):
 
 
 class _EnumeratedWay:
-    """A way that takes what it is given, then the likeliest; notes which others begin there.
+    """One way through a turn: it takes given choices, then the likeliest, and notes other ways.
 
     Args:
-        drawn: what it is given.
-        least: the probability below which no other way is followed.
+        drawn: the given choices.
+        least: other ways are followed only if their probability is at least this.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class _EnumeratedWay:
         self.lost = 0.0
         self.others: list[Mapping[_Draw, object]] = []
         self.unmet = set(drawn)
-        """What is given and was not drawn: none, if the same was asked as before."""
+        """Given choices that the turn has not asked for; none are left if it asks as before."""
         self.drawn = dict(drawn)
         self._least = least
         self._times: Counter[_Draw] = Counter()
@@ -109,11 +110,11 @@ class _EnumeratedWay:
         choice: Choice[object],
         decide: Decide,
     ) -> object:
-        """Return what is drawn; where that is new, the likeliest option."""
-        # The likeliest and the nearest to the mean are no draws: there is one way alone.
+        """Return the given choice; in a draw without one, the likeliest option."""
+        # The other ways to decide, such as the likeliest option, are no draws and have one result.
         if decide != "sample":
             return choice.decided(decide, Random())
-        # By its number too: a player may be asked the same twice, as by two judges.
+        # Numbered, since a player may be asked the same twice, as by two judges.
         self._times[draw] += 1
         draw = draw._replace(number=self._times[draw])
         self.unmet.discard(draw)
@@ -125,7 +126,7 @@ class _EnumeratedWay:
         return value
 
     def _branch(self, draw: _Draw, choice: Choice[object]) -> None:
-        """Note the ways that begin with the other options."""
+        """Note the ways that take the other options here."""
         for value, share in choice.probabilities.items():
             if value == choice.mode or share == 0:
                 continue
@@ -137,7 +138,7 @@ class _EnumeratedWay:
 
 
 class _RecordedWay:
-    """The way that a recorded turn went; adds up how likely its answers are."""
+    """The way of a recorded turn; adds up the log-likelihood of its answers."""
 
     def __init__(self, turn: Turn) -> None:
         self.log_likelihood = 0.0
@@ -151,24 +152,24 @@ class _RecordedWay:
         choice: Choice[object],
         decide: Decide,
     ) -> object:
-        """Return what was answered."""
-        # Of several of one kind the first: they stand in the order in which they were asked.
+        """Return the recorded choice."""
+        # Several answers of one player and component are in the order in which they were asked.
         answer = self._answers[draw.player, draw.component].pop(0)
-        # As JSON: an enum's member is its value on a tape.
+        # As JSON, since a tape has an enum member's value.
         by_value = {plain(value): value for value in choice.probabilities}
         value = by_value[answer.fields[draw.field]]
-        # What chance or a rule answers, or fills in for a person, says nothing of the model.
+        # Answers by chance, by a rule, or in place of a person tell nothing about the model.
         if draw.question and answer.status != "fallback":
             share = choice.probabilities[value]
             if share > 0:
                 self.log_likelihood += math.log(share)
-            else:  # of which Python has no logarithm
+            else:  # Python has no logarithm of 0
                 self.log_likelihood = -math.inf
         return value
 
 
 class _Past(UserList[Turn]):
-    """A run's turns; notes whether anything reads an earlier one than the latest."""
+    """A run's turns; notes whether a turn before the latest was read."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self._turns = list(turns)
@@ -176,7 +177,7 @@ class _Past(UserList[Turn]):
 
     @property
     def data(self) -> list[Turn]:  # type: ignore[override]
-        """All turns; every method of a list reads them here."""
+        """All turns; the inherited methods of a list read them here."""
         self.was_read = True
         return self._turns
 
@@ -184,13 +185,14 @@ class _Past(UserList[Turn]):
         return len(self._turns)
 
     def __getitem__(self, index: Any) -> Any:
-        # The state before the turn, which every turn has, is the latest one's.
+        # The next turn starts from the latest state, so that reading the latest turn does not
+        # count.
         if index in (-1, len(self._turns) - 1):
             return self._turns[index]
         return self.data[index]
 
     def append(self, turn: Turn) -> None:
-        """Add a turn, which reads none."""
+        """Add a turn; this does not count as reading."""
         self._turns.append(turn)
 
 
@@ -198,7 +200,7 @@ class _Past(UserList[Turn]):
 
 
 class _Node(NamedTuple):
-    """A history, or all that came to the same: its probability, and the turns that led there."""
+    """A history, or several merged ones, with their probability and the turns of the first."""
 
     probability: float
     turns: tuple[Turn, ...]
@@ -208,12 +210,12 @@ class _Histories:
     """The histories of a run, level by level, each turn played in every way.
 
     Args:
-        run: from whose latest turn they begin.
-        client: the model of players that are the run's.
-        ask: asks it.
-        least: the probability below which a history is not followed.
-        most_questions: how many may be asked.
-        keeps_past: whether histories that came to the same state stay apart.
+        run: the histories begin from its latest turn.
+        client: the model of players that have no other.
+        ask: asks a model.
+        least: histories are followed only if their probability is at least this.
+        most_questions: how many different questions may be asked.
+        keeps_past: whether histories that come to the same state stay apart.
     """
 
     def __init__(
@@ -229,12 +231,12 @@ class _Histories:
         self.ask = ask
         self.levels = [[_Node(1.0, tuple(run.turns))]]
         self.lost = [0.0]
-        self.known: dict[str, Shares] = {}
-        """What each question was answered."""
-        self.met: set[str] = set()
-        """The questions of these histories; a tape may know others, of another model."""
-        self.of_law: frozenset[str] = frozenset()
-        """Those of the whole law; a recorded game may meet others."""
+        self.answers: dict[str, Shares] = {}
+        """The answer of each question, by key."""
+        self.questions: set[str] = set()
+        """The questions that these histories asked; a tape may have answers to others."""
+        self.questions_of_law: frozenset[str] = frozenset()
+        """The questions of the whole law; a recorded game may ask others."""
         self.keeps_past = keeps_past
         self._least = least
         self._most_questions = most_questions
@@ -251,7 +253,7 @@ class _Histories:
                 players[name] = partial(self._answer, None)
             elif player == "rule":
                 players[name] = player
-            # Without a model the run says so itself, where one would be asked.
+            # If a model is asked and there is none, the run itself raises.
             elif player != "model":
                 raise ConfigError(
                     f"players[{name!r}] is {player!r:.60}: what it answers has no probabilities "
@@ -260,12 +262,12 @@ class _Histories:
         self.walker = imagined(run, client, players)
 
     async def grow(self, levels: int) -> None:
-        """Play on until there are as many levels, each a turn."""
+        """Play until there are so many levels; each level is a turn."""
         while len(self.levels) <= levels:
             merges = not self.keeps_past
             await self._add_level()
             if merges and self.keeps_past:
-                # Something read the past, so that what was merged before was not the same.
+                # Something read the past, so that merged histories were not the same after all.
                 self.levels = self.levels[:1]
                 self.lost = self.lost[:1]
 
@@ -274,13 +276,13 @@ class _Histories:
         nodes: list[_Node] = []
         is_first = True
         lost = self.lost[-1]
-        # Breadth first, since only histories of the same turn can come to the same.
+        # Breadth first, since only histories of the same turn can be merged.
         for node in self.levels[-1]:
-            # A history that is over stays as it is, beside those that go on.
+            # A history that is over stays as it is.
             if self.walker.done(node.turns[-1].state):
                 nodes.append(node)
                 continue
-            # Of the turn alone, while the bound is one of whole histories.
+            # The bound is for whole histories; this is what it leaves for the turn.
             least = self._least / node.probability
             ways: list[Mapping[_Draw, object]] = [{}]
             while ways:
@@ -288,9 +290,9 @@ class _Histories:
                 past = await self.play(node.turns, way)
                 turn: Turn = past[-1]
                 self.keeps_past = self.keeps_past or past.was_read
-                # The same draws lead to the same questions and the same state, unless something
-                # else changed them. Questions are compared in every way; states only in the first
-                # of a level, which is played twice for that.
+                # The same choices must lead to the same questions and the same state. Questions are
+                # compared in every way; states only in the first way of a level, which is played
+                # twice for that.
                 is_same = not way.unmet
                 if is_first:
                     is_first = False
@@ -312,26 +314,26 @@ class _Histories:
         turns: Sequence[Turn],
         way: _EnumeratedWay | _RecordedWay,
     ) -> _Past:
-        """Play the turn that follows others in one way; returns all turns with it."""
+        """Play the turn that follows ``turns`` in one way, and return all turns."""
         past = _Past(turns)
-        # It has the methods of a list, and is none, so that a list's cannot pass it by.
+        # A UserList, since a subclass of list has methods that would not pass through ``data``.
         self.walker.turns = past  # type: ignore[assignment]
         self._way = way
         self._refusal = None
-        # Questions are asked in this context: the walker's own has no place for calls.
+        # Questions are asked in this context, since the walker's own context records no calls.
         self._context = copy_context()
         try:
             await self.walker.step()
         except Exception:
             if self._refusal is None:
                 raise
-        # A stand-in may have answered in its place, or the world's rule be blamed for it.
+        # Raised in any case: a stand-in may have answered, or another error may hide the refusal.
         if self._refusal is not None:
             raise self._refusal
         return past
 
     async def _answer(self, client: LLMClient | None, question: Question) -> dict[str, object]:
-        """Answer for a model, or by chance where there is none, as the way goes."""
+        """Return the current way's answer for a model, or for chance where there is none."""
         try:
             if client is not None and question.decide is None:
                 raise ConfigError(
@@ -342,7 +344,7 @@ class _Histories:
             options = options_to_choose(question)
             key = ""
             shares = _even(options.texts)
-            # A world may leave a player one option; no model is asked then, as in a run.
+            # With one option no model is asked, as in a run.
             if client is not None and len(options.texts) > 1:
                 key = _key_of(client, question.prompt, options.texts)
                 shares = await self._shares(key, client, question, options.texts)
@@ -360,12 +362,12 @@ class _Histories:
             elif key:
                 reasoning = why_chosen(choice, options, value)
             fields = {options.name: value}
-            # As in a run: a state or a prompt may quote it.
+            # As in a run, since a state or a prompt may quote the reasoning.
             if "reasoning" in question.reply.model_fields:
                 fields["reasoning"] = reasoning
             return fields
         except asyncio.CancelledError:
-            # Also where another question failed, which is then what is said.
+            # If another question has failed already, that error is the one to raise.
             self._refusal = self._refusal or ConfigError(
                 f"turn {question.turn} gives up waiting for {question.player}, and how long an "
                 "answer takes has no probability; wait for it without a time limit"
@@ -382,27 +384,27 @@ class _Histories:
         question: Question,
         options: Options,
     ) -> Shares:
-        """Return what a question is answered, which is asked once."""
-        self.met.add(key)
-        if key not in self.known:
-            if len(self.met) > self._most_questions:
+        """Return the answer to a question; each question is asked once."""
+        self.questions.add(key)
+        if key not in self.answers:
+            if len(self.questions) > self._most_questions:
                 raise ConfigError(
                     f"more than most_questions={self._most_questions:,} questions would be asked; "
                     "take fewer turns, options or players, a larger prune, or say "
                     f"most_questions={10 * self._most_questions}"
                 )
-            # Players who are asked at the same time may be asked the same.
+            # Players who are asked at the same time may have the same question.
             if key not in self._asking:
-                # The turns of the run that records the calls are the levels.
+                # A turn of the recording is a level here.
                 site = replace(question.site, turn=len(self.levels))
                 asking = self.ask(client, question.prompt, options, site)
                 self._asking[key] = asyncio.create_task(asking, context=self._context)
-            self.known[key] = await self._asking[key]
-        return self.known[key]
+            self.answers[key] = await self._asking[key]
+        return self.answers[key]
 
 
 def _depends_on_more(turn: Turn, world: Run) -> ConfigError:
-    """Return the error of a turn that is not the same when it is played again."""
+    """Return the error for a turn that differs when it is played again."""
     return ConfigError(
         f"turn {turn.number} of {type(world).__name__} asked or did something else when it was "
         "played again from the same state with the same answers: it depends on something that is "
@@ -412,11 +414,11 @@ def _depends_on_more(turn: Turn, world: Run) -> ConfigError:
 
 
 def _key_of(client: LLMClient, prompt: str, options: Options) -> str:
-    """Return what tells a question from others: the model, the text, the options."""
-    # As it is hashed here it stands on tapes: another order would find none of their answers.
+    """Return a digest of the model, the text and the options, which identifies a question."""
+    # Tapes have this digest: in another order their answers would not be found.
     asked = [
         client.config.model_dump_json(),
-        # A plain text has no system message, a filled prompt may have one.
+        # A filled prompt may have a system message, a plain text has none.
         getattr(prompt, "system", ""),
         str(prompt),
         [[repr(value), text] for value, text in options.items()],
@@ -426,13 +428,13 @@ def _key_of(client: LLMClient, prompt: str, options: Options) -> str:
 
 
 def _merged(nodes: Sequence[_Node]) -> list[_Node]:
-    """Return histories, of those that go on alike the first, with the probability of all."""
+    """Return the histories; of several with the same future one, with the sum of probabilities."""
     merged: dict[object, _Node] = {}
     for node in nodes:
         latest = node.turns[-1]
         state = latest.state.model_dump_json()
-        # Its notes are columns, which an outcome may name; of a history that is over the number is
-        # another one than of those that go on.
+        # Notes are columns, which an outcome may name. The number keeps histories that are over
+        # apart from those that continue.
         notes = json.dumps(plain(latest.noted))
         key = (latest.number, state, notes)
         before = merged.get(key, _Node(0.0, node.turns))
@@ -445,7 +447,7 @@ def _merged(nodes: Sequence[_Node]) -> list[_Node]:
 
 
 def _even(options: Options) -> Shares:
-    """Return what is answered evenly by chance."""
+    """Return the same probability for each option."""
     return [1 / len(options)] * len(options) + [1.0]
 
 
@@ -456,7 +458,7 @@ async def _ask_model(
     site: CallSite,
 ) -> Shares:
     choice = await client.choose(prompt, options, site=site)
-    # Of a server that tells no probabilities answers were drawn and counted, which is sampling.
+    # Without probabilities from the server, answers were drawn and counted, which is sampling.
     if choice.method == "samples":
         raise ConfigError(
             f"{client.config.model} tells no probabilities of tokens, so that its choices are "
@@ -489,21 +491,21 @@ async def _ask_nobody(
 
 
 class Asked(State):
-    """What the questions of an exact law were answered.
+    """The answers to the questions of an exact law.
 
     Attributes:
-        probabilities: by question, of its options in their order; last how much of all answers
-            are options.
+        probabilities: by question, those of the options in their order; last, the share of all
+            answers that are options.
     """
 
     probabilities: dict[str, list[float]] = Field(default_factory=dict)
 
 
 class Law(Run[Asked]):
-    """Asks the questions of an exact law, a turn for all that come up in a turn of the world.
+    """The recording of an exact law: a run whose turn asks all questions of a turn of the world.
 
-    ``exact`` makes it, and reads it: a run on a tape like any other, whose calls are kept, so that
-    one that was stopped goes on where it was.
+    ``exact`` makes and reads it. As for any run, its calls are on its tape, so that a law that was
+    stopped continues where it was.
     """
 
     kind = "exact"
@@ -514,11 +516,11 @@ class Law(Run[Asked]):
     _histories: _Histories | None = None
 
     def ask_for(self, histories: _Histories) -> None:
-        """Ask what these histories need, in the turns to come."""
+        """Ask the questions of these histories in the next turns."""
         self._histories = histories
 
     async def turn(self, state: Asked, ask: Ask) -> Asked:
-        """Ask what comes up in the next turn of all histories."""
+        """Ask the questions that the next turn of all histories needs."""
         histories = self._histories
         if histories is None:
             raise ConfigError(
@@ -526,19 +528,19 @@ class Law(Run[Asked]):
                 "which has the world"
             )
         await histories.grow(ask.turn)
-        return state.replace(probabilities=dict(histories.known))
+        return state.replace(probabilities=dict(histories.answers))
 
 
 # --- the law --------------------------------------------------------------------------------------
 
 
 class ExactPlan(NamedTuple):
-    """What an exact law would take, if no history were too unlikely to follow.
+    """What an exact law takes at most, if all histories are followed.
 
     Attributes:
-        questions: how many different ones.
-        calls: to a model, one for each order of the options.
-        histories: after the last turn, those that come to the same counted once.
+        questions: how many different questions.
+        calls: how many calls to a model, one for each order of a question's options.
+        histories: how many histories after the last turn; merged ones count once.
     """
 
     questions: int
@@ -553,30 +555,30 @@ class ExactPlan(NamedTuple):
 
 
 class Exact:
-    """The law of a small simulation, without sampling: of each outcome each value's probability.
+    """The law of a small simulation, without sampling: the probability of each value of an outcome.
 
-    It is exact about this model, these options in the mean over their orders, and where the world
-    draws shocks, those of the run's seed. It says nothing of other models or other wordings.
+    The law is exact for this model and these options, in the mean over the orders of the options,
+    and for the shocks of the run's seed. It tells nothing about other models or wordings.
 
     Args:
-        run: what is played, from its latest turn; its players are models that choose
-            (``decide="sample"``), rules and chance. It is left as it is.
-        turns: how many are played; if not given, as many as the world's configuration says.
-        outcome: what is asked about: a column of the turn's row, or a function of the run so far,
-            for which histories stay apart. If not given, the first column that can be charted.
-        tape: keeps the questions; an exact law that was stopped goes on there.
-        prune: a history with a smaller probability is not followed; ``lost`` has their sum.
-        most_questions: how many may be asked.
+        run: the run whose turns after the latest are played. Its players are models that choose
+            (``decide="sample"``), rules and chance. The run itself is not changed.
+        turns: how many turns are played; if not given, the number in the world's configuration.
+        outcome: a column of the turn's row, or a function of the run so far, for which histories
+            stay apart. If not given, the first column that can be charted.
+        tape: keeps the questions, so that a law that was stopped continues.
+        prune: histories with a smaller probability are not followed; ``lost`` has their sum.
+        most_questions: how many different questions may be asked.
 
     Attributes:
-        lost: the probability of all that was not followed. The mean of an outcome is off by at
-            most that times its range.
-        mass: the least share of a model's answers that are options at all; with little, the model
-            mostly says something else.
-        questions: how many different ones the law rests on.
+        lost: the probability of all histories that were not followed. The mean of an outcome is
+            off by at most that times its range.
+        mass: the smallest share of a model's answers that are options; where it is small, the
+            model mostly says something else.
+        questions: how many different questions were asked for the law.
 
     Raises:
-        ConfigError: a player or the turn does something without known probabilities.
+        ConfigError: a player or the turn does something whose probabilities are not known.
 
     Example:
         >>> law = exact(Dilemma(llm_client=client), turns=4, outcome="cooperation")
@@ -627,22 +629,22 @@ class Exact:
             ask,
             least=least,
             most_questions=self.most_questions,
-            # After the last turn nothing more is asked, so that merging saves nothing; what became
-            # of the decisions, which ``compare_with_people`` reads, would be lost by it.
+            # After a single turn nothing more is asked, so that merging would save no question,
+            # and would lose the decisions that ``compare_with_people`` reads.
             keeps_past=callable(self.outcome) or self.turns == 1,
         )
 
     def plan(self) -> ExactPlan:
-        """Return what it would take; no model is asked.
+        """Return what the law would take; no model is asked.
 
         Raises:
             ConfigError: more than ``most_questions`` would be asked.
         """
-        # With nothing pruned: a model's law takes this or less.
+        # Without pruning, so that a model's law takes this or less.
         histories = self._new_histories(self.run_of.llm_client, _suppose_even, least=0.0)
         run_sync(histories.grow(self.turns))
-        # A question has a call for each option, since each stands first once.
-        options = [len(shares) - 1 for shares in histories.known.values()]
+        # A call for each option, since each option comes first in one call.
+        options = [len(shares) - 1 for shares in histories.answers.values()]
         return ExactPlan(
             questions=len(options),
             calls=sum(options),
@@ -650,44 +652,44 @@ class Exact:
         )
 
     async def arun(self) -> Exact:
-        """Ask what has to be asked; returns the law."""
-        return await self._grown_by(self._law())
+        """Ask what is not on the tape yet, and return the law."""
+        return await self._grown_by(self._recording())
 
-    async def _grown_by(self, law: Law) -> Exact:
-        """Let a run ask what it has not on its tape; returns the law."""
-        # Without one, that of the tape's settings, which asks nothing.
-        client = self.run_of.llm_client or law.llm_client
+    async def _grown_by(self, recording: Law) -> Exact:
+        """Let a recording ask what is not on its tape yet, and return the law."""
+        # A loaded recording has a client with the tape's settings, which answers nothing new.
+        client = self.run_of.llm_client or recording.llm_client
         histories = self._new_histories(client, _ask_model, self.prune)
-        histories.known.update(law.state.probabilities)
-        law.ask_for(histories)
+        histories.answers.update(recording.state.probabilities)
+        recording.ask_for(histories)
         try:
-            missing_turns = self.turns - law.turn_number
-            await law.arun(missing_turns)
+            missing_turns = self.turns - recording.turn_number
+            await recording.arun(missing_turns)
         finally:
-            law.close()
-        # What another process asked is known, and what came of it is not. Nothing else is asked
-        # now: it would stand on no tape.
+            recording.close()
+        # The recording may be another process's: its answers are here, its histories are not.
+        # Growing them again asks nothing, since a new answer would be on no tape.
         histories.ask = _ask_nobody
         await histories.grow(self.turns)
-        histories.ask = _ask_model  # loglik asks what a game met besides
-        histories.of_law = frozenset(histories.met)
+        histories.ask = _ask_model  # loglik() asks the questions that only the game has
+        histories.questions_of_law = frozenset(histories.questions)
         self._grown = histories
         return self
 
     def run(self) -> Exact:
-        """Do what ``arun`` does, from plain code."""
+        """Ask what is not on the tape yet, and return the law: ``arun`` for scripts."""
         return run_sync(self.arun())
 
     @classmethod
     def of_recording(cls, law: Run) -> Exact:
-        """Return the law that was recorded, from the answers on its tape: nothing is asked.
+        """Return a recorded law from the answers on its tape; no model is asked.
 
         Args:
-            law: as ``load("law.tape")`` gives it; the world's class has to be known, as for any
-                recorded run.
+            law: the run that ``load("law.tape")`` returns. The world's class has to be imported, as
+                for any recorded run.
 
         Raises:
-            ConfigError: it is no law, or no class has the world's name.
+            ConfigError: the run is not a recorded law, or no class has the world's name.
         """
         if not isinstance(law, Law):
             raise ConfigError(f"{law!r:.120} is the recording of a run, and of no law")
@@ -697,8 +699,8 @@ class Exact:
         recorded = cls(run, turns=config.turns)
         return run_sync(recorded._grown_by(law))
 
-    def _law(self) -> Law:
-        """Return the run that asks: a new one, or the one on the tape."""
+    def _recording(self) -> Law:
+        """Return the recording: a new one, or the one on the tape."""
         run = self.run_of
         config = run.config.model_copy(update={"turns": self.turns})
         of = plain(config.model_dump(mode="json"))
@@ -718,19 +720,21 @@ class Exact:
                 llm_client=run.llm_client,
                 tape=tape,
             )
-        law = load(tape)
-        if not isinstance(law, Law) or (law.world, plain(law.of)) != (type(run).kind, of):
+        recording = load(tape)
+        expected = (type(run).kind, of)
+        if not isinstance(recording, Law) or (recording.world, plain(recording.of)) != expected:
             raise ConfigError(
-                f"the tape {tape} has another run, {law!r:.120}; give this law a tape of its own"
+                f"the tape {tape} has another run, {recording!r:.120}; give this law a tape of its "
+                "own"
             )
-        if law.turn_number < self.turns:
+        if recording.turn_number < self.turns:
             return Law.resume(tape, llm_client=run.llm_client)
-        return law
+        return recording
 
-    # --- what came out ------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
     @property
-    def _known(self) -> _Histories:
+    def _followed(self) -> _Histories:
         if self._grown is None:
             raise ConfigError("nothing is known yet: law.run(), or await law.arun()")
         return self._grown
@@ -738,18 +742,18 @@ class Exact:
     @property
     def lost(self) -> float:
         """The probability of all histories that were not followed."""
-        return self._known.lost[-1]
+        return self._followed.lost[-1]
 
     @property
     def questions(self) -> int:
         """How many different questions were asked."""
-        return len(self._known.of_law)
+        return len(self._followed.questions_of_law)
 
     @property
     def mass(self) -> float:
-        """The least share of the model's answers that are options; 1 where no model is asked."""
-        histories = self._known
-        masses = [histories.known[key][-1] for key in histories.of_law]
+        """The smallest share of a model's answers that are options; 1 where no model is asked."""
+        histories = self._followed
+        masses = [histories.answers[key][-1] for key in histories.questions_of_law]
         return min(masses, default=1.0)
 
     def distribution(
@@ -758,11 +762,11 @@ class Exact:
         *,
         turn: int | None = None,
     ) -> pd.Series[float]:
-        """Return each value of an outcome with its probability, in order; they add to 1 - lost.
+        """Return the probability of each value of an outcome, in order; the sum is 1 - lost.
 
         Args:
-            outcome: another one than the law's own: a column.
-            turn: after which turn; the last if not given.
+            outcome: a column, in place of the law's own outcome.
+            turn: the turn whose value is taken; the last if not given.
 
         Raises:
             ConfigError: there is no such column or turn.
@@ -777,17 +781,17 @@ class Exact:
             )
         first = self.run_of.turn_number
         last = first + self.turns
-        at = last
+        counted_turn = last
         if turn is not None:
-            at = whole_number("turn", turn, least=first, most=last)
+            counted_turn = whole_number("turn", turn, least=first, most=last)
         shares: dict[Hashable, float] = defaultdict(float)
-        for node in self._known.levels[at - first]:
-            # A history that was merged with others has one value of each column, as they have.
+        for node in self._followed.levels[counted_turn - first]:
+            # Merged histories have the same value of each column.
             shares[self._value_of(node, outcome)] += node.probability
         values = sorted(shares, key=_in_order)
         return pd.Series(
             [shares[value] for value in values],
-            # Tuples are values here, and no levels of an index.
+            # A tuple is one value here, not the levels of an index.
             index=pd.Index(values, name=_name_of(outcome), tupleize_cols=False),
             name="probability",
         )
@@ -797,8 +801,8 @@ class Exact:
             columns = node.turns[-1].columns()
             known_names("column", outcome, columns)
             value = columns[outcome]
-        elif self._known.keeps_past:
-            walker = self._known.walker
+        elif self._followed.keeps_past:
+            walker = self._followed.walker
             walker.turns = [*node.turns]
             value = outcome(walker)
         else:
@@ -806,7 +810,7 @@ class Exact:
                 "a function of the run needs histories that were kept apart: give it when the "
                 "law is made, exact(run, outcome=function)"
             )
-        # NaN is like no other NaN, and would be a value of its own in each history.
+        # NaN does not equal NaN, and would be a separate value in each history.
         if isinstance(value, float) and math.isnan(value):
             return None
         if not isinstance(value, Hashable):
@@ -817,10 +821,10 @@ class Exact:
         return value
 
     def mean(self, outcome: Outcome | None = None, *, turn: int | None = None) -> float:
-        """Return the expectation of an outcome after a turn, of all histories that were followed.
+        """Return the expectation of an outcome after a turn, over all histories that were followed.
 
         Raises:
-            ConfigError: its values are not numbers.
+            ConfigError: the outcome's values are not numbers.
         """
         import pandas as pd
 
@@ -833,7 +837,7 @@ class Exact:
                 f"the probability {without_number.iloc[0]:.3g}, and so has no mean; see "
                 "distribution()"
             )
-        # Of what was followed: what was lost has no value.
+        # Divided by the probability that was followed, since lost histories have no value.
         return math.fsum(numbers * shares) / math.fsum(shares)
 
     def effect(
@@ -843,10 +847,10 @@ class Exact:
         *,
         turn: int | None = None,
     ) -> float:
-        """Return how much larger the mean is than in another law.
+        """Return the mean minus the mean of another law.
 
-        A difference of two laws has no interval: it is what this model with these options does.
-        Where histories were lost, it is off by at most both ``lost`` times the outcome's range.
+        The difference has no interval, since both laws are exact for their model and options. Where
+        histories were lost, it is off by at most both ``lost`` together times the outcome's range.
 
         Raises:
             ConfigError: the laws have different outcomes, or end with different turns.
@@ -870,7 +874,7 @@ class Exact:
         return self.mean(outcome, turn=turn) - reference.mean(outcome, turn=turn)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the law by turn: a row for each value, with its probability."""
+        """Return the law by turn: one row for each value, with its probability."""
         import pandas as pd
 
         first = self.run_of.turn_number
@@ -880,7 +884,7 @@ class Exact:
 
     @property
     def figure(self) -> Figure:
-        """The outcome by turn: a dot for each value, as large as it is likely, and the mean."""
+        """The outcome by turn: a dot for each value, sized by its probability, and the mean."""
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
@@ -901,16 +905,16 @@ class Exact:
         return figure
 
     async def aloglik(self, game: Game) -> float:
-        """Return the log-likelihood of a game: how likely this model plays it.
+        """Return the log-likelihood of a game: how likely it is that this model plays it.
 
-        What was filled in for a person who did not answer does not count.
+        Answers that were filled in for a person who did not answer do not count.
 
         Args:
-            game: a run whose players may be people, as those of a room, or a tape, of which the
-                latest run counts.
+            game: a run, whose players may be people, such as one of a room; or a tape, whose latest
+                run counts.
 
         Raises:
-            ConfigError: the game has another start, other parameters or shocks.
+            ConfigError: the game has another initial state, other parameters or other shocks.
         """
         if not isinstance(game, Run):
             game = load(game)
@@ -926,8 +930,8 @@ class Exact:
         log_likelihood = 0.0
         for place, after in enumerate(game.turns[1:], 1):
             way = _RecordedWay(after)
-            # After the game's own turns, which the law need not have met: it may have pruned them.
-            past = await self._known.play(game.turns[:place], way)
+            # From the game's own turns, which the law may have pruned.
+            past = await self._followed.play(game.turns[:place], way)
             if past[-1].state != after.state:
                 raise ConfigError(
                     f"turn {after.number} leads elsewhere than in the recorded game: it has other "
@@ -937,7 +941,7 @@ class Exact:
         return log_likelihood
 
     def loglik(self, game: Game) -> float:
-        """Do what ``aloglik`` does, from plain code."""
+        """Return the log-likelihood of a game: ``aloglik`` for scripts and notebook cells."""
         return run_sync(self.aloglik(game))
 
     def __repr__(self) -> str:
@@ -958,7 +962,7 @@ def exact(
     prune: float = 1e-6,
     most_questions: int = 2_000,
 ) -> Exact:
-    """Return the exact law of a small simulation; see ``Exact`` for what it takes."""
+    """Return the exact law of a small simulation; see ``Exact`` for the arguments."""
     law = Exact(
         run,
         turns=turns,
@@ -971,14 +975,14 @@ def exact(
 
 
 def _parameters_of(run: Run) -> Mapping[str, object]:
-    """Return the world's own parameters, without those of every run."""
-    # A game may have another seed, other players and another length than the law.
+    """Return the world's own parameters, without those that every run has."""
+    # The game and the law may differ in seed, players and length.
     values: dict[str, object] = run.config.model_dump(mode="json")
     return {name: value for name, value in values.items() if name not in WorldConfig.model_fields}
 
 
 def _in_order(value: object) -> tuple[bool, object]:
-    """Return what sorts numbers by size, and texts after them."""
+    """Return a key that sorts numbers by size, and texts after them."""
     is_text = not isinstance(value, int | float)
     return is_text, str(value) if is_text else value
 

@@ -1,4 +1,4 @@
-"""A finding in all the ways in which it might have been looked for: a specification curve.
+"""Specification curves: one effect, estimated in all combinations of the study's other factors.
 
 After Simonsohn, Simmons and Nelson (2020, Nature Human Behaviour 4) and, for language models as
 participants, Cummins (2025, arXiv:2509.13397).
@@ -28,18 +28,18 @@ _OWN_COLUMNS = ("estimate", "low", "high", "p", "n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiverse:
-    """What became of a finding in each specification.
+    """An effect in each specification.
 
     Attributes:
         finding: what is compared, in words.
-        frame: a row each, by its estimate: the choices made, by factor; ``estimate``, ``low``,
-            ``high``, ``p``, ``n``. A factor that has the name of one of those is called
-            ``factor NAME``.
+        frame: one row for each specification, ordered by estimate: the choices, one column for
+            each factor; ``estimate``, ``low``, ``high``, ``p``, ``n``. The column of a factor that
+            is called like one of these is ``factor NAME``.
         choices: the columns of the choices.
         same_sign: the share of specifications whose estimate has the sign of the median one.
-        holds: the share whose interval leaves out 0 on that side as well.
-        chance: what the same runs give for both shares if only chance decides, and the p-value of
-            the median estimate; None where the units are not pairs of runs, which it flips.
+        holds: the share of those whose interval is on the same side of 0 as well.
+        chance: both shares if chance alone decides, from the same runs, and the p-value of the
+            median estimate. It flips pairs of runs, and is None where units are not pairs.
     """
 
     finding: str
@@ -50,7 +50,7 @@ class Multiverse:
     chance: JointTest | None = None
 
     def figure(self) -> Figure:
-        """Draw the specification curve: estimates by size, and below what each was made with."""
+        """Draw the specification curve: estimates by size, and below each its choices."""
         return curve_figure(
             self.frame.drop(columns=["p", "n"]),
             title=str(self),
@@ -59,7 +59,7 @@ class Multiverse:
     def __str__(self) -> str:
         count = len(self.frame)
         is_zero = self.frame["estimate"] == 0
-        # It has no sign then, which the other sentences count.
+        # No estimate has a sign, which the other sentences count.
         if is_zero.all():
             return f"{self.finding}: exactly 0 in all {count} specifications"
         if self.chance is None:
@@ -86,23 +86,23 @@ def multiverse(
 ) -> Multiverse:
     """Return the effect of one factor in each combination of the study's other factors.
 
-    Vary what a finding might hang on: wordings of the prompt, orders of options, personas,
-    temperatures, models. Each combination is a specification, and the finding is the difference
-    that the factor's second level makes to its first.
+    Vary what a finding might depend on: wordings of the prompt, orders of options, personas,
+    temperatures, models. Each combination is a specification, and the finding is the factor's
+    second level minus its first.
 
     Args:
-        study: a full factorial, played; of runs, or of situations asked again.
-        factor: the one with two levels that the finding is about.
-        outcome: of the study, numbers; its first one if not given.
+        study: a full factorial of runs or situations that was played.
+        factor: the factor that the finding is about, which has two levels.
+        outcome: an outcome of the study with numbers; the first if not given.
 
     Raises:
-        ConfigError: there is no such factor or outcome, it has other than two levels, or texts are
-            compared.
+        ConfigError: there is no such factor or outcome, the factor does not have two levels, or the
+            outcome has texts.
     """
     outcome = outcome or next(iter(study.outcome), "")
     known_names("factor", factor, study.arms[study.reference])
     known_names("outcome", outcome, study.outcome)
-    # In the order of the design: the first is what the second is compared with.
+    # In the order of the design: the first level is subtracted from the second.
     every_level = [of_arm[factor] for of_arm in study.arms.values()]
     levels = list(dict.fromkeys(every_level))
     if len(levels) != 2:
@@ -126,7 +126,7 @@ def multiverse(
         rows.append({**choices, **_numbers_of(comparison)})
     numbers = frame_of(rows).astype(
         {
-            # As numbers, so that what is not known is NaN.
+            # As numbers, so that an unknown one is NaN.
             "estimate": float,
             "low": float,
             "high": float,
@@ -134,10 +134,10 @@ def multiverse(
         }
     )
     frame = numbers.sort_values("estimate", ignore_index=True)
-    # The finding's direction is that of its median, as in the joint test.
+    # The finding has the sign of the median estimate, as in the joint test.
     is_up = frame["estimate"].median() >= 0
     has_same_sign = (frame["estimate"] > 0) == is_up
-    # Without an interval it does not hold: NaN is beyond nothing.
+    # An estimate without an interval does not hold: comparisons with NaN are False.
     is_beyond_zero = frame["high"] < 0
     if is_up:
         is_beyond_zero = frame["low"] > 0
@@ -157,7 +157,7 @@ def _pairs(
     factor: str,
     levels: list[str],
 ) -> dict[str, str]:
-    """Return arms with the factor's second level, and the same with its first."""
+    """Return, by arm with the factor's second level, the arm that has the first level instead."""
     first_by_choices = {}
     second_by_choices = {}
     for arm, of_arm in arms.items():
@@ -166,7 +166,7 @@ def _pairs(
             first_by_choices[choices] = arm
         else:
             second_by_choices[choices] = arm
-    # A full factorial has both for all choices.
+    # A full factorial has both arms for all choices.
     return {arm: first_by_choices[choices] for choices, arm in second_by_choices.items()}
 
 
@@ -184,7 +184,7 @@ def _choices(
 
 
 def _numbers_of(comparison: Compared) -> dict[str, float | None]:
-    """Return the columns of a specification that say what was found."""
+    """Return a specification's estimate, interval, p-value and number of units."""
     low = None
     high = None
     if comparison.parts.interval is not None:
@@ -199,7 +199,7 @@ def _numbers_of(comparison: Compared) -> dict[str, float | None]:
 
 
 def _by_chance(comparisons: list[Compared]) -> JointTest | None:
-    """Return what chance alone gives, where all specifications are of pairs of runs."""
+    """Return what chance alone gives, where all specifications compare pairs of runs."""
     from numpy import column_stack
 
     from llmsim_lab.study.estimates.joint import joint_test
@@ -207,7 +207,7 @@ def _by_chance(comparisons: list[Compared]) -> JointTest | None:
     columns = []
     for comparison in comparisons:
         pairs = comparison.parts.pairs
-        # Groups, situations and wordings have no pairs to flip; one pair has no second flip.
+        # Groups, situations and wordings have no pairs to flip, and flips need at least two pairs.
         if pairs is None or len(pairs) < 2:
             return None
         columns.append(pairs)

@@ -1,4 +1,4 @@
-"""What came of a study's runs: each outcome as rows of values, read from the runs' files."""
+"""Outcomes of a study: which ones are compared, and their values, read from the runs' files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from llmsim_lab.study._files import Contents, RunContents, StudyFiles
 from llmsim_lab.study.design import LAST, labelled
 from llmsim_lab.study.playing import Job, StudyRun
 
-# Any, since a user may say the class of the run.
+# Any, since a user's function may name the class of the run.
 Outcome = str | Callable[[Any], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
-"""A column of the frame, a name that the world has for one, or a function of the run."""
+"""A column of the frame, a measure that the world names, or a function of the run."""
 
 
 def outcomes_of(
@@ -37,12 +37,12 @@ def outcomes_of(
         outcome: as a user names it; None for what the world names first, or for all fields of
             recorded replies.
         trial: a run of the study.
-        asks_again: whether its recorded situations are asked again.
+        asks_again: whether the study asks recorded situations again.
 
     Raises:
-        ConfigError: a name stands for no column and no measure.
+        ConfigError: a name is neither a column nor a measure.
     """
-    # Dicts as ordered sets: errors name them in the order in which they came.
+    # Dicts as ordered sets, so that errors name the fields in the order of the replies.
     fields: dict[str, None] = {}
     fields_of_players: dict[str, None] = {}
     if asks_again:
@@ -54,7 +54,7 @@ def outcomes_of(
     names_known = list(trial.measures(trial.config))
     names_known += [series.column for series in series_of(trial)]
     if outcome is None:
-        # All fields of recorded replies; of a run what the world names first, such as its loss.
+        # All fields of recorded replies; in a new run what the world names first, such as its loss.
         outcome = list(fields) if asks_again else names_known[:1]
     if isinstance(outcome, str) or callable(outcome):
         outcome = [outcome]
@@ -63,7 +63,7 @@ def outcomes_of(
     outcomes = labelled("outcome", outcome)
     frame = trial.to_frame()
     names_known += [*fields, *fields_of_players, *map(str, frame.columns)]
-    # A mapping in a state may be filled later, so of its columns only the field is known.
+    # A mapping in a state may be filled later: its field is known, its columns are not.
     state_fields = getattr(type(trial.state), "model_fields", ())
     for item in outcomes.values():
         if callable(item):
@@ -71,7 +71,7 @@ def outcomes_of(
         name = str(item).removesuffix(LAST)
         field = name.partition(".")[0]
         key = name.rpartition(".")[2]
-        # "coins.Ann@lst" is a slip of "@last", and no name of a player.
+        # "coins.Ann@lst" is a mistyped "@last", and not a player's name.
         may_come = field in state_fields and "@" not in key
         if name not in names_known and not may_come:
             raise ConfigError(
@@ -86,13 +86,13 @@ class OutcomeReader:
     """Reads outcomes of a study's runs.
 
     Attributes:
-        files: of the runs.
+        files: the files of the runs.
     """
 
     files: StudyFiles
 
     def rows_that_count(self, rows: Mapping[int, Any]) -> list[Any]:
-        """Return a run's turns; of a situation only the one that was asked again."""
+        """Return a run's turns; of a situation only the turn that was asked again."""
         if self.files.player.world.asks_again:
             last = max(rows)
             return [rows[last]]
@@ -103,7 +103,7 @@ class OutcomeReader:
         entry: StudyRun,
         outcomes: Mapping[str, Outcome],
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of one job's values, without what they share."""
+        """Yield a row for each value of a job, without the columns that all of them share."""
         job = self.files.jobs[entry.key]
         arm = self.files.player.arms[entry.arm]
         labels = list(self.files.player.world.wordings(arm))
@@ -112,12 +112,12 @@ class OutcomeReader:
             contents_by_play = self.files.contents(entry)
         for play in job.plays:
             contents = contents_by_play.get(play)
-            # Only where an outcome needs it, and once for all outcomes of a play.
+            # Loaded only if an outcome needs the run, and once for all outcomes of a play.
             load = cache(partial(self.files.load, job, play))
             for label, outcome in outcomes.items():
                 values: Mapping[int, Any]
                 if contents is None:
-                    # The run failed: a row without a value, so that it is counted as left out.
+                    # A failed run has a row without a value, so that it is counted as left out.
                     values = {entry.turns: None}
                 else:
                     values = self._values(job, label, outcome, contents, load)
@@ -140,7 +140,7 @@ class OutcomeReader:
     ) -> Mapping[int, Any]:
         """Return an outcome of one play, by turn."""
         if self.files.player.world.asks_again and contents.info.turns < job.end_turn:
-            # It was over before, and has no turn that was asked again.
+            # The world was done before, so that no turn was asked again.
             return {job.end_turn: None}
         if isinstance(outcome, str):
             return self._by_name(outcome, contents, load)
@@ -158,12 +158,12 @@ class OutcomeReader:
         rows = contents.rows
         last = max(rows)
         column = outcome.removesuffix(LAST)
-        # A measure may depend on parameters, and goes before a column of its name.
+        # A measure may depend on parameters. It comes before a column of the same name.
         measures = cls.measures(config_of(contents.info, cls))
         if outcome in measures:
             frame = frame_of(list(rows.values()))
             return {last: measures[outcome](frame)}
-        # Of all turns: a column may come late.
+        # From all turns, since a column may appear late.
         columns: dict[str, None] = {}
         for row in rows.values():
             columns.update(dict.fromkeys(row))
@@ -175,27 +175,27 @@ class OutcomeReader:
         if world.asks_again or outcome.endswith(LAST):
             return {last: rows[last].get(column)}
         values = {turn: row.get(column) for turn, row in rows.items()}
-        # The state to start from, which no arm decided.
+        # The initial state, which no arm has influenced.
         first = min(rows)
         del values[first]
         return values
 
 
 def _as_value(value: Any) -> float | str:
-    """Return what an outcome's cell holds."""
+    """Return an outcome's value for its cell in the table."""
     if value is None:
         return math.nan
     if isinstance(value, str):
         return value
-    # Truth values count as shares.
+    # Truth values become 0 and 1, whose mean is a share.
     return float(value)
 
 
 def _in_replies(turn: Any, outcome: str) -> Any:
-    """Return what a turn's replies say in a field: the mean, or the text; None where none has it.
+    """Return the mean or the text of a field in a turn's replies; None where no reply has it.
 
     Raises:
-        ConfigError: several have texts.
+        ConfigError: several replies have texts.
     """
     name, _, player = outcome.partition(".")
     answers = []
@@ -209,7 +209,7 @@ def _in_replies(turn: Any, outcome: str) -> Any:
     are_numbers = all(isinstance(value, int | float) for value in values)
     if are_numbers:
         return fmean(values)
-    # Texts have no mean, and which of them counts is not guessed.
+    # Texts have no mean, and which text counts is not guessed.
     if len(values) > 1:
         raise ConfigError(
             f"outcome {outcome!r} is a text of {len(values)} players; name one: "
@@ -224,13 +224,13 @@ def _by_function(
     label: str,
     job: Job,
 ) -> Mapping[int, Any]:
-    """Return what a user's function makes of a run, at its last turn.
+    """Return the value of a user's function of a run, at the run's last turn.
 
     Raises:
-        ConfigError: it raised something, or returned neither a number nor a text.
+        ConfigError: the function raised something, or returned neither a number nor a text.
     """
     try:
-        # A user's function raises anything, also where its value is no number.
+        # A user's function may raise anything; so may float() of what it returns.
         value = outcome(run)
         if value is not None and not isinstance(value, str):
             value = float(value)

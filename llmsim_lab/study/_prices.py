@@ -22,7 +22,7 @@ from llmsim_lab.study.playing import Job, copy_runs
 
 
 class PricedTurns(NamedTuple):
-    """What turns, or a call, take, and what that is made from, in words."""
+    """The costs of turns or of a call, and in words what the estimate is based on."""
 
     costs: Costs
     based_on: str
@@ -30,11 +30,11 @@ class PricedTurns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What turns of a study take.
+    """Estimates what turns of a study take.
 
     Attributes:
-        files: of its runs, whose turns so far tell.
-        source: the tape whose situations are asked again; None of a study of runs.
+        files: the files of the study's runs; their turns so far are measured.
+        source: the tape whose situations are asked again; None in a study of new runs.
     """
 
     files: StudyFiles
@@ -44,7 +44,7 @@ class Prices:
         """Return how many turns of some jobs are left to play, by arm."""
         turns = Counter[str]()
         for job in jobs:
-            # Turns that a job forks are there already.
+            # The turns that a job forks are played already.
             begin = job.start_turn if job.forks else 0
             turns_of_play = job.end_turn - begin
             to_play = len(job.plays) * turns_of_play
@@ -52,12 +52,12 @@ class Prices:
         return turns
 
     def _played(self, job: Job) -> int:
-        """Return how many of its own turns a job has played."""
+        """Return how many turns a job has played itself."""
         entry = self.files.entries[job.key]
         if not job.forks or not entry.turns or self.files.player.world.asks_again:
-            # Of situations only what was asked again is counted.
+            # ``turns`` counts the job's own turns, except for a run that continues another one.
             return entry.turns
-        # Of a run that continues another one the turns that both have are counted too.
+        # There it counts the shared turns too.
         with Tape(self.files.paths[job.key], read_only=True) as tape:
             runs = job.runs_on(tape)
         return sum(info.turns - job.start_turn for info in runs.values())
@@ -67,11 +67,11 @@ class Prices:
         turns: Mapping[str, int],
         pilot: Prices,
     ) -> PricedTurns:
-        """Return what turns take.
+        """Return what turns cost.
 
         Args:
             turns: how many, by arm.
-            pilot: the prices of the study whose turns tell.
+            pilot: the prices of the study whose turns are measured.
         """
         spent = pilot.spent()
         one_call = self._of_a_call(pilot, spent)
@@ -79,7 +79,7 @@ class Prices:
         counts: list[Count] = []
         for arm, number in turns.items():
             if arm in spent:
-                # A turn's own costs count: its calls may be longer than those of other arms.
+                # The arm's own turns count: their calls may be longer than those of other arms.
                 of_turns = spent[arm]
                 one_turn = Costs.total(of_turns).times(1 / len(of_turns))
                 costs.append(one_turn.times(number))
@@ -101,7 +101,7 @@ class Prices:
             if not math.isnan(one_call.costs.tokens):
                 sources.append(one_call.based_on)
         if any(count.chooses for count in counts):
-            # Chance needs no probabilities, so that what measuring them takes is not counted.
+            # Chance measures no probabilities, so that the calls for that are not counted.
             sources.append(
                 "a choice takes a call for each option, and about 100 more where the server tells "
                 "no log-probabilities"
@@ -113,11 +113,11 @@ class Prices:
         pilot: Prices,
         spent: Mapping[str, Sequence[Costs]],
     ) -> PricedTurns:
-        """Return what one call takes, by the nearest that was measured.
+        """Return what one call costs, from the most similar calls that were measured.
 
         Args:
-            pilot: the prices of the study whose turns tell.
-            spent: what each of them took, by arm.
+            pilot: the prices of the study whose turns are measured.
+            spent: what each turn took, by arm.
         """
         measured = list(chain.from_iterable(spent.values()))
         based_on = "calls like those of the turns so far"
@@ -125,23 +125,23 @@ class Prices:
             measured = self._recorded()
             based_on = "calls like those on the tape"
         if not measured:
-            # A first turn may take an hour.
+            # No turn has ended, and the first may take an hour.
             measured = pilot.under_way()
             based_on = "calls like those answered so far"
         return PricedTurns(cost_of_call(measured), based_on)
 
     def spent(self) -> dict[str, list[Costs]]:
-        """Return what each turn took, by arm; also those of runs that are not complete."""
+        """Return what each turn took, by arm, including turns of incomplete runs."""
         spent: defaultdict[str, list[Costs]] = defaultdict(list)
         for key, entry in self.files.entries.items():
             job = self.files.jobs[key]
             file = self.files.paths[key]
             if entry.status != "done":
-                # Its file may have more turns than were taken up here.
+                # The file may have more turns than the entry, which was noted earlier.
                 entry = self.files.player.read(job, file)
             if not entry.turns:
                 continue
-            # What a job forks was paid for elsewhere.
+            # The turns that a job forks were paid for by another job.
             before = job.start_turn if job.forks else 0
             with Tape(file, read_only=True) as tape:
                 for info, rows in self.files.contents(entry).values():
@@ -152,7 +152,7 @@ class Prices:
         return dict(spent)
 
     def _recorded(self) -> list[Costs]:
-        """Return what the turns took of the runs whose situations are asked again."""
+        """Return what the turns of the recorded runs took."""
         assert self.source is not None
         costs = []
         runs = {job.run for job in self.files.jobs.values()}
@@ -160,13 +160,13 @@ class Prices:
             rows = self.source.frame_rows(run)
             asked_s = seconds_of_calls(self.source, run)
             for turn, row in rows.items():
-                # The state to start from took nothing.
+                # Turn 0, the initial state, took nothing.
                 if turn:
                     costs.append(Costs.of_turn(row, asked_s[turn]))
         return costs
 
     def under_way(self) -> list[Costs]:
-        """Return what the calls took that are answered, of runs whose first turn is not."""
+        """Return what the answered calls took in files of runs, also before a first turn ends."""
         costs = []
         for key, file in self.files.paths.items():
             if not file.exists():
@@ -179,8 +179,8 @@ class Prices:
         return costs
 
     async def _calls_of(self, arm: Arm) -> Count:
-        """Count the calls of an arm's turns: chance answers in place of models and people."""
-        # Of many arms each is played for a shorter time.
+        """Count the calls in an arm's turns; chance answers in place of models and people."""
+        # The more arms there are, the shorter each is played.
         count = Count(len(self.files.player.arms))
         with tempfile.TemporaryDirectory() as folder:
             for run in self.trials(arm, Path(folder)):
@@ -203,12 +203,12 @@ class Prices:
         arm: Arm,
         folder: Path,
     ) -> Iterator[Run]:
-        """Yield runs of an arm on no tape: its first one, or one in each situation."""
+        """Yield runs of an arm that are on no tape: the first, or one for each situation."""
         jobs = [job for job in self.files.jobs.values() if job.arm == arm.name]
         world = self.files.player.world
         client = world.level(arm, "model") or self.files.player.models.given
-        # A client that is given has settings that decide how many calls there are; one that would
-        # have to be made first, from a name, is not made for a plan.
+        # A client's settings decide how many calls there are. A model that is given by name has no
+        # client yet, and none is made for a plan.
         if not hasattr(client, "call_with_retry"):
             client = any_client()
         play = jobs[0].plays[0]

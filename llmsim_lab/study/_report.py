@@ -1,9 +1,9 @@
-"""A study as one HTML page: what a referee reads, and what the window shows with every run.
+"""A study as one HTML page: what a referee reads, and the window with every run.
 
-The print view is plain HTML, read where no script runs and on paper: ``Study.report`` writes it
-alone, ``Study.page`` under the window. All texts are untrusted and go through ``_util/html``. The
-page's policy forbids inline styles, so that looks are in ``run/front/report.css``. Nothing in it
-depends on when it is written: the same runs give the same file.
+The print view is plain HTML, for paper and where no script runs. ``Study.report`` writes it alone,
+``Study.page`` below the window. All texts are untrusted and go through ``_util/html``. The page's
+policy forbids inline styles, so that all styles are in ``run/front/report.css``. The same runs give
+the same file, whenever it is written.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Study = Any
-"""A ``Study``, whose module imports this one."""
+"""A ``Study``; importing the class would be a circle, since its module imports this one."""
 _LONGEST = 2_000
-"""Characters of an error."""
+"""Characters of an error that are shown."""
 _WIDE = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}">{}</div>')
-"""A keyboard reaches what scrolls."""
+"""A scrolling region, which the keyboard can reach."""
 _SECTION = Markup("<section><h2>{}</h2>{}</section>")
 _FOLDED = Markup("<details><summary>{}</summary><pre>{}</pre></details>")
 _HEADS = (
@@ -54,7 +54,7 @@ _HEADS = (
 )
 
 Entries = Sequence[tuple[StudyRun, Sequence[RunInfo]]]
-"""The runs that were begun, each with what its file says of its parts."""
+"""The runs that were begun, each with the entries of its tape."""
 
 
 def write_study(
@@ -67,8 +67,8 @@ def write_study(
 
     Args:
         study: the study.
-        path: the file, which ends in ``.html``; one that is there is replaced.
-        with_window: whether the window with all runs is in it, or the print view alone.
+        path: the file, which ends in ``.html``; an existing one is replaced.
+        with_window: whether the file has the window with all runs, or only the print view.
 
     Raises:
         ConfigError: the file cannot be written, or is a tape.
@@ -101,14 +101,14 @@ def write_study(
 
 
 def _print_view(study: Study) -> Markup:
-    """Return what is printed: a section for each of a referee's questions."""
+    """Return the print view: a section for each of a referee's questions."""
     begun = [run for run in study.progress() if run.tape and run.turns]
     entries = []
     for run in begun:
         contents = study.contents(run)
         infos = [of_play.info for of_play in contents.values()]
         entries.append((run, infos))
-    # What a referee asks first stands first; digests, which are for checking, last.
+    # In the order of the questions; digests, which are for checking, come last.
     sections = {
         "Effects": _effects(study),
         "Registration": _registration(study),
@@ -129,12 +129,12 @@ def _print_view(study: Study) -> Markup:
 
 
 def _summary(study: Study, entries: Entries) -> str:
-    """Return in a sentence how far the study is, and which models it asks."""
+    """Return a sentence on how far the study is and which models it asks."""
     models = set()
     for _, infos in entries:
         for info in infos:
             model = info.manifest["model"]
-            # None where rules or people answer alone.
+            # None where only rules or people answer.
             if model:
                 models.add(str(model["name"]))
     # Sorted, so that the same runs give the same page.
@@ -146,7 +146,7 @@ def _summary(study: Study, entries: Entries) -> str:
 
 
 def _effects(study: Study) -> Iterator[Markup]:
-    """Yield what was registered, a factorial's main effects, and each arm minus the reference."""
+    """Yield the registered effects, the main effects, and each arm minus the reference."""
     is_compared = len(study.arms) > 1 and study.counts["done"] > 0
     if not is_compared:
         yield _paragraph("Nothing is compared: it takes two arms, and runs that are done.")
@@ -172,19 +172,19 @@ def _effects(study: Study) -> Iterator[Markup]:
         caption = f"{label}; {effects.label}" if effects.label else label
         if study.registration is not None:
             caption = f"not registered: {caption}"
-        # Each effect once: what was claimed stands above, in its own family.
+        # Each effect once: claimed effects are in the table above, in a family of their own.
         rest = [effect for effect in effects if (effect.contrast, effect.outcome) not in claimed]
         if rest:
             yield _effects_table(study, rest, caption)
 
 
 def _shown_formulas(study: Study) -> dict[str, str | None]:
-    """Return the formulas of the effects that are always shown, by what they are.
+    """Return the formulas of the effects that are always shown, by caption.
 
-    None is that of each arm minus the reference.
+    The formula of "each arm minus the reference" is None.
     """
     formulas: dict[str, str | None] = {}
-    # With one factor its main effect is that of the arms.
+    # With one factor, the main effect is the same as the arms' differences.
     if len(study.factors) > 1:
         formulas["main effects"] = f"~ {' + '.join(study.factors)}"
     formulas[f"each arm minus {study.reference}"] = None
@@ -200,7 +200,7 @@ def _effects_table(
     for effect in effects:
         unit = study.in_unit(effect.outcome)
         rows.append(_effect_row(effect, unit))
-        # Beside a mean whose interval is too narrow, in a row of its own.
+        # The typical difference, for a mean whose interval is too narrow, has its own row.
         if effect.typical is not None:
             rows.append(_effect_row(effect.typical, unit))
     return _table(_HEADS, rows, caption=caption)
@@ -245,13 +245,13 @@ def _p_in_words(effect: Estimate) -> str:
         return ""
     words = f"{p:.3f}".removeprefix("0")
     if p < 0.0005:
-        # No p-value is 0, and three decimals are more than the flips tell.
+        # A p-value is never 0, and its third decimal is the last that sign flips can tell.
         words = "< .001"
     return words if p == effect.p else f"{words}, adjusted"
 
 
 def _registration(study: Study) -> Iterator[Markup]:
-    """Yield what was written down before the study was played, and what was kept of it."""
+    """Yield the registration, and which of its parts were kept."""
     if study.registration is None:
         yield _paragraph("The study was not registered; study.register('plan.json') does so.")
         return
@@ -265,7 +265,7 @@ def _registration(study: Study) -> Iterator[Markup]:
 
 
 def _charts(study: Study) -> Iterator[Markup]:
-    """Yield each outcome by arm, and by turn how arms differ from the reference."""
+    """Yield a chart of each outcome by arm, and charts by turn of how arms differ."""
     compared = [arm for arm in study.arms if arm != study.reference]
     for outcome in study.outcome:
         try:
@@ -273,7 +273,7 @@ def _charts(study: Study) -> Iterator[Markup]:
             results = study.results
             is_outcome = results["outcome"] == outcome
             turns = results.loc[is_outcome, "turn"]
-            # An outcome at one turn, such as a loss, has no curve.
+            # An outcome with a value at one turn, such as a loss, has no curve.
             if turns.nunique() > 1:
                 for arm in compared:
                     yield _picture(study.chart(outcome, arm))
@@ -282,7 +282,7 @@ def _charts(study: Study) -> Iterator[Markup]:
 
 
 def _design(study: Study, entries: Entries) -> Iterator[Markup]:
-    """Yield the arms; under lines, the settings of each arm's first run, and each prompt once."""
+    """Yield the arms, and folded the settings of each arm's first run and each prompt once."""
     units = clip(", ".join(map(str, study.units)), 200)
     yield _table(
         (),
@@ -299,11 +299,11 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
         for info in infos:
             manifest = info.manifest
             settings_of_run = {**manifest["config"], "model": manifest["model"]}
-            # Of an arm's first run: the others differ in their seeds alone.
+            # The other runs of an arm differ only in their seeds.
             settings.setdefault(entry.arm, settings_of_run)
             recorded_prompts = manifest.get("prompts") or {}
             for prompt in recorded_prompts.values():
-                # By digest, since arms share most prompts.
+                # By digest, so that a prompt that arms share is shown once.
                 prompts[prompt["digest"]] = prompt
     for arm, values in settings.items():
         text = json.dumps(
@@ -318,7 +318,7 @@ def _design(study: Study, entries: Entries) -> Iterator[Markup]:
 
 
 def _failures(study: Study) -> Iterator[Markup]:
-    """Yield how many runs are missing, and each that failed with its error."""
+    """Yield how many runs are missing, and each failed run with its error."""
     counts = study.counts
     left = counts["stopped"] + counts["left"]
     if left:
@@ -330,7 +330,7 @@ def _failures(study: Study) -> Iterator[Markup]:
     if failed:
         rows = []
         for run in failed:
-            # An error may hold what a model wrote.
+            # An error may quote what a model wrote.
             error = safe(run.error, limit=_LONGEST)
             rows.append((run.arm, run.unit, run.turns, error))
         yield _table(("arm", "unit", "turns", "error"), rows)
@@ -341,7 +341,7 @@ def _runs(
     begun: Sequence[StudyRun],
 ) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
-    # Reindexed, since a study without a complete run has no columns.
+    # Reindexed, since the frame of a study without a complete run has no columns.
     frame = study.to_frame().reindex(columns=["calls", "repaired", "fallback", "failed"])
     counts = frame.sum().astype(int)
     yield _table(
@@ -365,11 +365,11 @@ def _digest_of(
     study: Study,
     run: StudyRun,
 ) -> str:
-    """Return the digest of a run's frame, by which a replay can be compared with it."""
+    """Return the digest of a run's frame, for comparing the run with its replay."""
     rows = []
     for contents in study.contents(run).values():
         for row in contents.rows.values():
-            # How long a turn took is another time in a replay.
+            # A replay takes another time.
             timeless = {name: row[name] for name in row if name != "seconds"}
             rows.append(timeless)
     text = json.dumps(
@@ -385,13 +385,13 @@ def _digest_of(
 
 
 class _Number(str):
-    """A number in words, which stands as numbers do in a table."""
+    """A number in words, which is aligned like a number in a table."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, words: str) -> Self:
-        """Return words with a minus in place of each hyphen."""
+        """Return words whose hyphens are replaced by minus signs."""
         return cls(words.replace("-", MINUS))
 
 
@@ -406,7 +406,7 @@ def _picture(figure: Figure) -> Markup:
         dpi=110,
     )
     encoded = base64.b64encode(small_png(content))
-    # As data, since the page loads nothing.
+    # Inside the page, which loads nothing.
     source = f"data:image/png;base64,{encoded.decode()}"
     words = getattr(figure, "alt", "")
     return Markup('<figure><img alt="{}" src="{}"></figure>').format(words, source)
@@ -418,12 +418,12 @@ def _table(
     *,
     caption: str = "",
 ) -> Markup:
-    """Return a table; a row's first cell is its heading.
+    """Return a table; the first cell of each row is the row's heading.
 
     Args:
         heads: the columns' names; empty for none.
         rows: their cells.
-        caption: what it shows.
+        caption: what the table shows.
     """
     parts = []
     if caption:
@@ -435,7 +435,7 @@ def _table(
     body = join(styled(join(_cells(row)), tag="tr") for row in rows)
     parts.append(styled(body, tag="tbody"))
     table = styled(join(parts), tag="table")
-    # What scrolls needs a name for those who hear the page.
+    # A screen reader needs a name for a scrolling region.
     words = caption or ", ".join(map(str, heads)) or "details"
     return _WIDE.format(clip(words, 80), table)
 
@@ -445,7 +445,7 @@ def _cells(row: Sequence[object]) -> Iterator[Markup]:
     yield styled(first, tag="th", scope="row")
     for content in contents:
         is_number = isinstance(content, int | float | _Number)
-        # A class, not a style: the page's policy allows none.
+        # A class, since the page's policy forbids inline styles.
         if is_number:
             yield Markup('<td class="number">{}</td>').format(safe(content))
         else:

@@ -1,4 +1,4 @@
-"""What turns take: model calls, tokens and time, as measured or as counted by chance."""
+"""What turns take: model calls, tokens and time, measured or counted in turns played by chance."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from llmsim_lab.types import HUMAN, Attempt
 
 _MOST_TURNS = 10
 _ENOUGH_CALLS = 1_000
-"""How long chance plays an arm, at most: a turn with thousands of prompts takes seconds."""
+"""After so many calls chance stops playing: a turn with thousands of prompts takes seconds."""
 _MOST_IN_ALL = 10
-"""Arms that are played so long; of more arms each is played for a shorter time."""
+"""Up to so many arms are played at full length; more arms share the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What something takes; NaN where that is not known.
+    """What a call, a turn or a run takes; NaN where that is not known.
 
     Attributes:
-        calls: of a model, second attempts left out.
-        tokens: of prompts and replies.
-        seconds: of playing.
+        calls: model calls; a second attempt is not a call of its own.
+        tokens: the tokens of prompts and replies.
+        seconds: how long playing took.
     """
 
     calls: float = math.nan
@@ -49,15 +49,15 @@ class Costs:
         """Return what a turn took.
 
         Args:
-            row: the turn's, of a frame.
-            asked_s: what its requests took, seconds.
+            row: the turn's row in the run's frame.
+            asked_s: how long the turn's requests took, seconds.
         """
         # None on tapes of turns in which nothing was asked.
         calls = row["calls"] or 0
         seconds = row["seconds"] or 0
         if calls:
-            # Of a run that was played beside others the turn also waited for these; of one whose
-            # players were asked at once the requests took longer than the turn.
+            # The smaller of two: a turn played beside other runs also waited for them, and requests
+            # sent at the same time take longer together than the turn.
             seconds = min(seconds, asked_s)
         return cls(calls, row["tokens"] or 0, seconds)
 
@@ -66,17 +66,17 @@ class Costs:
         """Return what a request took."""
         tokens = 0
         if attempt.reply is not None:
-            # None where a server does not count.
+            # None where the server does not count tokens.
             tokens += attempt.reply.prompt_tokens or 0
             tokens += attempt.reply.reply_tokens or 0
-        # A second attempt is of the same call, but takes its own tokens and time.
+        # A second attempt belongs to the same call, but takes tokens and time of its own.
         calls = 1 if attempt.first is None else 0
         return cls(calls, tokens, attempt.seconds)
 
     @classmethod
     def total(cls, several: Sequence[Costs]) -> Self:
-        """Return what several things take together."""
-        # fsum, so that NaN stays and the order of runs does not count.
+        """Return the sum of several costs."""
+        # fsum keeps NaN, and does not depend on the order of the runs.
         return cls(
             math.fsum(costs.calls for costs in several),
             math.fsum(costs.tokens for costs in several),
@@ -84,7 +84,7 @@ class Costs:
         )
 
     def times(self, number: float) -> Costs:
-        """Return what so many take."""
+        """Return the costs multiplied by a number."""
         return Costs(
             self.calls * number,
             self.tokens * number,
@@ -93,7 +93,7 @@ class Costs:
 
 
 def seconds_of_calls(tape: Tape, run: int) -> Mapping[int, float]:
-    """Return what the requests of a run took, by turn, without those that were made again."""
+    """Return how long a run's requests took, by turn, without earlier attempts of a call."""
     seconds: defaultdict[int, float] = defaultdict(float)
     for call in tape.calls(run):
         site = call.attempt.request.site
@@ -103,25 +103,25 @@ def seconds_of_calls(tape: Tape, run: int) -> Mapping[int, float]:
 
 
 def cost_of_call(measured: Sequence[Costs]) -> Costs:
-    """Return what one call takes in the mean; only that it is one where none was made."""
+    """Return the mean cost of one call; if no call was made, tokens and seconds are not known."""
     total = Costs.total(measured)
     if not total.calls:
-        # Turns of rules alone say nothing of a model's tokens and seconds.
+        # Turns in which only rules answer tell nothing about a model's tokens and seconds.
         return Costs(calls=1)
     return total.times(1 / total.calls)
 
 
 class Count:
-    """Counts the calls of a model in turns that chance answers; nobody is asked.
+    """Counts the model calls of turns in which chance answers; no model and no person is asked.
 
     Args:
-        arms: how many arms are counted.
+        arms: how many arms share the playing time.
 
     Attributes:
-        turns: how many were played.
-        calls: how many calls they made.
-        chooses: whether some of them measure a choice.
-        attempts: the requests.
+        turns: how many turns were played.
+        calls: how many calls the turns made.
+        chooses: whether some calls measure a choice.
+        attempts: the requests of all calls.
     """
 
     def __init__(self, arms: int = 1) -> None:
@@ -143,7 +143,7 @@ class Count:
 
     @property
     def each(self) -> float:
-        """Calls of a turn, in the mean."""
+        """The mean number of calls in a turn."""
         if not self.turns:
             return 0.0
         return self.calls / self.turns

@@ -1,4 +1,4 @@
-"""Runs of a study that people play: what they decided, and what somebody decided for them."""
+"""Runs of a study that people play: how many decisions people made, and how many were filled in."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class GroupOfPeople(NamedTuple):
 
     Attributes:
         arm: the run's arm.
-        unit: its seed.
+        unit: the run's seed.
         decisions: how often a person was asked.
-        filled: how often something stood in for the answer, with the status ``fallback``.
+        filled: how often a stand-in answered for a person, with the status ``fallback``.
     """
 
     arm: str
@@ -29,7 +29,7 @@ class GroupOfPeople(NamedTuple):
 
     @property
     def is_without_people(self) -> bool:
-        """Whether no person decided anything in it."""
+        """Whether no person decided anything in the run."""
         return self.filled == self.decisions
 
 
@@ -39,15 +39,15 @@ def seats_of_people(run: Run) -> list[str]:
     for name, player in run.players.items():
         if isinstance(getattr(player, "backend", None), Person):
             seats.append(OTHERS if name == "*" else name)
-    # A person in the model's place has all seats that nobody else has.
+    # A person in place of the model has all seats that no other player has.
     return seats or [OTHERS]
 
 
 def answers_of_people(run: Run) -> list[Answer]:
-    """Return the decisions that people were asked for, with what stood in for them."""
+    """Return the decisions that people were asked for, including those of stand-ins."""
     answers: list[Answer] = []
     for turn in run.turns:
         answers += turn.answers
-    # Of several calls the person's comes first, and that of a model which stands in later.
+    # A person's call comes first, that of a model that stands in comes later.
     answered = [answer for answer in answers if answer.calls]
     return [answer for answer in answered if answer.calls[0].request.model == HUMAN]

@@ -1,8 +1,8 @@
-"""What a study claims, written down before it is played, and what of that was kept.
+"""A study's registration: what it claims before it is played, and which parts were kept.
 
-The file is JSON that everybody can read. Its hash is of its own content, so that a change shows.
-Whoever changes the file and computes the hash anew is found out only by a reader who had the file
-or its hash before: send it to somebody, or put it where it gets a date.
+The file is readable JSON. It states the hash of its own content, so that a change shows. If
+somebody changes the file and computes the hash anew, only a reader who had the file or its hash
+before can tell: send it to somebody, or put it where it gets a date.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from llmsim_lab.tape.changes import PATIENCE
 _FORMAT = 1
 _HASH = "sha256"
 MODEL = "the model"
-"""The seat of the model that a run is given, beside those of players that ask one of their own."""
+"""The seat of the run's own model, beside the seats of players that ask another model."""
 _LONGEST = 300
 """Characters of a registered or played value in a comparison."""
 
@@ -38,17 +38,17 @@ class Design:
     """What decides the runs of a study.
 
     Attributes:
-        world: the name of its class on tapes.
+        world: the name that the world's class has on tapes.
         reference: the arm that others are compared with.
-        arms: levels by factor, by arm: what they are, not what they are called.
+        arms: by arm and factor, the level itself, not its label.
         fixed: what is the same in all arms.
         unit: ``seed`` or ``situation``.
         units: the seeds, or the recorded situations.
-        turns: of each run.
-        samples: of each situation in each arm.
-        outcomes: columns, measures and functions by label; a function by its code's digest.
+        turns: how many turns a run has.
+        samples: how often each situation is asked in each arm.
+        outcomes: columns, measures and functions by label; for a function the digest of its code.
         models: by arm and seat: name, backend, digest of the weights, settings that change replies.
-        prompts: digests by arm and name, of the first wording.
+        prompts: by arm and name, the digests of the first wording.
         code: digests of the world's code, and the package's version.
     """
 
@@ -68,16 +68,16 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """Which effects are claimed, all of them together one family.
+    """The effects that are claimed; together they are one family.
 
     Attributes:
-        formula: of main effects and interactions; None for ``contrasts``.
-        contrasts: pairs of arms, the second is subtracted from the first.
-        outcomes: the labels of those they are claimed for.
+        formula: the main effects and interactions; None for ``contrasts``.
+        contrasts: pairs of arms; the second is subtracted from the first.
+        outcomes: the labels of the outcomes that the effects are claimed for.
         level: of the intervals.
-        sesoi: the smallest effect of interest, one or by outcome; None if none was named.
-        paired: whether runs with one seed are pairs.
-        typical: whether typical differences are claimed, not means.
+        sesoi: the smallest effect of interest, one number or one by outcome; None if not named.
+        paired: whether runs with the same seed are pairs.
+        typical: whether the claims are typical differences, not differences of means.
     """
 
     formula: str | None
@@ -90,7 +90,7 @@ class Claims:
 
     @property
     def family(self) -> str:
-        """Which comparisons p-values are adjusted for, in words."""
+        """The comparisons that p-values are adjusted for, in words."""
         if self.formula is not None:
             family = f"every effect of {self.formula} in each of {listed(self.outcomes)}"
         else:
@@ -106,7 +106,7 @@ class Claims:
 
 
 class RunFacts(NamedTuple):
-    """What tapes say of runs: models and prompts by arm, and digests of code."""
+    """Models and prompts by arm, and digests of code, as tapes have them."""
 
     models: Mapping[str, Any]
     prompts: Mapping[str, Any]
@@ -117,12 +117,12 @@ class RunFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPart:
-    """One thing that was registered, beside what was played.
+    """One part of the registration, beside the same part of what was played.
 
     Attributes:
-        name: what it is.
-        registered: what the file says.
-        played: what the study's runs say.
+        name: the part's name, such as "models".
+        registered: what the file states.
+        played: what the tapes of the study's runs state.
         status: whether the two are the same.
     """
 
@@ -134,11 +134,11 @@ class RegisteredPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A study's plan, as its file has it.
+    """A study's plan, as its file states it.
 
     Attributes:
         path: the file.
-        registered_at: when it was written, in UTC.
+        registered_at: when the file was written, in UTC.
         runs_before: how many of the study's runs had begun by then.
         design: what decides the runs.
         claims: which effects are claimed.
@@ -156,7 +156,7 @@ class Registration:
 
     def __str__(self) -> str:
         words = f"{self.path}, registered {self.registered_at:%Y-%m-%d %H:%M} UTC"
-        # A plan that was written after the first results is no plan of them.
+        # A plan written after the first runs may have been made with their results in mind.
         if self.runs_before:
             words += f" after {counted(self.runs_before, 'run')} had begun"
         else:
@@ -170,11 +170,11 @@ class Registration:
 
     @property
     def claimed_arms(self) -> list[str]:
-        """The arms that the claims compare: of a formula, all that were registered."""
-        # Effects of a formula are means over all arms.
+        """The arms that the claims compare; for a formula all registered arms."""
+        # A formula's effects are means over all arms.
         if self.claims.formula is not None:
             return list(self.design.arms)
-        # A dict as an ordered set: the reference is in many contrasts.
+        # A dict as an ordered set, since the reference is in many contrasts.
         arms: dict[str, None] = {}
         for upper, lower in self.claims.contrasts:
             arms[upper] = None
@@ -186,15 +186,15 @@ class Registration:
         design: Design,
         started: Sequence[str],
     ) -> list[RegisteredPart]:
-        """Return what was registered, each part beside what was played.
+        """Return each part of the registration beside what was played.
 
         Args:
-            design: of the study as it is, with models, prompts and code as its tapes have them.
-            started: when each run was begun; without any, models and prompts are not known yet.
+            design: the study's design now, with models, prompts and code from its tapes.
+            started: when each run was begun; if none was, models and prompts are not known yet.
         """
         then = self.design
         outcomes = _of_same_names(design.outcomes, then.outcomes)
-        # In the order in which a reader asks: what, on what, how long, which claims, since when.
+        # In the order of a reader's questions: what, on what, how long, which claims, since when.
         parts = [
             _part("arms and their levels", then.arms, design.arms),
             _part("reference", then.reference, design.reference),
@@ -205,7 +205,7 @@ class Registration:
             self._contrasts(design),
             self._order(started),
         ]
-        # A seed is played once; only situations are asked several times.
+        # Only situations have several samples; a seed is played once.
         if design.unit != "seed":
             samples = _part("samples of a situation", then.samples, design.samples)
             parts.append(samples)
@@ -225,7 +225,7 @@ class Registration:
         return parts
 
     def _units(self, design: Design) -> RegisteredPart:
-        """Return the seeds or situations; more of them are another study than the one planned."""
+        """Compare the seeds or situations; with further ones the study is not the planned one."""
         name = f"{self.design.unit}s"
         then = f"{len(self.design.units)}: {_worded(self.design.units)}"
         if list(self.design.units) == list(design.units):
@@ -234,10 +234,10 @@ class Registration:
         return RegisteredPart(name, then, now, "changed")
 
     def _order(self, started: Sequence[str]) -> RegisteredPart:
-        """Return how many runs were there before the plan, as the file and the tapes say."""
+        """Return how many runs were begun before the plan, by the file and by the tapes."""
         times = map(datetime.fromisoformat, started)
         on_tapes = sum(time < self.registered_at for time in times)
-        # Tapes may have been deleted since; the file counted those that there were.
+        # The file counted tapes that may have been deleted since.
         before = max(on_tapes, self.runs_before)
         status: Kept = "changed" if before else "kept"
         played = counted(len(started), "run")
@@ -249,7 +249,7 @@ class Registration:
         )
 
     def _contrasts(self, design: Design) -> RegisteredPart:
-        """Return the family; it is kept as long as all that it compares is in the study."""
+        """Compare the family; it is kept if the study still has all its arms and outcomes."""
         missing = [arm for arm in self.claimed_arms if arm not in design.arms]
         missing += [name for name in self.claims.outcomes if name not in design.outcomes]
         if missing:
@@ -272,12 +272,12 @@ def _of_same_names(
     now: Mapping[str, Any],
     then: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the outcomes that were registered: one that came later changes none of them."""
+    """Return the entries with registered names: an outcome that was added later changes nothing."""
     return {name: value for name, value in now.items() if name in then}
 
 
 def _not_known(name: str, then: Any) -> RegisteredPart:
-    """Return what only runs tell, where none was begun."""
+    """Return a part that only runs can tell, where no run was begun."""
     return RegisteredPart(
         name,
         _worded(then),
@@ -291,14 +291,14 @@ def _part(
     then: Any,
     now: Any,
 ) -> RegisteredPart:
-    """Return one thing that was registered beside what it is now; in a mapping, what differs."""
-    # By what JSON makes of both: what was read back has lists where there were tuples.
+    """Compare a registered value with the value now; of mappings only the differing entries."""
+    # As JSON, since the file has lists where the study has tuples.
     if _hash_of(then) == _hash_of(now):
         return RegisteredPart(name, _worded(then), "the same", "kept")
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         then_differing = {}
         now_differing = {}
-        # Only what differs: of forty arms a reader would not find the one.
+        # A reader would not find the one differing arm among forty.
         for key in {**then, **now}:
             is_in_both = key in then and key in now
             if is_in_both and _hash_of(then[key]) == _hash_of(now[key]):
@@ -321,8 +321,8 @@ def _by_arm(
     now: Mapping[str, Any],
     arms: Sequence[str],
 ) -> RegisteredPart:
-    """Return models or prompts; those of arms without a run are not known yet."""
-    # A study whose runs are half played is not a changed one.
+    """Compare models or prompts; those of arms without a run are not known yet."""
+    # Half of the runs may be left, which is not a change.
     not_begun = [arm for arm in arms if arm not in now]
     registered = {arm: facts for arm, facts in then.items() if arm not in not_begun}
     part = _part(name, registered, now)
@@ -354,7 +354,7 @@ def _prompts(
 
 
 def _worded(value: Any) -> str:
-    """Return a value as a reader takes it in."""
+    """Return a value in words."""
     if isinstance(value, Mapping):
         entries = [f"{name}: {_worded(item)}" for name, item in value.items()]
         words = "; ".join(entries)
@@ -397,12 +397,12 @@ def write_registration(
         ensure_ascii=False,
     )
     write_file(path, f"{text}\n".encode())
-    # Read back, so that it is what a later session finds.
+    # Read back, so that the caller has what a later session will read.
     return read_registration(path)
 
 
 def read_registration(path: Path) -> Registration:
-    """Return a study's plan as a file has it.
+    """Return a study's plan as a file states it.
 
     Raises:
         ConfigError: the file cannot be read, or is not one that ``Study.register`` wrote.
@@ -413,7 +413,7 @@ def read_registration(path: Path) -> Registration:
         if content["registration"] != _FORMAT:
             raise ConfigError(f"{path} is of format {content['registration']!r:.40}, not {_FORMAT}")
         claims = {**content["claims"]}
-        # In words for readers of the file; it follows from the rest.
+        # The family in words is for readers of the file; the other claims imply it.
         claims.pop("family")
         return Registration(
             path=path,
@@ -434,14 +434,14 @@ def read_registration(path: Path) -> Registration:
 
 
 def _hash_of(content: object) -> str:
-    # Sorted and without spaces: the hash is of the content, not of how it is laid out.
+    # Sorted and without spaces, so that the hash depends on the content, not on the layout.
     text = json.dumps(
         content,
         sort_keys=True,
         ensure_ascii=False,
         separators=(",", ":"),
     )
-    # A label may hold half of a surrogate pair, which UTF-8 has no bytes for.
+    # A label may have half of a surrogate pair, which UTF-8 cannot encode.
     content_bytes = text.encode(errors="surrogatepass")
     return hashlib.sha256(content_bytes).hexdigest()
 
@@ -450,7 +450,7 @@ def _hash_of(content: object) -> str:
 
 
 def models_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which models a run asks, by seat, with the settings that change their replies."""
+    """Return the models that a run asks, by seat, with the settings that change their replies."""
     infos = {**as_mapping(manifest.get("players"))}
     settings = {**as_mapping(manifest.get("seats"))}
     if manifest.get("model"):
@@ -466,15 +466,15 @@ def model_facts(
     info: Mapping[str, Any],
     settings: object,
 ) -> dict[str, Any]:
-    """Return what identifies a model and decides how it replies, without how patiently it is asked.
+    """Return what identifies a model and decides its replies; timeouts and retries are left out.
 
     Args:
-        info: of the model, as ``ModelInfo`` has it.
-        settings: of its client, as JSON.
+        info: the model's ``ModelInfo``, as a mapping.
+        settings: the settings of the model's client, as JSON.
     """
-    # A name alone may be another model tomorrow; the digest is of the weights.
+    # The name may stand for another model tomorrow; the digest is that of the weights.
     facts = {name: info.get(name) for name in ("name", "backend", "digest")}
-    # The model is named already.
+    # The name is among the facts already.
     left_out = {"model", *PATIENCE}
     for name, value in as_mapping(settings).items():
         if name in left_out:
@@ -487,7 +487,7 @@ def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the digests of prompts by name.
 
     Args:
-        entries: of a manifest, by place: a prompt's name, and the beginning of its digest.
+        entries: a manifest's prompts by place: each prompt's name, and the beginning of its digest.
     """
     digests: defaultdict[str, set[str]] = defaultdict(set)
     for place, entry in entries.items():
@@ -498,11 +498,11 @@ def prompts_of(entries: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def together(facts_of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what runs of an arm share; where they differ, what each of them has."""
+    """Return the facts that an arm's runs share; where they differ, a list of all values."""
     values_by_name: defaultdict[str, list[Any]] = defaultdict(list)
     for facts in facts_of_runs:
         for name, value in facts.items():
-            # Not a set: values may be lists of digests.
+            # A list, since values may be lists of digests, which a set cannot hold.
             if value not in values_by_name[name]:
                 values_by_name[name].append(value)
     shared: dict[str, Any] = {}

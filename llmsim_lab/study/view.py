@@ -1,4 +1,4 @@
-"""A study as parts of the view ``study`` in a ``Reading``: what the window and its page draw."""
+"""The view ``study`` of a ``Reading``, from which the window and its page draw a study."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def put_study(
     study: Any,
     numbers: Mapping[Key, int],
 ) -> None:
-    """Add the design, how far each run is, the effects so far, and what charts are drawn from.
+    """Add the design, how far each run is, the effects so far, and the numbers of the charts.
 
     Args:
-        reading: the log.
+        reading: the log that the window reads.
         study: the study.
-        numbers: of runs that the log has.
+        numbers: the numbers of the runs that the log has, by arm and unit.
     """
-    # Each part is sent again only where it differs from what the window has.
+    # The reading sends a part again only if it has changed.
     arms = list(study.arms)
     design = {
         "name": study.name,
@@ -56,9 +56,9 @@ def put_study(
             try:
                 charts = _charts(study, outcome)
             except LabError as error:
-                # One outcome's fault leaves the others' charts.
+                # An error in one outcome leaves the charts of the others.
                 charts = {"fault": str(error)}
-        # Outcomes are named by users: one may be called "effects".
+        # With a prefix, since a user may call an outcome "effects".
         reading.put(VIEW, f"of {outcome}", charts)
 
 
@@ -67,9 +67,9 @@ def put_runs(
     study: Any,
     numbers: Mapping[Key, int],
 ) -> None:
-    """Add how far each run is, by its place: arm by arm."""
+    """Add how far each run is, by its place in the table, arm by arm."""
     for place, run in enumerate(study.progress()):
-        # None of a run that is not in the log, which the window then cannot open.
+        # None for a run that the log does not have, so that the window cannot open it.
         number = numbers.get(run.key)
         reading.put(
             VIEW,
@@ -79,10 +79,10 @@ def put_runs(
 
 
 def shown_effects(study: Any) -> Effects:
-    """Return the effects that window, page and charts show, with what was registered of them.
+    """Return the effects that window, page and charts show.
 
-    That is the smallest effect of interest, which is drawn as equivalence bounds, the level, and
-    how runs are compared.
+    A registration decides the level, the smallest effect of interest, which is drawn as equivalence
+    bounds, and how runs are compared.
     """
     level = 0.95
     sesoi: Any = None
@@ -95,7 +95,7 @@ def shown_effects(study: Any) -> Effects:
         paired = claims.paired
         typical = claims.typical
     if isinstance(sesoi, Mapping):
-        # Outcomes may have gone since.
+        # The study may have lost outcomes since.
         sesoi = {name: sesoi[name] for name in sesoi if name in study.outcome}
     effects: Effects = study.effects(
         level=level,
@@ -107,26 +107,26 @@ def shown_effects(study: Any) -> Effects:
 
 
 def shown_as_pairs(study: Any) -> bool:
-    """Return whether window, page and charts join the arms' runs of one seed."""
+    """Return whether window, page and charts draw a line between runs with the same seed."""
     if study.registration is not None:
         return bool(study.registration.claims.paired)
     return not study.arms_of_people
 
 
 def _effects(study: Any) -> dict[str, Any]:
-    """Return the effects as numbers and words, and their family; or why there are none."""
+    """Return the effects as numbers and words with their family, or why there are none."""
     try:
         effects = shown_effects(study)
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
-    # By the contrast's name, which is all that an estimate has of its arms.
+    # By the contrast's name, since an estimate does not have its arms.
     arms = {contrast_name(arm, study.reference): arm for arm in study.arms}
     rows = []
     outcomes_of_family = []
     for effect in effects:
         arm = arms.get(effect.contrast)
         rows.append(_effect_row(study, effect, arm))
-        # What has no p-value is in no family.
+        # An effect without a p-value belongs to no family.
         if effect.p is not None:
             outcomes_of_family.append(effect.outcome)
     return {
@@ -145,12 +145,12 @@ def _effect_row(
     effect: Estimate,
     arm: str | None,
 ) -> dict[str, Any]:
-    """Return what the window draws and writes of an effect.
+    """Return an effect's numbers and words for the window.
 
     Args:
         study: the study.
         effect: the effect.
-        arm: what the reference is subtracted from; None where it is another contrast.
+        arm: the arm that the reference is subtracted from; None for other contrasts.
     """
     unit = study.in_unit(effect.outcome)
     place = 0
@@ -209,7 +209,7 @@ def _charts(
         columns="arm",
         values="value",
     )
-    # All units and arms, also those without a value yet: the window knows them by their places.
+    # With units and arms that have no value yet, since the window finds them by their places.
     wide = wide.reindex(index=study.units, columns=arms)
     charts: dict[str, Any] = {
         "units": _listed(wide),
@@ -218,13 +218,13 @@ def _charts(
         "curves": [],
     }
     has_several_turns = rows["turn"].nunique() > 1
-    # Situations are single turns, each of its own state.
+    # Situations are single turns, each from a state of its own.
     if study.unit_name == "seed" and has_several_turns:
         of_turns = rows.groupby(["turn", "arm"])["value"].mean()
         means = of_turns.unstack("arm").reindex(columns=arms)
         charts["turns"] = _listed(means.reset_index())
         charts["bands"] = _bands(study, outcome)
-    # A curve of some of the specifications would look like one of all.
+    # Only when all runs are done: a curve of a part would look like the whole curve.
     if study.counts["done"] == len(arms) * len(wide):
         factors = _factors_with_two_levels(study)
         charts["curves"] = [_curve(study, factor, outcome) for factor in factors]
@@ -235,7 +235,7 @@ def _bands(
     study: Any,
     outcome: str,
 ) -> list[list[Any]]:
-    """Return by arm how it differs from the reference by turn, where that is known."""
+    """Return by arm and turn the difference from the reference, where it is known."""
     column = str(study.outcome[outcome])
     bands = []
     for arm in study.arms:
@@ -250,7 +250,7 @@ def _bands(
 
 
 def _factors_with_two_levels(study: Any) -> list[str]:
-    """Return the factors that a finding may be about; none where there is only one factor."""
+    """Return the factors that a specification curve can be about; none if there is one factor."""
     factors = list(study.arms[study.reference])
     if len(factors) < 2:
         return []
@@ -290,11 +290,11 @@ def _curve(
 
 
 def _listed(frame: Any) -> list[list[Any]]:
-    """Return a frame's rows; None for numbers that are not known."""
-    # No JSON has infinite ones.
+    """Return a frame's rows, with None for unknown numbers."""
+    # JSON has no infinite numbers.
     infinite = [math.inf, -math.inf]
     finite = frame.replace(infinite, math.nan)
-    # As objects, since a column of floats would make NaN of None.
+    # As objects, since a column of floats turns None into NaN.
     objects = finite.astype(object)
     known = objects.where(finite.notna(), None)
     rows: list[list[Any]] = known.to_numpy().tolist()

@@ -20,24 +20,24 @@ from llmsim_lab.study.estimates.numeric import (
 from llmsim_lab.study.estimates.samples import Layout, cube, place_of
 
 DRAWS = 10_000
-"""Of sets of curves; with 500 a seed's luck moves the probability by .01."""
+"""How many sets of curves are drawn; with 500, another seed moves the probability by .01."""
 _MOST_NUMBERS = 10_000_000
-"""Drawn for one band: spreads of many long curves are drawn fewer times, and used again."""
+"""Most numbers drawn for one band; with many long curves, spreads are drawn less and reused."""
 _FEWEST_SPREADS = 500
 
 
 class Ends(NamedTuple):
-    """Both ends of a band, by turn."""
+    """The lower and the upper end of a band, by turn."""
 
     low: Numbers
     high: Numbers
 
 
 class Group(NamedTuple):
-    """Curves of units of one kind.
+    """The curves of several units of one kind.
 
     Attributes:
-        weight: that their mean has in the difference.
+        weight: the weight of their mean in the difference.
         curves: units x turns, without NaN.
     """
 
@@ -47,13 +47,13 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """What a difference by turn consists of.
+    """A difference by turn, and the curves that it consists of.
 
     Attributes:
         turns: the turns.
         mean: the difference, by turn.
-        groups: what varies by chance; the variances of the groups' means add up.
-        n: how many units.
+        groups: the curves that vary by chance; the variances of the groups' means add up.
+        n: how many units there are.
         unit: what a unit is.
     """
 
@@ -75,36 +75,34 @@ def by_turn(
 ) -> pd.DataFrame:
     """Return the difference of each turn with a band that holds for all turns at once.
 
-    The units are those of ``effects``: pairs of runs; wordings, and runs, where an arm has several
-    wordings; the runs of each arm where they are not paired.
+    The units are those of ``effects``: pairs of runs; wordings and runs where an arm has several
+    wordings; the runs of each arm if they are not paired.
 
     Args:
         table: rows of one outcome.
         one: an arm.
-        other: the arm that is subtracted.
+        other: the arm that is subtracted from it.
         level: of the band, for the whole curve.
         generalises_to: what the band holds for.
         paired: whether runs with the same seed are pairs.
 
     Returns:
-        Columns turn, estimate, low, high, n, unit; n counts units that have a value at every turn.
+        Columns turn, estimate, low, high, n, unit; n counts units with a value at every turn.
     """
-    # Stable, so that arms and runs keep the order of the design.
+    # A stable sort, so that arms and runs keep the order of the design.
     table = table.sort_values("turn", kind="stable")
     arms = list(table["arm"].unique())
     for name in (one, other):
         place_of("arm", name, arms)
     is_compared = table["arm"].isin([one, other])
     table = table[is_compared]
-    # Of the two arms: another one may have several wordings.
+    # Among these two arms: a third may have several wordings.
     wording_counts = table.groupby("arm")["wording"].nunique()
     has_wordings = wording_counts.max() > 1
     if has_wordings and "wordings" in generalises_to:
         curves = _curves_of_wordings(table, one, other, generalises_to)
-    elif paired:
-        curves = _curves_of_pairs(table, one, other)
     else:
-        curves = _curves_of_groups(table, one, other)
+        curves = _curves_of_runs(table, one, other, paired=paired)
     low, high = band(curves, level)
     return pd.DataFrame(
         {
@@ -118,12 +116,14 @@ def by_turn(
     )
 
 
-def _curves_of_pairs(
+def _curves_of_runs(
     table: pd.DataFrame,
     one: str,
     other: str,
+    *,
+    paired: bool,
 ) -> Curves:
-    """Return the differences of runs with the same seed."""
+    """Return the differences of runs with the same seed; the runs of each arm if not paired."""
     values, (arms, _, turns) = cube(
         table,
         "arm",
@@ -132,56 +132,33 @@ def _curves_of_pairs(
     )
     upper = values[arms.index(one)]
     lower = values[arms.index(other)]
-    differences = without_rounding(upper - lower, values)
-    complete = _complete(differences)
-    if not len(complete):
-        raise ConfigError(f"no pair of runs has numbers of {one!r} and {other!r} at every turn")
+    if paired:
+        complete = _complete(without_rounding(upper - lower, values))
+        if not len(complete):
+            raise ConfigError(f"no pair of runs has numbers of {one!r} and {other!r} at every turn")
+        groups = [Group(1.0, complete)]
+    else:
+        groups = []
+        for weight, arm, runs in ((1.0, one, upper), (-1.0, other, lower)):
+            complete = _complete(runs)
+            if not len(complete):
+                raise ConfigError(f"no run of {arm!r} has numbers at every turn")
+            groups.append(Group(weight, complete))
+    means = [group.weight * group.curves.mean(axis=0) for group in groups]
     return Curves(
         turns=turns,
-        mean=mean_of_known(complete, 0),
-        groups=[Group(1.0, complete)],
-        n=len(complete),
+        mean=np.sum(means, axis=0),
+        groups=groups,
+        n=sum(len(group.curves) for group in groups),
         unit="run",
     )
 
 
 def _complete(curves: Numbers) -> Numbers:
     """Return the curves that have a number at every turn."""
-    # A run that ended early has no curve to its last turn, and would bend the mean there.
+    # A run that ended early would bend the mean of the later turns.
     is_complete = np.isfinite(curves).all(axis=1)
     return curves[is_complete]
-
-
-def _curves_of_groups(
-    table: pd.DataFrame,
-    one: str,
-    other: str,
-) -> Curves:
-    """Return the runs of each arm, which share nothing."""
-    values, (arms, _, turns) = cube(
-        table,
-        "arm",
-        "run",
-        "turn",
-    )
-    # The variances of the arms' means add up, whatever their signs; see ``band``.
-    groups = []
-    for sign, arm in ((1.0, one), (-1.0, other)):
-        complete = _complete(values[arms.index(arm)])
-        if not len(complete):
-            raise ConfigError(f"no run of {arm!r} has numbers at every turn")
-        groups.append(Group(sign, complete))
-    upper, lower = groups
-    upper_mean = upper.curves.mean(axis=0)
-    lower_mean = lower.curves.mean(axis=0)
-    n = sum(len(group.curves) for group in groups)
-    return Curves(
-        turns=turns,
-        mean=upper_mean - lower_mean,
-        groups=groups,
-        n=n,
-        unit="run",
-    )
 
 
 def _curves_of_wordings(
@@ -190,7 +167,7 @@ def _curves_of_wordings(
     other: str,
     generalises_to: Generality,
 ) -> Curves:
-    """Return the mean of each wording, and of each run where new runs are spoken of."""
+    """Return the means of wordings, and of runs if the band is to hold for new runs."""
     values, (arms, _, _, turns) = cube(
         table,
         "arm",
@@ -204,7 +181,7 @@ def _curves_of_wordings(
         1.0,
         -1.0,
     )
-    # Each run's difference, over the wordings; and below each wording's, over the runs.
+    # The difference of each run, over the wordings; further below that of each wording.
     of_arms = mean_of_known(values, 1)
     of_runs = np.tensordot(signs, of_arms, 1)
     complete = np.isfinite(of_runs).all(axis=1)
@@ -216,7 +193,7 @@ def _curves_of_wordings(
     n = 0
     for number in np.unique(layout.wording_sets):
         of_set = layout.wording_sets == number
-        # Where both arms ask the same wordings that is their difference, wording by wording.
+        # If both arms ask the same wordings, these are differences, wording by wording.
         summed = np.tensordot(
             signs[of_set],
             of_wordings[of_set],
@@ -227,13 +204,13 @@ def _curves_of_wordings(
         if len(curves) > 1:
             groups.append(Group(1.0, curves))
     if generalises_to == "new wordings and situations":
-        # Both vary by chance: the variance of the runs' means is added to that of the wordings'.
+        # Runs and wordings both vary by chance, and the variances of their means add up.
         groups.append(Group(1.0, of_runs))
     elif len(groups) < len(np.unique(layout.wording_sets)):
-        # An arm has one wording, and nothing shows how its answers vary in these runs.
+        # An arm with one wording does not show how answers vary with the wording.
         groups = []
     if 2 in layout.wording_counts:
-        # With two its t has one degree of freedom, and effects offers no interval either.
+        # With two wordings, t has one degree of freedom; ``effects`` gives no interval either.
         groups = []
     return Curves(
         turns=turns,
@@ -253,22 +230,23 @@ def band(
 ) -> Ends:
     """Return both ends of a band that contains the whole true curve.
 
-    The band is mean ± c · standard error at each turn, with the same c, so that with probability
-    ``level`` it contains the true mean at all turns at once (Montiel Olea and Plagborg-Møller 2019,
+    The band is mean ± c · standard error at each turn. The same c is used at all turns, so that the
+    band contains the true mean at all turns at once with probability ``level`` (Montiel Olea and
+    Plagborg-Møller 2019,
     "Simultaneous confidence bands: theory, implementation, and an application to SVARs", Journal of
-    Applied Econometrics 34). c is the quantile of the largest |t| of ``draws`` sets of as many
-    normal curves. Differs from the source: their correlation is the sample's, shrunk towards none,
-    since with few curves the sample's looks stronger than it is.
+    Applied Econometrics 34). c is the quantile of the largest |t| in ``draws`` sets of normal
+    curves, each as many as in the sample. Differs from the source: the curves' correlation is the
+    sample's, shrunk towards 0, since a sample of few curves overstates it.
 
     Args:
-        curves: the difference, and what varies in it.
+        curves: the difference and its units.
         level: of the band.
-        draws: of sets of curves.
+        draws: how many sets of curves are drawn.
         seed: of the draws.
 
     Returns:
-        Ends are NaN where a group has fewer than two units; where all curves are equal at a turn,
-        as before a shock, both are the mean.
+        NaN where a group has fewer than two units. Where all curves are equal at a turn, as before
+        a shock, both ends are the mean.
     """
     mean = curves.mean
     sizes = [len(group.curves) for group in curves.groups]
@@ -280,7 +258,7 @@ def band(
     for group in curves.groups:
         covariance += group.weight**2 * _covariance_of_mean(group.curves)
     error = np.sqrt(np.diag(covariance))
-    # A turn in which nothing varies has no t, and would divide by 0.
+    # A turn without variation has no t: the division would be by 0.
     moves = error > ROUNDING * np.abs(mean)
     if not moves.any():
         return Ends(mean, mean)
@@ -289,9 +267,9 @@ def band(
     correlation = of_moving / np.outer(moving, moving)
     independent = np.eye(len(correlation))
     shrunk = correlation + 1 / fewest * (independent - correlation)
-    # The group that has the fewest units says how surely the errors are known.
+    # The smallest group decides how precisely the standard errors are known.
     largest = _largest_t(shrunk, fewest, draws, seed)
-    # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
+    # Weibull's quantile is k / (draws + 1), as in permutation tests; it is rather too large.
     c = np.quantile(
         largest,
         level,
@@ -304,7 +282,7 @@ def band(
 def _covariance_of_mean(curves: Numbers) -> Numbers:
     n = len(curves)
     centred = curves - curves.mean(axis=0)
-    # Not np.cov, which warns of a single curve and squeezes a single turn.
+    # np.cov would warn of a single curve, and return a scalar for a single turn.
     return np.asarray(centred.T @ centred / (n - 1) / n)
 
 
@@ -314,9 +292,9 @@ def _largest_t(
     draws: int,
     seed: int,
 ) -> Numbers:
-    """Return the largest |t| over turns of sets of n normal curves."""
-    # Draws that are multiplied by the root of a correlation matrix have that correlation.
-    # Single precision is enough: a quantile of random draws is known less exactly.
+    """Return the largest |t| over turns in each set of n normal curves."""
+    # Independent draws times the root of a correlation matrix have that correlation.
+    # Single precision is more than a quantile of random draws needs.
     mix = np.linalg.cholesky(correlation).T.astype(np.float32)
     turns = len(mix)
     rng = np.random.default_rng(seed)
@@ -330,16 +308,16 @@ def _largest_t(
         )
         return independent @ mix
 
-    # One product of two matrices: as thousands of small ones it takes ten times as long.
+    # One product of two matrices: thousands of small products take ten times as long.
     drawn = normal_curves(sets * n).reshape(sets, n, turns)
-    # The mean of n normal curves, and, independent of it, their variances with n - 1.
+    # The mean of n normal curves; their variances with n - 1 are independent of it.
     means = drawn[:, 0]
     deviations = drawn[:, 1:]
     squares = np.einsum("dnh,dnh->dh", deviations, deviations)
     spread = np.sqrt(squares / (n - 1))
     t = np.abs(means / spread)
     largest = [t.max(axis=1)]
-    # Of long curves the same spreads serve further means: drawing them is what takes long.
+    # With long curves the same spreads serve further means, since drawing spreads takes long.
     for _ in range(sets, draws, sets):
         t = np.abs(normal_curves(sets) / spread)
         largest.append(t.max(axis=1))

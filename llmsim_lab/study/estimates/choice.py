@@ -1,4 +1,4 @@
-"""The estimators, and which of them takes a comparison."""
+"""The list of estimators, and the choice of one for a comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from llmsim_lab.study.estimates.wordings import wording_means_of_new, wording_me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked of a comparison.
+    """The options of a comparison.
 
     Attributes:
         paired: whether runs with the same seed are pairs.
@@ -37,10 +37,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimator:
-    """A way to compare numbers, and when it is taken: the first that fits is.
+    """A way to compare numbers; of the estimators the first that fits is used.
 
     Attributes:
-        fits: of what is compared, the numbers, and what is asked.
+        fits: takes the contrast, the numbers and the options, and returns whether it fits.
         estimate: takes the numbers and the level.
     """
 
@@ -49,7 +49,7 @@ class Estimator:
 
 
 ESTIMATORS: tuple[Estimator, ...] = (
-    # What the interval holds for comes first: shares and typical differences are of runs alone.
+    # Units other than runs come first: shares and typical differences exist for runs alone.
     Estimator(
         fits=lambda contrast, _, wanted: contrast.generalises_to == "new wordings",
         estimate=wording_means_of_these,
@@ -62,7 +62,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
         fits=lambda contrast, _, wanted: contrast.unit == "situation",
         estimate=situation_means,
     ),
-    # From here on the unit is the run.
+    # From here on, the unit is the run.
     Estimator(
         fits=lambda _, sample, wanted: not wanted.paired and are_group_shares(sample),
         estimate=group_shares,
@@ -71,7 +71,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
         fits=lambda _, sample, wanted: not wanted.paired,
         estimate=group_means,
     ),
-    # Before the typical difference, which of 0 and 1 is nearly always 0.
+    # Before the typical difference, which is nearly always 0 for values of 0 and 1.
     Estimator(
         fits=lambda _, sample, wanted: are_paired_shares(sample),
         estimate=paired_shares,
@@ -80,7 +80,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
         fits=lambda _, sample, wanted: wanted.typical,
         estimate=typical_difference,
     ),
-    # Fits all that is left.
+    # Fits everything else.
     Estimator(
         fits=lambda _, sample, wanted: True,
         estimate=paired_means,
@@ -93,7 +93,7 @@ def estimate_numbers(
     sample: Sample,
     wanted: Wanted,
 ) -> Parts:
-    """Return what the first estimator that fits finds."""
+    """Return the result of the first estimator that fits."""
     for estimator in ESTIMATORS:
         if estimator.fits(contrast, sample, wanted):
             return estimator.estimate(sample, wanted.level)
@@ -105,7 +105,7 @@ def estimate_texts(
     sample: TextSample,
     wanted: Wanted,
 ) -> Parts:
-    """Return how far apart texts are, of situations, groups or pairs of runs."""
+    """Return the distance of texts, for situations, groups or pairs of runs."""
     if contrast.unit == "situation":
         return situation_texts(sample)
     if not wanted.paired:

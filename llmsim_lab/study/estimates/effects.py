@@ -1,7 +1,7 @@
-"""From one long table to estimates: all contrasts and outcomes are one family.
+"""Estimates of all contrasts and outcomes of one long table, as one family.
 
-How often each interval holds the truth is in ``benchmarks/coverage.json``, which
-``benchmarks/coverage.py`` measures. Where it missed its level there is no interval but a note.
+How often each interval covers the truth is in ``benchmarks/coverage.json``, measured by
+``benchmarks/coverage.py``. Where an interval missed its level, there is a note instead of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIMES = " \N{MULTIPLICATION SIGN} "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A contrast in an outcome, and what an estimator found."""
+    """A contrast in an outcome, with an estimator's result."""
 
     contrast: Contrast
     outcome: str
@@ -42,14 +42,14 @@ class Compared:
 
 
 class Tally(NamedTuple):
-    """How many of an arm's runs or answers something is true of, and how many there are."""
+    """A number of an arm's runs or answers, and their total."""
 
     number: int
     total: int
 
 
 class Remark(NamedTuple):
-    """What a note says of the arms of a contrast, if it is true of any run or answer."""
+    """A note on the arms of a contrast that is shown if a number in it is above 0."""
 
     words: str
     by_arm: Mapping[str, Tally]
@@ -69,26 +69,28 @@ def effects(
     noise: bool = False,
     remarks: Sequence[Remark] = (),
 ) -> Effects:
-    """Return how arms differ, or a factorial's main effects and interactions.
+    """Return the differences of arms, or a factorial's main effects and interactions.
 
-    All contrasts and outcomes are one family: p-values are adjusted by ``romano_wolf`` where all
-    are of pairs of runs and there are ``ENOUGH_RUNS``, by ``holm`` otherwise; those of equivalence
-    by ``holm``. An adjusted p-value is never below the contrast's own.
+    All contrasts and outcomes are one family. Their p-values are adjusted by ``romano_wolf`` if all
+    compare pairs of runs and there are ``ENOUGH_RUNS``, otherwise by ``holm``; p-values of
+    equivalence by ``holm``. An adjusted p-value is never below the contrast's own.
 
     Args:
-        table: a row for each value; the value of a run that failed is NaN.
-        formula: such as ``"coins ~ factor * prompt"``: main effects and interactions of a full
-            factorial. What stands left of ``~`` names the outcome; all outcomes if nothing does.
-        contrasts: pairs of arms, the second is subtracted from the first.
-        reference: the arm that is subtracted from each other one; the first if not given.
+        table: one row for each value; the value of a failed run is NaN.
+        formula: main effects and interactions of a full factorial, such as
+            ``"coins ~ factor * prompt"``. The name left of ``~`` is the outcome; all outcomes if
+            there is none.
+        contrasts: pairs of arms; the second is subtracted from the first.
+        reference: the arm that is subtracted from each other arm; the first if not given.
         generalises_to: what the intervals hold for.
         level: of the intervals.
-        sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
-            one-sided tests. One number does not judge shares beside outcomes in other units.
+        sesoi: the smallest effect of interest, one number or one for each outcome. It adds a
+            verdict by two one-sided tests. One number does not judge shares beside outcomes in
+            other units.
         paired: whether runs with the same seed are pairs.
-        typical: compare by the typical difference, not the mean, where runs are paired.
+        typical: use the typical difference, not the mean, where runs are paired.
         noise: add what chance alone gives: the same contrasts between two draws of each arm.
-        remarks: what the notes say beside what the estimators found.
+        remarks: notes to add to those of the estimators.
     """
     wanted = Wanted(
         paired=paired,
@@ -125,7 +127,7 @@ def _margins(
     comparisons: Sequence[Compared],
     sesoi: float | Mapping[str, float] | None,
 ) -> dict[str, float | None]:
-    """Return the smallest effect of interest of each outcome; None where there is none."""
+    """Return the smallest effect of interest by outcome; None where there is none."""
     all_are_shares = all(comparison.are_shares for comparison in comparisons)
     margins: dict[str, float | None] = {}
     for comparison in comparisons:
@@ -133,7 +135,7 @@ def _margins(
         if isinstance(sesoi, Mapping):
             margins[outcome] = sesoi.get(outcome)
         elif comparison.are_shares and not all_are_shares:
-            # Shares have no unit, and differ by 1 at most: a number meant for coins says nothing.
+            # Shares have no unit and differ by 1 at most: a number meant for coins does not apply.
             margins[outcome] = None
         else:
             margins[outcome] = sesoi
@@ -150,7 +152,7 @@ def compared(
     wanted: Wanted | None = None,
     noise: bool = False,
 ) -> list[Compared]:
-    """Return what estimators find of each contrast and outcome, as for ``effects``."""
+    """Return the estimators' results for each contrast and outcome, as for ``effects``."""
     wanted = wanted or Wanted()
     table = table.reset_index(drop=True)
     if table.empty:
@@ -175,13 +177,13 @@ def compared(
     for name, of_arms in weights.items():
         for outcome in outcomes:
             comparisons += _compared(layout, name, of_arms, outcome, wanted)
-            # A distance of texts has no sign, and is above 0 by chance too.
+            # A distance of texts has no sign, and chance alone makes it larger than 0.
             are_numbers = outcome.kinds is None and not outcome.mixed
             if noise and are_numbers:
                 contrast = layout.contrast(name, of_arms)
                 by_chance = _noise(layout, contrast, outcome, wanted)
                 noises.append(by_chance)
-    # Last, so that what is claimed stands first.
+    # Last, since claimed effects come first.
     return [*comparisons, *noises]
 
 
@@ -192,7 +194,7 @@ def _compared(
     outcome: OutcomeValues,
     wanted: Wanted,
 ) -> list[Compared]:
-    """Return a contrast in an outcome; of texts their lengths too."""
+    """Return a contrast in an outcome; for texts also that of their lengths."""
     if outcome.kinds is not None:
         return _compared_texts(layout, name, weights, outcome, wanted)
     contrast = layout.contrast(name, weights)
@@ -208,7 +210,7 @@ def _compared(
     sample = layout.sample(contrast, outcome)
     parts = estimate_numbers(contrast, sample, wanted)
     if not wanted.paired:
-        # Where runs are pairs, the pairs say themselves which of them are left out.
+        # The estimators of pairs note themselves which pairs are left out.
         notes = layout.runs_left_out(contrast, outcome)
         parts = replace(parts, notes=(*notes, *parts.notes))
     return [
@@ -228,8 +230,8 @@ def _compared_texts(
     outcome: OutcomeValues,
     wanted: Wanted,
 ) -> list[Compared]:
-    """Return a contrast in an outcome of texts: their distance, and of words their lengths too."""
-    # A distance of texts holds for these wordings, whatever the numbers' intervals hold for.
+    """Return a contrast in an outcome of texts: their distance, and for words their lengths."""
+    # A distance of texts holds for these wordings only, whatever intervals of numbers hold for.
     contrast = layout.contrast_of_texts(name, weights)
     sample = layout.text_sample(contrast, outcome)
     distance = Compared(
@@ -239,8 +241,8 @@ def _compared_texts(
     )
     if not outcome.are_words or distance.parts.value is None:
         return [distance]
-    # Verbosity is not meaning, but the distance of words sees it.
-    # A mean number of words is what its sentence says.
+    # A distance of words also grows with verbosity, so that the lengths are shown beside it.
+    # As means, since the sentence names a mean number of words.
     of_means = replace(wanted, typical=False)
     by_length = estimate_numbers(contrast, sample.lengths, of_means)
     length = Compared(
@@ -249,7 +251,7 @@ def _compared_texts(
         parts=replace(
             by_length,
             kind="length difference",
-            # It is there to read the distance by, and no claim of the family.
+            # It explains the distance, and is not a claim of the family.
             p=None,
             p_beyond=None,
             typical=None,
@@ -264,7 +266,7 @@ def _noise(
     outcome: OutcomeValues,
     wanted: Wanted,
 ) -> Compared:
-    """Return what chance alone gives of a contrast: half of each arm's draws minus the others."""
+    """Return a contrast by chance alone: half of each arm's draws minus the other half."""
     sample = layout.sample(contrast, outcome).halves()
     parts = estimate_numbers(contrast, sample, wanted)
     return Compared(
@@ -283,7 +285,7 @@ def _weights(
     contrasts: Sequence[tuple[str, str]] | None,
     reference: str | None,
 ) -> dict[str, Numbers]:
-    """Return a weight for each arm, by the name of the contrast."""
+    """Return the weights of the arms, by the name of the contrast."""
     if formula is not None:
         factors = [name for name in table if name not in _FIXED]
         return factorial_weights(table.drop_duplicates("arm")[factors], formula)
@@ -296,7 +298,7 @@ def _weights(
     for upper, lower in contrasts:
         of_arms = np.zeros(len(arms))
         of_arms[place_of("arm", upper, arms)] += 1
-        # Not set to -1: an arm minus itself is 0.
+        # Subtracted, not set to -1, so that an arm minus itself is 0.
         of_arms[place_of("arm", lower, arms)] -= 1
         weights[contrast_name(upper, lower)] = of_arms
     return weights
@@ -306,29 +308,29 @@ def factorial_weights(
     arms: pd.DataFrame,
     formula: str,
 ) -> dict[str, Numbers]:
-    """Return a weight for each arm, for each main effect and interaction of a full factorial.
+    """Return the weights of the arms for each main effect and interaction of a full factorial.
 
-    A main effect is a level minus the first one, averaged over all other factors; an interaction
-    the difference of such differences. Each is one number a unit, so that units may have slopes of
-    their own and no sphericity is assumed.
+    A main effect is a level minus the first level, averaged over all other factors. An interaction
+    is a difference of such differences. Each is one number for each unit, so that units may have
+    slopes of their own and no sphericity is assumed.
 
     Args:
-        arms: a row for each arm, a column for each factor.
+        arms: one row for each arm, one column for each factor.
         formula: ``a * b`` is both factors and their interaction, ``a : b`` the interaction alone.
     """
     levels: dict[str, list[object]] = {}
     for column in arms:
         levels[str(column)] = list(arms[column].unique())
-    # First, since a name that is wrong is the nearer fault.
+    # First, since a wrong name is the more likely mistake.
     terms = _terms(formula, levels)
     combination_count = math.prod(map(len, levels.values()))
-    # With a missing combination a main effect would be mixed with an interaction.
+    # If a combination is missing, main effects and interactions cannot be separated.
     if len(arms) != combination_count or arms.duplicated().any():
         raise ConfigError(f"{len(arms)} arms are not all combinations of {', '.join(levels)}")
     weights = {}
     for term in terms:
         later_levels = [levels[name][1:] for name in term]
-        # Each level but the first of each factor in the term, in all combinations.
+        # All combinations of levels of the term's factors, each without its first level.
         for chosen in product(*later_levels):
             of_arms = np.ones(len(arms))
             sides = []
@@ -336,11 +338,11 @@ def factorial_weights(
                 first = levels[name][0]
                 is_level = (arms[name] == level).to_numpy()
                 is_first = (arms[name] == first).to_numpy()
-                # 1, -1 or 0; the product over a term's factors is a difference of differences.
+                # 1, -1 or 0. The product over a term's factors gives a difference of differences.
                 of_arms *= 1.0 * is_level - is_first
                 side = contrast_name(f"{name}={level}", f"{name}={first}")
                 sides.append(side)
-            # Averaged over all other factors, whose levels count alike.
+            # Averaged over the levels of all other factors, with equal weights.
             for name, of_factor in levels.items():
                 if name not in term:
                     of_arms *= 1 / len(of_factor)
@@ -352,7 +354,7 @@ def factorial_weights(
 
 
 def check_formula(formula: str, factors: Iterable[str]) -> None:
-    """Raise ConfigError for a formula that does not say where its factors begin."""
+    """Raise ConfigError for a formula without ``~``, which begins the factors."""
     if "~" not in formula:
         outcome = formula.strip() or "y"
         raise ConfigError(
@@ -371,7 +373,7 @@ def _terms(
         ConfigError: the formula names no factors, or one that is unknown.
     """
     check_formula(formula, levels)
-    # By places, not names: terms are sorted in the order of the design.
+    # As places, so that terms can be sorted in the order of the design.
     places_of_terms: set[tuple[int, ...]] = set()
     _, _, right = formula.rpartition("~")
     for part in right.split("+"):
@@ -379,7 +381,7 @@ def _terms(
         for name in re.split("[*:]", part):
             place = place_of(f"{formula}: factor", name.strip(), levels)
             places.add(place)
-        # An interaction alone has all of its factors; a * b has each of them alone too.
+        # a : b is the interaction alone; a * b has each factor alone too.
         fewest = len(places) if ":" in part else 1
         for size in range(fewest, len(places) + 1):
             places_of_terms.update(combinations(sorted(places), size))
@@ -400,7 +402,7 @@ def _estimates(
     margins: Mapping[str, float | None],
     level: float,
 ) -> list[Estimate]:
-    """Return estimates with p-values that count all comparisons; noise is not among them."""
+    """Return estimates with p-values adjusted for all comparisons except noise."""
     family = _differences_of_family(comparisons)
     equivalences = _equivalences_of_family(comparisons, margins)
     estimates = []
@@ -432,20 +434,20 @@ def _estimates(
 
 
 class _Family(NamedTuple):
-    """P-values of no difference, adjusted for each other, by the place of the comparison."""
+    """Adjusted p-values of no difference, by the place of the comparison."""
 
     p_values: dict[int, float]
     method: str
 
 
 def _differences_of_family(comparisons: Sequence[Compared]) -> _Family:
-    """Return the tests of no difference; what has no p-value is not among them."""
+    """Return the tests of no difference, of all comparisons with a p-value."""
     places = []
     own_p = []
     pairs = []
     for place, comparison in enumerate(comparisons):
         parts = comparison.parts
-        # What chance alone gives is no claim, and nothing is adjusted for it.
+        # What chance alone gives is not a claim, so that nothing is adjusted for it.
         if parts.p is None or comparison.is_noise:
             continue
         places.append(place)
@@ -457,7 +459,7 @@ def _differences_of_family(comparisons: Sequence[Compared]) -> _Family:
 
 
 class _Equivalence(NamedTuple):
-    """A test of a difference as large as a margin or larger."""
+    """A test of the hypothesis that the difference is at least a margin."""
 
     margin: float
     p: float
@@ -476,11 +478,11 @@ def _equivalences_of_family(
         margin = margins[comparison.outcome]
         if margin is None or parts.p is None or comparison.is_noise:
             continue
-        # Without an interval there is no verdict either: the two must not contradict each other.
+        # A verdict needs an interval, since the two must not contradict each other.
         if parts.interval is not None and parts.p_beyond is not None:
             tested[place] = margin
             own_p.append(parts.p_beyond(margin))
-    # Claims that there is no difference are a family of their own.
+    # Claims of no difference are a family of their own.
     of_family = holm(own_p)
     equivalences = {}
     for place, p, p_family in zip(tested, own_p, of_family, strict=True):
@@ -494,12 +496,12 @@ def estimate_of(
     parts: Parts,
     level: float,
 ) -> Estimate:
-    """Return an estimate of what was found: the only place that makes one."""
+    """Return the estimate of a comparison; all estimates are made here."""
     low = high = None
     if parts.interval is not None:
         low, high = parts.interval
     typical = None
-    # Beside a mean of skewed differences, whose interval is too narrow.
+    # Added where differences are skewed and the interval of the mean is too narrow.
     if parts.typical is not None:
         typical = estimate_of(contrast, outcome, parts.typical, level)
     return Estimate(
@@ -522,12 +524,12 @@ def estimate_of(
 
 
 def _note_of(remark: Remark, contrast: Contrast) -> str:
-    """Return a remark on the arms of a contrast; empty where it is true of none of them."""
+    """Return a remark on the arms of a contrast; empty where all of its numbers are 0."""
     counts = []
     is_true_of_any = False
     for arm in contrast.weights:
         tally = remark.by_arm.get(arm)
-        # "0 of 0" would say nothing.
+        # Without "0 of 0".
         if tally is not None and tally.total:
             counts.append(f"{tally.number} of {tally.total} in {arm}")
             is_true_of_any |= tally.number > 0
@@ -537,7 +539,7 @@ def _note_of(remark: Remark, contrast: Contrast) -> str:
 
 
 def _verdict(estimate: Estimate, margin: float) -> str:
-    """Return what two one-sided tests and the test of a difference say, both of the family."""
+    """Return the verdict of two one-sided tests and of the test of a difference, both adjusted."""
     assert estimate.low is not None
     assert estimate.high is not None
     alpha = 1 - estimate.level
@@ -549,6 +551,6 @@ def _verdict(estimate: Estimate, margin: float) -> str:
         return f"no difference of {margin:g} or more"
     if not differs:
         return "undecided"
-    # Not by a test of its own: the whole interval lies beyond the margin.
+    # Without a test of its own: the whole interval lies beyond the margin.
     is_beyond = estimate.low > margin or estimate.high < -margin
     return f"differs by more than {margin:g}" if is_beyond else "differs"

@@ -1,4 +1,4 @@
-"""What is compared, what is found of it, and how a finding reads."""
+"""Contrasts, estimates of them, and their sentences."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 Generality = Literal[
     "new runs", "these situations", "new wordings", "new wordings and situations", "new messages"
 ]
-"""What an interval holds for."""
+"""The new data that an interval holds for."""
 Unit = Literal["run", "situation", "wording", "message"]
-"""What is repeated."""
+"""The unit that is repeated."""
 Kind = Literal[
     "mean difference",
     "share difference",
@@ -30,12 +30,12 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """What is subtracted from what, over which units, and what the result holds for.
+    """A difference of arms, over units of a kind.
 
     Attributes:
         name: such as "hawkish" minus "cautious".
-        weights: of arms; the weighted means are added up. Arms without weight are left out.
-        unit: what is repeated.
+        weights: the weights of the arms' means in the sum. Arms with weight 0 are left out.
+        unit: the unit that is repeated.
         generalises_to: what the interval holds for.
     """
 
@@ -46,7 +46,7 @@ class Contrast:
 
 
 class Interval(NamedTuple):
-    """Both ends of an interval."""
+    """The lower and the upper end of an interval."""
 
     low: float
     high: float
@@ -54,34 +54,34 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What is known of one contrast in one outcome.
+    """An estimate of one contrast in one outcome.
 
     Attributes:
-        contrast: what is subtracted from what, such as "hawkish" minus "cautious".
+        contrast: the difference, such as "hawkish" minus "cautious".
         outcome: what is compared.
-        kind: what ``value`` is. A "typical difference" is the pseudo-median of Hodges and Lehmann,
-            the middle of the means of all two differences; a "text distance" is the energy
+        kind: what ``value`` is. A "typical difference" is the pseudo-median of Hodges and Lehmann:
+            the median of the means of all pairs of differences. A "text distance" is the energy
             distance, which has no direction.
         value: the difference, or distance; None where nothing can be compared.
-        low: end of the interval; None where none is offered, and ``note`` gives the reason.
-        high: the other end.
+        low: the lower end of the interval; None where there is none, and ``note`` says why.
+        high: the upper end.
         level: of the interval, for this contrast alone.
-        p: two-sided, of no difference, for this contrast alone.
+        p: the two-sided p-value of no difference, for this contrast alone.
         p_family: the same, adjusted for the whole family.
         margin: the smallest effect of interest; None where none was named.
-        p_equivalent: of a difference as large as ``margin`` or larger, for this contrast alone.
+        p_equivalent: the p-value of a difference of ``margin`` or more, for this contrast alone.
         p_equivalent_family: the same, adjusted for the whole family.
-        verdict: what follows for ``margin``: "differs" by ``p_family``, "no difference of ... or
+        verdict: the conclusion for ``margin``: "differs" by ``p_family``, "no difference of ... or
             more" by ``p_equivalent_family``.
-        family: how p-values were adjusted, and for how many comparisons; empty for one alone.
+        family: how p-values were adjusted, and for how many comparisons; empty for a single one.
         n: how many units; never calls or turns.
         unit: what a unit is.
         df: degrees of freedom; None where the method has none.
         generalises_to: what the interval holds for.
         method: how interval and p-value were computed.
-        note: why there is no interval, what was left out, what to keep in mind.
-        is_noise: whether two draws of the same arms are compared, so that any difference is chance.
-        typical: the typical difference, beside a mean of skewed differences.
+        note: why there is no interval, which runs were left out, other limits.
+        is_noise: whether two draws of the same arms are compared, which differ by chance alone.
+        typical: the typical difference, for a mean of skewed differences.
     """
 
     contrast: str
@@ -116,15 +116,15 @@ class Estimate:
         return "\n".join(lines)
 
     def sentence(self, unit: str = "") -> str:
-        """Return it as one reads it out, without its outcome: value, interval, p-value.
+        """Return the estimate in words, without its outcome: value, interval, p-value.
 
         Args:
-            unit: of the outcome.
+            unit: the unit of the outcome.
         """
         if self.value is None:
             return f"{self.contrast}: not known ({self.note})"
         parts = [self._worded_value(unit)]
-        # Of texts, and of too few or too coarse values, there is none.
+        # Texts, and too few or too coarse values, have no interval.
         if self.low is not None:
             parts.append(f"{100 * self.level:g} % {self.low:.2f} to {self.high:.2f}")
         if self.p_family is not None and self.p_family != self.p:
@@ -134,7 +134,7 @@ class Estimate:
         text = ", ".join(parts)
         if self.verdict:
             text = f"{text}; {self.verdict}"
-        # Not in the contrast, whose arms may have a hyphen before a number.
+        # The contrast is left as it is: an arm's name may have a hyphen before a number.
         return self.contrast + re.sub(r"-(?=\d)", MINUS, text)
 
     def _worded_value(self, unit: str) -> str:
@@ -151,25 +151,25 @@ class Estimate:
 
 
 def _printed(p: float) -> str:
-    # Below it three decimals are .000, and no p-value is 0.
+    # Three decimals would show .000, and a p-value is never 0.
     if p < 0.0005:
         return "< .001"
     return f"= {p:.3f}".replace("= 0", "= ")
 
 
 class Effects(list[Estimate]):
-    """Estimates in the order of contrasts and outcomes; ``label`` says what they are of."""
+    """Estimates in the order of contrasts and outcomes; ``label`` says what they are based on."""
 
     label: str = ""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row for each estimate, with its attributes as columns."""
+        """Return one row for each estimate, with its attributes as columns."""
         import pandas as pd
 
         rows = []
         for estimate in self:
             row = asdict(estimate)
-            # An estimate itself, which no cell of a table holds.
+            # ``typical`` is an estimate itself, and does not fit into a cell.
             del row["typical"]
             rows.append(row)
         return pd.DataFrame(rows)
@@ -185,9 +185,9 @@ class Effects(list[Estimate]):
     def _repr_html_(self) -> str:
         rows = []
         for estimate in self:
-            # The note has a column of its own.
+            # The note has its own column.
             without_note = replace(estimate, note="")
-            # Of an effect that is not known the note is the reason, and part of its sentence.
+            # The note stays in the sentence of an unknown effect, where it is the reason.
             effect = estimate if estimate.value is None else without_note
             method = estimate.method
             if estimate.family:

@@ -1,4 +1,4 @@
-"""Several contrasts and outcomes at once: p-values that count how many were looked at."""
+"""P-values of several contrasts and outcomes, adjusted for their number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers, known, known_counts
 
 ENOUGH_RUNS = 8
-"""Pairs of runs from which on Romano-Wolf is used: with fewer it rejects less often than Holm."""
+"""Least number of pairs for Romano-Wolf: with fewer it rejects less often than Holm."""
 ALL_FLIPS = 13
-"""Up to so many pairs all sign flips are tried, 2^12 that differ; above that random ones."""
+"""Up to so many pairs all sign flips are tried (2^12 different ones), above that random flips."""
 RANDOM_FLIPS = 4_999
 
 
 class Adjusted(NamedTuple):
-    """P-values of a family, and how they were adjusted; empty for one alone."""
+    """P-values of a family, and the method that adjusted them; empty for a single one."""
 
     p_values: list[float]
     method: str
@@ -27,11 +27,11 @@ def adjusted(
     p_values: Sequence[float],
     pairs: Sequence[Numbers | None],
 ) -> Adjusted:
-    """Return p-values adjusted for all of them together; none is below its own.
+    """Return p-values adjusted for the whole family; none becomes smaller.
 
     Args:
-        p_values: of each comparison.
-        pairs: the differences of runs of each, where these are paired.
+        p_values: one for each comparison.
+        pairs: for each comparison, the differences of paired runs, if it has any.
     """
     count = len(p_values)
     if count < 2:
@@ -45,11 +45,11 @@ def adjusted(
         flip_count = len(sign_flips(len(differences)))
         method = f"Romano-Wolf over {count}, {flip_count:,} sign flips"
     else:
-        # Flips exchange the arms of a pair; groups, situations and wordings have no pairs.
+        # Flips exchange the arms of a pair, and groups, situations and wordings have no pairs.
         of_family = holm(p_values)
         method = f"Holm over {count}"
     larger = []
-    # Sign flips may find less than Student's t does, and no adjustment makes a p-value smaller.
+    # Sign flips may give a smaller p-value than Student's t, but an adjustment may not.
     for adjusted_p, p in zip(of_family, p_values, strict=True):
         larger.append(max(adjusted_p, p))
     return Adjusted(larger, method)
@@ -64,29 +64,29 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     p = np.array(p_values)
     smallest_first = np.argsort(p)
-    # The smallest is multiplied by all, the next by one less: those before it are rejected then.
+    # The smallest is multiplied by their number, the next by one less, and so on.
     hypotheses_left = 1 + np.arange(len(p))[::-1]
     multiplied = p[smallest_first] * hypotheses_left
     steps = np.minimum(1.0, multiplied)
-    # A hypothesis is rejected only after all with a smaller p-value are.
+    # A hypothesis is rejected only after all that have a smaller p-value.
     p[smallest_first] = np.maximum.accumulate(steps)
     return [float(adjusted_p) for adjusted_p in p]
 
 
 def sign_flips(n: int) -> Numbers:
-    """Return sign flips of n pairs, the first of them none: all that differ, or random ones."""
+    """Return sign flips of n pairs, all different ones or random ones; the first flips nothing."""
     if n <= ALL_FLIPS:
-        # A flip and its opposite give the same |t|, so the last sign never changes.
+        # A flip and its opposite give the same |t|, so that the last sign can stay.
         flip_count = 2 ** (n - 1)
         numbers = np.arange(flip_count)
-        # The bits of a flip's number say whose signs change.
+        # The bits of a flip's number say which signs change.
         bits = numbers[:, None] >> np.arange(n) & 1
         return np.asarray(1.0 - 2.0 * bits)
-    # From n alone, so that the same table gives the same p-value on every machine.
+    # Seeded by n, so that the same table gives the same p-value on every machine.
     rng = np.random.default_rng(n)
     shape = (RANDOM_FLIPS + 1, n)
     drawn = rng.choice((1.0, -1.0), shape)
-    # What was observed is one of the flips: else p could be 0.
+    # The observed signs are one of the flips; without them p could be 0.
     drawn[0] = 1.0
     return np.asarray(drawn)
 
@@ -101,9 +101,9 @@ def sign_flip_p(differences: Numbers) -> float:
 def romano_wolf(differences: Numbers) -> Numbers:
     """Return p-values of paired differences, adjusted for all columns together.
 
-    The largest |t| of the hypotheses not yet rejected is compared with what it would be if the
-    pairs' signs were drawn anew, with one sign for all hypotheses of a pair of runs, so that what
-    outcomes have in common is kept. Source: Romano and Wolf (2005), "Exact and approximate stepdown
+    The largest |t| of the hypotheses not yet rejected is compared with its distribution over sign
+    flips. A pair of runs has the same sign in all hypotheses, which keeps the outcomes'
+    correlation. Source: Romano and Wolf (2005), "Exact and approximate stepdown
     methods for multiple hypothesis testing", Journal of the American Statistical Association 100;
     p-values as in their 2016 note in Statistics & Probability Letters 113. All flips are tried with
     up to ``ALL_FLIPS`` pairs, else ``RANDOM_FLIPS`` from a fixed seed; p = (1 + b) / (1 + B). Exact
@@ -116,36 +116,36 @@ def romano_wolf(differences: Numbers) -> Numbers:
     observed = t[:, 0]
     largest_first = np.argsort(-observed, kind="stable")
     smallest_first = largest_first[::-1]
-    # For each flip, the largest from this hypothesis on: those before it are rejected by then.
+    # For each flip, the largest |t| of this and all later hypotheses: earlier ones are rejected.
     from_the_last = np.maximum.accumulate(
         t[smallest_first],
         axis=0,
     )
     largest_left = from_the_last[::-1]
-    # As large but for rounding counts as large: sums in another order differ in their last bits.
+    # Equal up to rounding counts as equal, since sums in another order differ in their last bits.
     limits = observed[largest_first] * (1 - ROUNDING)
     is_as_large = largest_left >= limits[:, None]
     steps = is_as_large.mean(axis=1)
     p_values = np.empty(len(t))
-    # A hypothesis is rejected only after all with a larger |t| are.
+    # A hypothesis is rejected only after all that have a larger |t|.
     p_values[largest_first] = np.maximum.accumulate(steps)
     return p_values
 
 
 def flipped_t(differences: Numbers) -> Numbers:
-    """Return |t| of each column (the rows) under each sign flip; the first flip is none."""
-    # A pair that is missing adds 0 to each sum, and is not counted in n.
+    """Return |t| of each column (as rows) under each sign flip; the first flips nothing."""
+    # A missing pair adds 0 to each sum, and is not counted in n.
     filled = np.nan_to_num(differences)
     counts = known_counts(differences, axis=0)
     squares = filled**2
-    # A row for each hypothesis from here on, a column for each flip.
+    # From here on, rows are hypotheses and columns are flips.
     n = counts[:, None]
     sums_of_squares = squares.sum(axis=0)[:, None]
-    # The sum of squares is the same for all flips, so t follows from the sum alone.
+    # The sum of squares is the same for all flips, so that t follows from the sum alone.
     sums = (sign_flips(len(filled)) @ filled).T
-    # Contiguous, since otherwise the rest takes ten times as long.
+    # Contiguous, since the rest takes ten times as long otherwise.
     sizes = np.abs(np.ascontiguousarray(sums))
-    # By Cauchy and Schwarz no sum is larger; 1 where all is 0, so that 0 / 1 stands for 0 / 0.
+    # The largest possible sum (Cauchy and Schwarz); 1 where all are 0, to avoid 0 / 0.
     most = np.sqrt(
         np.where(
             sums_of_squares > 0,
@@ -153,8 +153,8 @@ def flipped_t(differences: Numbers) -> Numbers:
             1.0,
         )
     )
-    # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
+    # Below 1, since equal differences would give an infinite t, and infinities cannot be ranked.
     share = np.minimum(sizes / most, 1 - 1e-12)
     df = np.maximum(n - 1, 0)
-    # t = mean / standard error, in terms of the share: both have the same sums in them.
+    # t = mean / standard error; both follow from the share.
     return np.asarray(share * np.sqrt(df / (1 - share**2)))

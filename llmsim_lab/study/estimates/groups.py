@@ -1,4 +1,4 @@
-"""Groups that share nothing, of people or of models: arms are not paired and may differ in size."""
+"""Comparisons of groups that share nothing; arms are not paired and may differ in size."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from llmsim_lab.study.estimates.student import (
 )
 
 _FEW = 5
-"""Runs in each arm from which on Welch's interval holds its level whatever the other arm has."""
+"""Runs in each arm from which on Welch's interval keeps its level, whatever the other's size."""
 SKEWED_GROUP = "skewed: a mean's interval is too narrow then"
 
 
 def group_means(sample: Sample, level: float) -> Parts:
     """Return Welch's t over the runs of each arm.
 
-    It is ``scipy.stats.ttest_ind(equal_var=False)`` for two arms: Welch (1947), "The generalization
-    of Student's problem when several different population variances are involved", Biometrika 34.
-    Differs: degrees of freedom are fewer where an arm has fewer than five runs and another more.
+    For two arms this is ``scipy.stats.ttest_ind(equal_var=False)``: Welch (1947), "The
+    generalization of Student's problem when several different population variances are involved",
+    Biometrika 34.
+    Differs: fewer degrees of freedom where one arm has fewer than five runs and another more.
     """
     groups = _groups_of(sample)
     strata = []
@@ -48,8 +49,8 @@ def group_means(sample: Sample, level: float) -> Parts:
     smallest = min(sizes)
     largest = max(sizes)
     if smallest < _FEW and smallest < largest:
-        # Welch's own are too many where the small arm happens to vary little: with 2 and 10 runs
-        # .89 of the intervals held the truth, with 3 and 20 .92, with these .945 or more
+        # Welch's are too many where the small arm happens to vary little: with 2 and 10 runs .89
+        # of the intervals covered the truth, with 3 and 20 .92; with these it is .945 or more
         # (benchmarks/coverage.py, "few groups").
         most_df = (smallest - 1) * (1 + smallest / largest)
         fewer_df = min(spread.df, most_df)
@@ -76,7 +77,7 @@ def group_means(sample: Sample, level: float) -> Parts:
     )
     if parts.interval is None:
         return parts
-    # For plan(), which asks how the difference would vary with other numbers of runs.
+    # For plan(), which needs the spread with other numbers of runs.
     of_one_run = []
     for weight, values in strata:
         of_values = float(values.var(ddof=1))
@@ -90,8 +91,8 @@ def group_means(sample: Sample, level: float) -> Parts:
 
 
 def are_group_shares(sample: Sample) -> bool:
-    """Return True if the runs of two arms are 0 or 1 each."""
-    # A main effect of four arms of shares is a mean of means, and compared as one.
+    """Return True if two arms are compared whose runs are all 0 or 1."""
+    # A main effect of four such arms is a mean of means, and is compared as means are.
     if sorted(sample.weights) != [-1.0, 1.0]:
         return False
     groups = _groups_of(sample)
@@ -99,11 +100,12 @@ def are_group_shares(sample: Sample) -> bool:
 
 
 def group_shares(sample: Sample, level: float) -> Parts:
-    """Return the interval and p-value of a difference of shares of two groups.
+    """Return the interval and p-value of a difference of two groups' shares.
 
-    A 0 and a 1 more in each: Agresti and Caffo (2000), "Simple and effective confidence intervals
-    for proportions and differences of proportions result from adding two successes and two
-    failures", The American Statistician 54; cut at ±1. p is Fisher's exact one.
+    One 0 and one 1 are added to each group: Agresti and Caffo (2000), "Simple and effective
+    confidence intervals for proportions and differences of proportions result from adding two
+    successes and two
+    failures", The American Statistician 54; the interval is cut at ±1. p is Fisher's exact p-value.
     """
     from scipy.stats import fisher_exact  # here, since stats takes a second to import
 
@@ -141,15 +143,15 @@ def smallest_difference_of_group_shares(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> float | None:
-    """Return the smallest difference of shares that two groups show, in hundredths; None for none.
+    """Return the smallest difference of shares that two groups show, in hundredths, or None.
 
-    Exact: the p-value is Fisher's, the numbers of ones are binomial. The two shares lie around .5,
-    where a difference is hardest to see, so that nothing of a pilot is needed.
+    The result is exact: the p-value is Fisher's, and the numbers of ones are binomial. It needs no
+    pilot, since the two shares are taken around .5, where a difference is hardest to see.
 
     Args:
         n: how many runs there will be in each arm.
-        alpha: of the test.
-        power: how often it is found.
+        alpha: the level of the test.
+        power: how often the test is to find the difference.
     """
     from scipy.stats import binom, hypergeom  # here, since stats takes a second to import
 
@@ -159,19 +161,19 @@ def smallest_difference_of_group_shares(
         dtype=bool,
     )
     for total in range(2 * n + 1):
-        # With so many ones in both arms, what the upper one may have of them.
+        # The possible numbers of ones in the upper arm, if both arms together have ``total``.
         fewest_up = max(0, total - n)
         most_up = min(n, total)
         up = ones[fewest_up : most_up + 1]
         chances = hypergeom.pmf(up, 2 * n, n, total)
-        # As scipy's fisher_exact: all tables that are no more probable, but for rounding.
+        # As in scipy's fisher_exact: all tables that are at most as probable, up to rounding.
         limits = chances * (1 + 1e-7)
         no_likelier = chances <= limits[:, None]
         p_values = (no_likelier * chances).sum(axis=1)
         is_found[up, total - up] = p_values <= alpha
 
     def is_seen(hundredths: int) -> bool:
-        # Half of the difference above .5, half below.
+        # Half of the difference is above .5, half below.
         half = hundredths / 200
         upper = binom.pmf(ones, n, 0.5 + half)
         lower = binom.pmf(ones, n, 0.5 - half)
@@ -179,7 +181,7 @@ def smallest_difference_of_group_shares(
 
     if not is_seen(100):
         return None
-    # False up to the smallest that is seen, True from there on.
+    # ``is_seen`` is False below the smallest difference that is seen, and True from it on.
     seen = bisect_left(
         range(1, 101),
         True,
@@ -189,7 +191,7 @@ def smallest_difference_of_group_shares(
 
 
 def agresti_caffo(up: Numbers, down: Numbers) -> Student:
-    """Return centre and standard error of a difference of shares, with a 0 and a 1 more in each."""
+    """Return centre and standard error of a difference of shares, a 0 and a 1 added to each."""
     centre = 0.0
     variance = 0.0
     for sign, group in ((1, up), (-1, down)):
@@ -197,7 +199,7 @@ def agresti_caffo(up: Numbers, down: Numbers) -> Student:
         share = (group.sum() + 1) / count
         centre += sign * share
         variance += share * (1 - share) / count
-    # Infinite df: the source takes normal quantiles.
+    # Infinite degrees of freedom, since the source takes normal quantiles.
     return Student(
         float(centre),
         math.sqrt(variance),
@@ -206,7 +208,7 @@ def agresti_caffo(up: Numbers, down: Numbers) -> Student:
 
 
 def _groups_of(sample: Sample) -> list[Numbers]:
-    """Return the runs of each arm; a run that it has no value of may be another arm's."""
+    """Return the runs of each arm, without runs in which only other arms have values."""
     of_units = sample.unit_means()
     of_runs = by_run(of_units, sample.run_of)
     return [known(arm) for arm in of_runs]

@@ -1,4 +1,4 @@
-"""Means and checks of arrays in which NaN stands for what is not known."""
+"""Means and checks of arrays in which NaN stands for an unknown value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 ROUNDING = 1e-9
-"""Spreads smaller than this share of the values are rounding."""
+"""A spread below this share of the values is due to rounding."""
 
 
 def known(values: Numbers) -> Numbers:
@@ -17,15 +17,15 @@ def known(values: Numbers) -> Numbers:
 
 
 def known_counts(values: Numbers, axis: int) -> NDArray[np.intp]:
-    """Return along an axis how many values are not NaN."""
+    """Return the number of values along an axis that are not NaN."""
     is_known = ~np.isnan(values)
     return np.asarray(is_known.sum(axis=axis))
 
 
 def mean_of_known(values: Numbers, axis: int) -> Numbers:
-    """Return the mean of what is not NaN; NaN where there is nothing."""
+    """Return the mean of the values that are not NaN; NaN where there are none."""
     counts = known_counts(values, axis)
-    # Not nanmean, which warns where there is nothing.
+    # nanmean would warn where there are none.
     divisors = np.where(counts, counts, np.nan)
     totals = np.nansum(values, axis=axis)
     return np.asarray(totals / divisors)
@@ -35,7 +35,7 @@ def by_run(
     of_units: Numbers,
     run_of: NDArray[np.intp],
 ) -> Numbers:
-    """Return means over each run's units, which are the last axis; runs are the last axis then.
+    """Return means over the units of each run; the last axis is units before and runs after.
 
     Args:
         of_units: values by unit.
@@ -45,11 +45,11 @@ def by_run(
         run_of,
         return_index=True,
     )
-    # In the order in which they come, since unique sorts: each seed stays at its place.
+    # In the order of appearance, since unique() sorts: each seed keeps its place.
     in_order = numbers[np.argsort(first_places)]
     unit_count = of_units.shape[-1]
     if len(in_order) == unit_count:
-        # Each run is one unit, as seeds are.
+        # Each run has one unit, as in a study of seeds.
         return of_units
     means = []
     for number in in_order:
@@ -59,22 +59,22 @@ def by_run(
 
 
 def without_rounding(differences: Numbers, values: Numbers) -> Numbers:
-    """Return differences, those that are rounding of the values as exactly 0."""
+    """Return differences, with those due to rounding set to exactly 0."""
     largest = _largest(known(values))
-    # Such as 0.1 + 0.2 minus 0.3: an interval around it would be found in the last bit.
+    # Such as 0.1 + 0.2 minus 0.3, which would get an interval that leaves out 0.
     is_rounding = np.abs(differences) <= 1e-12 * largest
     return np.where(is_rounding, 0.0, differences)
 
 
 def _largest(values: Numbers) -> float:
-    """Return the largest size among values; 0 of none, of which numpy's max raises."""
+    """Return the largest absolute value; 0 of an empty array, for which numpy's max raises."""
     return float(np.abs(values).max(initial=0.0))
 
 
 def is_two_valued(values: Numbers) -> bool:
     """Return True if no value lies between the smallest and the largest."""
     in_order = np.sort(known(values))
-    # One step up means two values.
+    # Two values have one step between them.
     is_step = np.diff(in_order) > ROUNDING * _largest(in_order)
     return int(is_step.sum()) < 2
 
@@ -86,12 +86,12 @@ def is_share(values: Numbers) -> bool:
 
 
 def skewness(values: Numbers) -> float:
-    """Return the sample skewness G1, as pandas has it; 0 for fewer than three values.
+    """Return the sample skewness G1, as pandas computes it; 0 for fewer than three values.
 
     Source: Joanes and Gill (1998), "Comparing measures of sample skewness and kurtosis", The
     Statistician 47.
     """
-    # Not scipy.stats.skew, whose module takes a second to import.
+    # Computed here, since importing scipy.stats takes a second.
     n = len(values)
     spread = values.std()
     if n < 3 or not spread:
@@ -99,6 +99,6 @@ def skewness(values: Numbers) -> float:
     scaled = (values - values.mean()) / spread
     cubes = scaled**3
     biased = float(cubes.mean())
-    # The source's G1 from its g1: the third moment of a small sample is too small.
+    # G1 corrects g1 of the source, which is too small in a small sample.
     root = float(np.sqrt(n * (n - 1)))
     return biased * root / (n - 2)

@@ -19,7 +19,7 @@ from llmsim_lab.study.estimates.student import TOO_COARSE, Stratum, spread_of, w
 from llmsim_lab.study.estimates.typical import typical_difference
 
 ENOUGH_FOR_SHARES = 5
-"""Pairs of runs from which on a share has an interval; with two it held the truth in 0.8."""
+"""Least number of pairs for an interval of shares; with two pairs it covered the truth in .8."""
 SKEWED = (
     "skewed: a mean's interval is too narrow then (in trials 86 to 94 % of them held the truth); "
     "the typical difference stands beside it"
@@ -29,8 +29,8 @@ SKEWED = (
 def paired_means(sample: Sample, level: float) -> Parts:
     """Return Student's t over the differences of runs with the same seed.
 
-    It is ``scipy.stats.ttest_rel`` for two arms. A main effect or an interaction is one number a
-    seed too, so that seeds may react differently and no sphericity is assumed.
+    For two arms this is ``scipy.stats.ttest_rel``. A main effect or an interaction is one number
+    for each seed too, so that seeds may react differently and no sphericity is assumed.
     """
     pairs = pairs_of(sample)
     differences = known(pairs.differences)
@@ -46,7 +46,7 @@ def paired_means(sample: Sample, level: float) -> Parts:
     few = ""
     if n < 2:
         few = "one run: an interval takes several runs, not situations"
-    # Values that are coarse make differences that are coarse, also where these are more than two.
+    # Coarse values make coarse differences, even if these have more than two values.
     coarse = _why_no_interval(pairs.means, differences)
     parts = with_student(
         parts,
@@ -57,7 +57,7 @@ def paired_means(sample: Sample, level: float) -> Parts:
         coarse=coarse,
     )
     if coarse and coarse in parts.notes:
-        # Sign flips need no normal distribution.
+        # Sign flips do not assume a normal distribution.
         return replace(
             parts,
             p=sign_flip_p(pairs.differences),
@@ -80,7 +80,7 @@ def _why_no_interval(means: Numbers, differences: Numbers) -> str:
             return f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}"
     elif is_two_valued(means):
         return TOO_COARSE
-    # Two differences are two values in any case.
+    # Two differences always have at most two values.
     if n > 2 and is_two_valued(differences):
         return TOO_COARSE
     return ""

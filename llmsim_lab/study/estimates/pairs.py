@@ -1,4 +1,4 @@
-"""Runs with the same seed in each arm, one number a seed."""
+"""Differences of runs with the same seed in each arm, one number for each seed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Pairs(NamedTuple):
     """Runs with the same seed in each arm.
 
     Attributes:
-        means: of runs, by arm.
-        differences: of each seed: the weighted sum over arms; NaN where a run is missing.
+        means: the means of the runs, by arm.
+        differences: for each seed the weighted sum over arms; NaN where a run is missing.
         notes: on what was left out.
     """
 
@@ -25,9 +25,9 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(sample: Sample) -> Pairs:
-    """Return a sample's runs in pairs: answers, wordings and situations are averaged in each."""
+    """Return a sample's runs in pairs, each averaged over answers, wordings and situations."""
     of_units = sample.unit_means()
-    # Before means are taken over a run's situations: those that one arm lacks are left out.
+    # Before the mean over situations, so that a situation that one arm lacks is left out.
     differences = without_rounding(sample.weights @ of_units, of_units)
     missing = int(np.isnan(differences).sum())
     return Pairs(

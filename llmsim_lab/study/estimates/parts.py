@@ -1,4 +1,4 @@
-"""What estimators take and return: arrays in, parts out."""
+"""The data that estimators take (samples) and return (parts of an estimate)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from llmsim_lab.study.estimates.numeric import Numbers, mean_of_known
 
 
 class Spread(NamedTuple):
-    """One source of chance in an estimate.
+    """The variance that one source of chance adds to an estimate.
 
     Attributes:
-        variance: what it adds to the variance of the estimate; NaN with too few units.
+        variance: the added variance; NaN with too few units.
         df: its degrees of freedom.
     """
 
@@ -30,11 +30,11 @@ class Sample:
     """One outcome in the arms of one contrast.
 
     Attributes:
-        values: arms x wordings x units x replicates; NaN where there is none.
-        weights: of the arms; none is 0.
+        values: arms x wordings x units x replicates; NaN where there is no value.
+        weights: of the arms; no weight is 0.
         run_of: the number of each unit's run.
         wording_counts: how many wordings each arm has.
-        wording_sets: arms with one number ask the same wordings.
+        wording_sets: a number for each arm; arms with the same number ask the same wordings.
     """
 
     values: Numbers
@@ -45,20 +45,20 @@ class Sample:
 
     def unit_means(self) -> Numbers:
         """Return means over replicates, then over wordings: arms x units."""
-        # Of these means, so that a wording with more answers does not count more.
+        # A mean of means, so that a wording with more answers does not count more.
         of_wordings = mean_of_known(self.values, 3)
         return mean_of_known(of_wordings, 1)
 
     def halves(self) -> Sample:
-        """Return the second half of each arm's replicates as arms that are minus the first half.
+        """Return each arm's second half of replicates minus its first half, as a sample of its own.
 
-        The contrast of these varies by chance as much as the contrast itself, and is 0 but for
-        that. Of an odd number of replicates the last is left out.
+        Its contrast varies by chance as much as the contrast itself, and its true value is 0. The
+        last of an odd number of replicates is left out.
         """
         half = self.values.shape[3] // 2
         first = self.values[..., :half]
         second = self.values[..., half : 2 * half]
-        # A mean of half as many draws varies twice as much, and here are two of them for each arm.
+        # Half as many draws double the variance, and two halves double it again: weights of 1 / 2.
         weights = self.weights / 2
         return Sample(
             values=np.concatenate([second, first]),
@@ -74,8 +74,8 @@ class TextSample:
     """One outcome of texts in the arms of one contrast.
 
     Attributes:
-        kinds: arms x units x replicates x kinds, as ``text_kinds`` has them; NaN where there is no
-            answer.
+        kinds: arms x units x replicates x kinds, as ``text_kinds`` returns them; NaN where there
+            is no answer.
         lengths: how many words each text has.
         are_words: whether kinds are words, not whole texts.
     """
@@ -87,22 +87,22 @@ class TextSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What an estimator finds.
+    """The result of an estimator.
 
     Attributes:
         kind: what ``value`` is.
         n: how many units.
         value: the estimate; None where nothing can be compared.
-        interval: None where none is offered; a note says why.
-        p: two-sided, of no difference; None where none is offered.
+        interval: None where there is none, and a note says why.
+        p: the two-sided p-value of no difference; None where there is none.
         df: degrees of freedom; None where the method has none.
         method: how interval and p-value were computed.
-        notes: a sentence each.
-        pairs: a number for each pair of runs, NaN where a run is missing: what sign flips take.
-        spreads: what ``error`` consists of, where the interval is Student's.
-        groups: of arms that share nothing, how one run of each varies, as it is weighted.
+        notes: one sentence each.
+        pairs: for sign flips, a number for each pair of runs; NaN where a run is missing.
+        spreads: the sources of the standard error, where the interval is Student's.
+        groups: for arms that share nothing, the weighted variance of one run of each arm.
         p_beyond: returns the p-value of a difference as large as a margin or larger.
-        typical: of a mean whose differences are skewed, the typical difference.
+        typical: for a mean of skewed differences, the typical difference.
     """
 
     kind: Kind
@@ -120,7 +120,7 @@ class Parts:
     typical: Parts | None = None
 
     def with_note(self, note: str) -> Parts:
-        """Return it with one more note."""
+        """Return these parts with one more note."""
         return replace(self, notes=(*self.notes, note))
 
 
@@ -128,7 +128,7 @@ def left_out(
     count: int,
     total: int,
 ) -> tuple[str, ...]:
-    """Return the note on units that are left out; none where all are there."""
+    """Return the note on units that are left out; none if all are complete."""
     if not count:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""What a study will see, from a pilot: the same unit, spread and family as its effects have."""
+"""The smallest difference that a study will see, from a pilot with the same units and family."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Sizes:
     """How much a study repeats.
 
     Attributes:
-        runs: with seeds of their own, or recorded ones.
-        situations: that are asked; as many as runs where none are.
-        samples: of each situation.
-        wordings: of the arm that has most.
+        runs: how many seeds or recorded runs.
+        situations: how many situations are asked; as many as runs in a study of new runs.
+        samples: how often each situation is asked.
+        wordings: the largest number of wordings of an arm.
     """
 
     runs: int
@@ -47,11 +47,11 @@ class Detectable:
     """The smallest true difference that a study sees.
 
     Attributes:
-        value: of one comparison, with power .8; None where nothing tells, and ``note`` says why.
+        value: for one comparison, with power .8; None where it is not known, and ``note`` says why.
         n: how many units the study will have.
         unit: what a unit is.
         comparisons: how many p-values are adjusted for each other.
-        note: why it is not known.
+        note: why the value is not known.
     """
 
     value: float | None = None
@@ -76,16 +76,16 @@ def detectable(
     planned: Sizes,
     comparisons: int,
 ) -> Detectable:
-    """Return what a planned study sees in one outcome, from a pilot's comparisons in it.
+    """Return the smallest difference that a planned study sees in one outcome, from a pilot.
 
-    Each of so many comparisons is tested at .05 / comparisons, as Holm does first; Romano-Wolf sees
-    a little more. A pilot's spread counts at its upper 80 % limit, and is that of all its arms.
+    Each comparison is tested at .05 / comparisons, which is Holm's first step; Romano-Wolf sees a
+    little more. The spread is that of all the pilot's arms, at its upper 80 % limit.
 
     Args:
-        pilot: comparisons in the outcome.
+        pilot: the pilot's comparisons in this outcome.
         pilot_sizes: how much the pilot repeated.
         planned: how much the study will repeat.
-        comparisons: of the study: contrasts times outcomes.
+        comparisons: how many comparisons the study will make: contrasts times outcomes.
     """
     if not pilot:
         return Detectable(note=NOT_YET)
@@ -94,7 +94,7 @@ def detectable(
         return Detectable(note="not known: texts have a distance, which no size of sample promises")
     if "share difference" in kinds:
         return _detectable_share(pilot, planned, comparisons=comparisons)
-    # Contrasts may have units of their own, such as wordings and runs.
+    # Contrasts may have different units, such as wordings and runs.
     by_unit: dict[Unit, list[Compared]] = {}
     notes: list[str] = []
     for comparison in pilot:
@@ -103,7 +103,7 @@ def detectable(
             of_unit = by_unit.setdefault(comparison.contrast.unit, [])
             of_unit.append(comparison)
     if not by_unit:
-        # More seeds of the pilot would not help where nothing varies, so that is another answer.
+        # Another note than for too few units: where nothing varies, more seeds would not help.
         if ALL_ZERO in notes or ALL_EQUAL in notes:
             return Detectable(note=f"not known: {notes[-1]}")
         return Detectable(note=NOT_YET)
@@ -123,7 +123,7 @@ def detectable(
             comparisons=comparisons,
         )
         limits.append(limit)
-    # The promise is for every comparison, so that the one which sees least decides.
+    # The value must hold for every comparison, so that the least sensitive one decides.
     return max(limits, key=lambda limit: limit.value or 0.0)
 
 
@@ -133,7 +133,7 @@ def _pooled_spreads(
     pilot_sizes: Sizes,
     planned: Sizes,
 ) -> list[Spread]:
-    """Return the planned spreads of comparisons of one unit, source by source of chance."""
+    """Return the planned spreads of comparisons with the same unit, by source of chance."""
     of_comparisons = []
     for comparison in comparisons:
         spreads = _planned(
@@ -142,7 +142,7 @@ def _pooled_spreads(
             planned=planned,
         )
         of_comparisons.append(spreads)
-    # Not strict: an arm with one wording has fewer sources of chance than others.
+    # Not strict, since an arm with one wording has fewer sources of chance than others.
     by_source = zip(*of_comparisons, strict=False)
     return [_pooled(of_source) for of_source in by_source]
 
@@ -152,14 +152,14 @@ def _planned_count(
     pilot_sizes: Sizes,
     planned: Sizes,
 ) -> int:
-    """Return how many units a planned study has, as the estimates of one unit count them."""
+    """Return how many units a planned study has, counted as the estimates count them."""
     first = comparisons[0]
     if first.contrast.unit == "wording":
-        # Those of both arms; what is planned differs from the pilot in the arm that has most.
+        # The units of both arms; the plan changes those of the arm that has most.
         of_arms = max(comparison.parts.n for comparison in comparisons)
         return of_arms + planned.wordings - pilot_sizes.wordings
     if first.parts.groups:
-        # Those of both arms, which share none.
+        # The units of both arms, which share none.
         return len(first.contrast.weights) * planned.runs
     return planned_units(first.contrast.unit, planned)
 
@@ -170,17 +170,17 @@ def _detectable_share(
     *,
     comparisons: int,
 ) -> Detectable:
-    """Return what difference of shares a planned study sees, in pairs of runs or in groups."""
+    """Return the smallest difference of shares that a planned study sees, in pairs or groups."""
     alpha = ALPHA / comparisons
     pairs = [comparison.parts.pairs for comparison in pilot]
     columns = [known(differences) for differences in pairs if differences is not None]
     if columns:
         n = planned.runs
-        # The arm whose pairs differ most from the reference's sees least.
+        # The arm with the most differing pairs is the least sensitive.
         most = max(columns, key=_mean_size)
         value = smallest_share_difference(most, n, alpha=alpha)
     else:
-        # Groups: those of both arms count.
+        # Groups: the runs of both arms are units.
         arm_count = len(pilot[0].contrast.weights)
         n = arm_count * planned.runs
         value = smallest_difference_of_group_shares(planned.runs, alpha=alpha)
@@ -200,7 +200,7 @@ def _mean_size(differences: Numbers) -> float:
 
 
 def planned_units(unit: Unit, planned: Sizes) -> int:
-    """Return how many units a planned study has of a kind."""
+    """Return how many units of a kind a planned study has."""
     if unit == "wording":
         return planned.wordings
     if unit == "run":
@@ -209,9 +209,9 @@ def planned_units(unit: Unit, planned: Sizes) -> int:
 
 
 def _pooled(spreads: Sequence[Spread]) -> Spread:
-    """Return the mean of comparisons' variances."""
+    """Return the mean of several comparisons' variances."""
     total = sum(spread.variance for spread in spreads)
-    # They share the reference, so that degrees of freedom do not add up.
+    # All comparisons share the reference, so that degrees of freedom do not add up.
     fewest_df = min(spread.df for spread in spreads)
     return Spread(total / len(spreads), fewest_df)
 
@@ -222,9 +222,9 @@ def _planned(
     pilot_sizes: Sizes,
     planned: Sizes,
 ) -> list[Spread]:
-    """Return what a comparison's variance will consist of in the planned study."""
+    """Return a comparison's sources of variance as they will be in the planned study."""
     parts = comparison.parts
-    # Last, since a wording's own spread comes before that of the runs.
+    # The spread of the runs comes last, after that of the wordings.
     of_runs = parts.spreads[-1]
     if parts.groups:
         return [_planned_groups(parts.groups, planned.runs)]
@@ -234,7 +234,7 @@ def _planned(
         answers_before = parts.n * pilot_sizes.samples
         answers_after = planned.situations * planned.samples
         limited = at_upper_limit(of_runs)
-        # Each situation takes one degree of freedom for its own mean.
+        # Each situation's mean takes one degree of freedom.
         df_before = max(1, answers_before - parts.n)
         df_after = answers_after - planned.situations
         return [
@@ -250,7 +250,7 @@ def _planned(
     )
     if len(parts.spreads) == 1:
         return [resized]
-    # n counts wordings here; how many runs there were is known by the degrees of freedom.
+    # n counts wordings here; the degrees of freedom tell the number of runs.
     runs_before = round(of_runs.df) + 1
     of_new_runs = _resized(of_runs, runs_before, planned.runs)
     return [resized, of_new_runs]
@@ -260,14 +260,14 @@ def _planned_groups(
     groups: Sequence[Spread],
     runs: int,
 ) -> Spread:
-    """Return how a difference of groups will vary with so many runs in each (Welch 1947)."""
+    """Return the spread of a difference of groups with so many runs in each (Welch 1947)."""
     of_one_run = np.array([group.variance for group in groups])
     pilot_dfs = np.array([group.df for group in groups])
     variances = of_one_run / runs
     total = float(variances.sum())
     squares = variances**2
     terms = squares / pilot_dfs
-    # How surely the pilot knows the sum, and how surely the study will (Satterthwaite's for both).
+    # Satterthwaite's degrees of freedom, of the pilot and of the study.
     df_before = total**2 / float(terms.sum())
     df_after = total**2 * (runs - 1) / float(squares.sum())
     limited = at_upper_limit(Spread(total, df_before))
@@ -279,7 +279,7 @@ def _resized(
     before: int,
     after: int,
 ) -> Spread:
-    """Return the spread of a mean of so many units more or fewer than the pilot had."""
+    """Return the pilot's spread of a mean, changed to another number of units."""
     limited = at_upper_limit(spread)
     return Spread(
         variance=limited.variance * before / after,

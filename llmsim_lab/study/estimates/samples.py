@@ -1,9 +1,9 @@
-"""From one long table to the numbers of a contrast in an outcome.
+"""The numbers of a contrast in an outcome, from one long table.
 
-The table has a row for each value: ``arm``, a column for each factor, ``unit``, ``run``,
+The table has one row for each value: ``arm``, one column for each factor, ``unit``, ``run``,
 ``wording``, ``replicate``, ``turn``, ``outcome``, ``value``. A unit is a run, or a recorded
 situation that was asked again. Turns and replicates are averaged within their unit before anything
-is inferred, so n never counts turns or calls. Nothing here knows of tapes or models.
+is inferred, so that n never counts turns or calls. This module knows neither tapes nor models.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from llmsim_lab.study.estimates.texts import text_kinds, text_lengths
 PROMPT = "prompt"
 """The factor whose levels may be several wordings each."""
 _INFINITE = 1e150
-"""From here on a number's square is infinite, and so is its variance."""
+"""The square of a larger number is infinite, and so is its variance."""
 
 
 class Cube(NamedTuple):
     """Means by some of a table's columns.
 
     Attributes:
-        values: an axis for each column; NaN where there is no number.
-        levels: what stands along each axis.
+        values: one axis for each column; NaN where there is no number.
+        levels: the values of the columns along each axis.
     """
 
     values: Numbers
@@ -43,7 +43,7 @@ class Cube(NamedTuple):
 
 def cube(table: pd.DataFrame, *keys: str) -> Cube:
     """Return the means of a table's values by the keys, NaN where one is infinite."""
-    # A text becomes NaN: its outcome is compared by its kinds, not as a number.
+    # Texts become NaN: outcomes of texts are compared by their kinds.
     numbers = pd.to_numeric(table["value"], errors="coerce")
     return cube_of(table, numbers.to_frame(), *keys)
 
@@ -53,24 +53,24 @@ def cube_of(
     columns: pd.DataFrame,
     *keys: str,
 ) -> Cube:
-    """Return the means of columns by a table's keys; a single column has no axis of its own."""
+    """Return the means of columns by a table's keys; a single column adds no axis."""
     levels = []
     groups = []
     for key in keys:
-        # In the order of the table, which is the order of the design.
+        # In the order of the table, which is that of the design.
         levels.append(list(table[key].unique()))
         groups.append(table[key])
     numbers = columns.astype(float)
-    # inf for -inf too: what counts is that no mean of it is one.
+    # inf replaces -inf too, since the mean becomes NaN either way.
     is_infinite = numbers.abs() > _INFINITE
     numbers = numbers.mask(is_infinite, np.inf)
     means = numbers.groupby(groups, sort=False).mean()
     means = means.where(means < np.inf)
     index = pd.MultiIndex.from_product(levels)
     if len(keys) == 1:
-        # An index of several levels would not find the places of a plain one.
+        # A plain index, since reindexing it by an index of several levels finds nothing.
         index = pd.Index(levels[0])
-    # Each combination has its place, also those without a row.
+    # All combinations, also those without a row.
     whole = means.reindex(index).to_numpy()
     shape = [len(names) for names in levels]
     column_count = whole.shape[1]
@@ -84,7 +84,7 @@ def place_of(
     name: object,
     names: Iterable[object],
 ) -> int:
-    """Return where a name stands among names; one that does not is an error."""
+    """Return the place of a name among names; an unknown name is an error."""
     known_names = list(dict.fromkeys(names))
     if name not in known_names:
         raise ConfigError(f"{kind}={name!r} is unknown{among(str(name), map(str, known_names))}")
@@ -96,12 +96,12 @@ class OutcomeValues:
     """All values of an outcome, by arm.
 
     Attributes:
-        name: of the outcome.
-        numbers: arms x wordings x units x replicates; of texts, how many words each has.
-        kinds: of texts: arms x units x replicates x kinds.
-        are_words: whether these kinds are words.
-        mixed: in words, that there are numbers and texts; empty where there are not.
-        is_row: which arms have which units at all, with a value or without.
+        name: the outcome's label.
+        numbers: arms x wordings x units x replicates; for texts, the number of words.
+        kinds: for texts, arms x units x replicates x kinds.
+        are_words: whether the kinds are words, not whole texts.
+        mixed: a sentence if the outcome has numbers and texts; empty otherwise.
+        is_row: arms x units, True where the table has a row, with or without a value.
     """
 
     name: str
@@ -114,13 +114,13 @@ class OutcomeValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What a table says of how it came about.
+    """The design of a table.
 
     Attributes:
-        arms: their names, in order.
+        arms: the names of the arms, in order.
         run_of: the number of each unit's run.
         wording_counts: how many wordings each arm has.
-        wording_sets: arms with one number ask the same wordings.
+        wording_sets: a number for each arm; arms with the same number ask the same wordings.
         generalises_to: what the intervals are to hold for.
     """
 
@@ -142,16 +142,16 @@ class Layout:
         numbers = []
         for _, rows in table.groupby("arm", sort=False):
             wordings = tuple(rows["wording"].unique())
-            # Lists of wordings are numbered alike, so that their names do not tell them apart.
+            # Every list has a "wording 1", so that the prompt's label must tell the lists apart.
             prompt = ""
             if PROMPT in rows:
                 prompt = rows[PROMPT].iloc[0]
             counts.append(len(wordings))
-            # A new number for a list that no arm before had.
+            # The next number, for a list that no earlier arm had.
             new_number = len(number_of_set)
             number = number_of_set.setdefault((prompt, wordings), new_number)
             numbers.append(number)
-        # In the order in which units come, as the cube of values has them.
+        # In the order of the units in the cube of values.
         runs = table.drop_duplicates("unit")["run"]
         return cls(
             arms=list(table["arm"].unique()),
@@ -162,8 +162,8 @@ class Layout:
         )
 
     def contrast(self, name: str, weights: Numbers) -> Contrast:
-        """Return a contrast of numbers, with its unit and what it can hold for."""
-        # Of its own arms: one that is not compared may have several wordings.
+        """Return a contrast of numbers, with its unit and what it generalises to."""
+        # Of the compared arms: another arm may have several wordings.
         of_arms = self.wording_counts[weights != 0]
         has_wordings = of_arms.max(initial=0) > 1
         if has_wordings and "wordings" in self.generalises_to:
@@ -177,7 +177,7 @@ class Layout:
 
     def contrast_of_texts(self, name: str, weights: Numbers) -> Contrast:
         """Return a contrast of texts, which holds for these wordings only."""
-        # Wordings apart: what is repeated is runs, or the situations of one run.
+        # Wordings are not repeated units here; runs are, or the situations of one run.
         if self.generalises_to in ("new runs", "new wordings and situations"):
             return self._contrast(
                 name,
@@ -201,7 +201,7 @@ class Layout:
     ) -> Contrast:
         by_arm = {}
         for arm, weight in zip(self.arms, weights, strict=True):
-            # An arm without weight is not compared, and its missing runs do not count.
+            # An arm with weight 0 is not compared, so that its missing runs do not count.
             if weight:
                 by_arm[arm] = float(weight)
         return Contrast(
@@ -212,7 +212,7 @@ class Layout:
         )
 
     def _used(self, contrast: Contrast) -> NDArray[np.bool_]:
-        """Return which arms a contrast compares, in the order of arms."""
+        """Return for each arm whether a contrast compares it."""
         return np.array([arm in contrast.weights for arm in self.arms])
 
     def sample(
@@ -241,7 +241,7 @@ class Layout:
         is_value = np.isfinite(outcome.numbers[used])
         # A unit counts if any of its wordings and replicates has a value.
         has_value = is_value.any(axis=(1, 3))
-        # Not those without a row: another arm's run is not missing here.
+        # Units without a row are not missing: they belong to another arm.
         missing = is_row & ~has_value
         return left_out(
             int(missing.sum()),
@@ -270,7 +270,7 @@ def outcomes_of(table: pd.DataFrame) -> list[OutcomeValues]:
     is_text = table["value"].map(_is_text)
     names_of_texts = set(table.loc[is_text, "outcome"])
     whole = cube(table, *_CELLS, "outcome")
-    # A 0 where there is a row, so that what is left is NaN.
+    # 0 where there is a row; NaN elsewhere.
     zeros = table[["value"]].notna() * 0.0
     rows_of_all = cube_of(
         table,
@@ -309,7 +309,7 @@ def _mixed(
     number_count: int,
     texts: pd.Series[str],
 ) -> str:
-    """Return why an outcome with numbers and texts is not compared."""
+    """Return the note on why an outcome with numbers and texts is not compared."""
     numbers = counted(number_count, "number")
     text_count = counted(len(texts), "text")
     example = texts.iloc[0]
@@ -326,7 +326,7 @@ def _with_texts(
 ) -> OutcomeValues:
     """Return an outcome with the kinds of its texts, and their lengths as numbers."""
     kinds = text_kinds(texts)
-    # With all rows of the table, so that arms, wordings and units have their places.
+    # With all rows of the table, so that all arms, wordings and units have a place.
     of_kinds = cube_of(
         table,
         kinds.rows.reindex(table.index),
@@ -334,7 +334,7 @@ def _with_texts(
         "unit",
         "replicate",
     )
-    # Where all texts are alike there is one kind, and the cube has no axis for it.
+    # If all texts are equal there is one kind, and the cube has no axis for it.
     shape = [len(names) for names in of_kinds.levels]
     lengths = text_lengths(texts).reindex(table.index)
     of_lengths = cube_of(table, lengths.to_frame(), *_CELLS)

@@ -1,4 +1,4 @@
-"""Pairs of runs in which something happened or not: a difference of shares."""
+"""Differences of shares in pairs of runs whose values are 0 or 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from llmsim_lab.study.estimates.student import Student
 
 
 def are_paired_shares(sample: Sample) -> bool:
-    """Return True if two arms' runs are 0 or 1 each, and there are two pairs or more."""
+    """Return True if the runs of two arms are all 0 or 1, with at least two pairs."""
     if sorted(sample.weights) != [-1.0, 1.0]:
         return False
     pairs = pairs_of(sample)
@@ -28,12 +28,12 @@ def are_paired_shares(sample: Sample) -> bool:
 
 
 def paired_shares(sample: Sample, level: float) -> Parts:
-    """Return the interval and the p-value of paired outcomes of 0 and 1.
+    """Return the interval and p-value of paired outcomes of 0 and 1.
 
-    A pair of each sign is added (Bonett and Price 2012, "Adjusted Wald confidence interval for a
+    One pair of each sign is added (Bonett and Price 2012, "Adjusted Wald confidence interval for a
     difference of binomial proportions based on paired data", Journal of Educational and Behavioral
-    Statistics 37); no difference of shares is beyond ±1, so the interval ends there. With all sign
-    flips p is that of McNemar's exact test.
+    Statistics 37). The interval is cut at ±1, since no difference of shares is beyond it. With all
+    sign flips, p is that of McNemar's exact test.
     """
     pairs = pairs_of(sample)
     differences = known(pairs.differences)
@@ -58,11 +58,11 @@ def paired_shares(sample: Sample, level: float) -> Parts:
 
 
 def bonett_price(differences: Numbers) -> Student:
-    """Return centre and standard error of differences of -1, 0 and 1, with a pair of each sign."""
+    """Return centre and standard error of differences of -1, 0 and 1, a pair of each sign added."""
     padded = np.append(differences, (1.0, -1.0))
-    # With n, not n - 1, as in the source.
+    # Divided by n, not n - 1, as in the source.
     deviation = float(padded.std())
-    # Infinite df: the source takes normal quantiles.
+    # Infinite degrees of freedom, since the source takes normal quantiles.
     return Student(
         float(padded.mean()),
         deviation / math.sqrt(len(padded)),
@@ -71,7 +71,7 @@ def bonett_price(differences: Numbers) -> Student:
 
 
 def cut(interval: Interval) -> Interval:
-    """Return an interval of a difference of shares without what is beyond ±1."""
+    """Return an interval of a difference of shares, cut at ±1."""
     low = max(interval.low, -1.0)
     high = min(interval.high, 1.0)
     return Interval(low, high)
@@ -84,17 +84,17 @@ def smallest_share_difference(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> float | None:
-    """Return the smallest difference of shares that n pairs show, in hundredths; None for none.
+    """Return the smallest difference of shares that n pairs show, in hundredths, or None.
 
-    Exact: the p-value is McNemar's, the number of pairs that differ is binomial. What share of
-    pairs differs is the pilot's, at its upper 80 % limit (Clopper and Pearson 1934, Biometrika 26),
-    and the effect's on top of it.
+    The result is exact: the p-value is McNemar's, and the number of differing pairs is binomial.
+    The share of differing pairs is the pilot's, at its upper 80 % limit (Clopper and Pearson 1934,
+    Biometrika 26), plus that due to the effect.
 
     Args:
-        differences: the pilot's: -1, 0 or 1 each.
+        differences: the pilot's differences, each -1, 0 or 1.
         n: how many pairs there will be.
-        alpha: of the test.
-        power: how often it is found.
+        alpha: the level of the test.
+        power: how often the test is to find the difference.
     """
     count = len(differences)
     differing = np.abs(differences).sum()

@@ -1,4 +1,4 @@
-"""Recorded situations asked again: only the answers are random, the situations stay."""
+"""Student's t for recorded situations that are asked again: only the answers are random."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def situation_means(sample: Sample, level: float) -> Parts:
     in each arm. Where some situations have two such pairs or more, those with one are left out.
     """
     answers = mean_of_known(sample.values, 1)
-    # Arm minus arm, for each situation and replicate.
+    # The weighted sum over arms, for each situation and replicate.
     summed = np.tensordot(sample.weights, answers, 1)
     differences = without_rounding(summed, answers)
     groups = [known(of_situation) for of_situation in differences]
-    # A situation with one pair has no spread of its own; the others say how answers vary.
+    # A situation with one pair has no spread; the others tell how answers vary.
     used = [group for group in groups if len(group) > 1]
     has_pairs = bool(used)
     if not has_pairs:
         used = [group for group in groups if len(group)]
     missing = len(groups) - len(used)
     notes = left_out(missing, len(groups))
-    # Each situation counts alike, however many of its answers came.
+    # All situations have the same weight, however many answers they have.
     strata = [Stratum(1 / len(used), group) for group in used]
     parts = Parts(
         kind="mean difference",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special  # not stats, which takes a second to import
+from scipy import special  # scipy.stats takes a second to import
 
 from llmsim_lab.study.estimates.estimate import Interval
 from llmsim_lab.study.estimates.numeric import ROUNDING, Numbers
@@ -21,7 +21,7 @@ ALL_EQUAL = "all differences are equal, so nothing shows how new ones would vary
 
 
 class Stratum(NamedTuple):
-    """A group of units, and the weight that its mean has in an estimate."""
+    """A group of units, and the weight of its mean in an estimate."""
 
     weight: float
     values: Numbers
@@ -35,14 +35,14 @@ def weighted_mean(strata: Sequence[Stratum]) -> float | None:
     total = 0.0
     for stratum in strata:
         total += stratum.weight * float(stratum.values.mean())
-    # Weights such as 1 / 3 leave rounding where arms are equal, and "+0.00" would have a sign.
+    # Weights such as 1 / 3 leave rounding where arms are equal, and 0 would be shown with a sign.
     if abs(total) <= 1e-12 * _scale(strata):
         return 0.0
     return total
 
 
 def _scale(strata: Sequence[Stratum]) -> float:
-    """Return the largest size among the values of groups."""
+    """Return the largest absolute value in the groups."""
     largest = [np.abs(stratum.values).max() for stratum in strata]
     return float(max(largest))
 
@@ -50,9 +50,10 @@ def _scale(strata: Sequence[Stratum]) -> float:
 def spread_of(blocks: Sequence[Sequence[Stratum]]) -> Spread:
     """Return the variance of the sum of weighted means; NaN if a group has fewer than two units.
 
-    Degrees of freedom are those of the block that has the fewest: within a block Satterthwaite's
-    (1946), "An approximate distribution of estimates of variance components", Biometrics Bulletin
-    2. Over blocks his would be too many where their sizes differ much: Mickey and Brown (1966),
+    The degrees of freedom are those of the block with the fewest. Within a block they are
+    Satterthwaite's (1946), "An approximate distribution of estimates of variance components",
+    Biometrics Bulletin 2. Across blocks of very different sizes his are too many: Mickey and Brown
+    (1966),
     "Bounds on the distribution functions of the Behrens-Fisher statistic", Annals of Mathematical
     Statistics 37.
     """
@@ -66,7 +67,7 @@ def spread_of(blocks: Sequence[Sequence[Stratum]]) -> Spread:
         dfs = np.array([len(stratum.values) - 1 for stratum in block])
         total = variances.sum()
         terms = variances**2 / dfs
-        # Where nothing varies Satterthwaite's is 0 / 0.
+        # Where nothing varies, Satterthwaite's formula is 0 / 0.
         block_df = float(smallest - 1)
         if terms.sum():
             block_df = float(total**2 / terms.sum())
@@ -83,7 +84,7 @@ def _variance_of_mean(stratum: Stratum) -> float:
 
 
 def has_no_spread(spread: Spread, strata: Sequence[Stratum]) -> bool:
-    """Return True if all differences are equal, but for rounding."""
+    """Return True if all differences are equal up to rounding."""
     error = math.sqrt(spread.variance)
     return error <= ROUNDING * _scale(strata)
 
@@ -109,17 +110,17 @@ class Student(NamedTuple):
         return float(2 * one_tail)
 
     def p_beyond(self, margin: float) -> float:
-        """Return the larger p of two one-sided tests: the difference is ``margin`` or more.
+        """Return the larger p-value of two one-sided tests of a difference of ``margin`` or more.
 
         Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15.
         """
-        # Of the two tests the one against the nearer margin has the larger p.
+        # The test against the nearer margin has the larger p-value.
         distance = abs(self.centre) - margin
         t = distance / self.error
         return float(special.stdtr(self.df, t))
 
     def known_df(self) -> float | None:
-        """Return the degrees of freedom; None for a normal distribution."""
+        """The degrees of freedom; None for a normal distribution."""
         return self.df if math.isfinite(self.df) else None
 
 
@@ -127,16 +128,16 @@ def student(
     centre: float,
     spreads: Sequence[Spread],
 ) -> Student:
-    """Return Student's t of an estimate with several sources of chance; the fewest df count."""
+    """Return Student's t of an estimate with several sources of chance; the smallest df counts."""
     summed = _summed(spreads)
     error = math.sqrt(summed.variance)
     return Student(centre, error, summed.df)
 
 
 def _summed(spreads: Sequence[Spread]) -> Spread:
-    """Return several sources of chance as one."""
+    """Return the sum of several sources of chance."""
     variance = sum(spread.variance for spread in spreads)
-    # Satterthwaite's over all sources would be more; see spread_of.
+    # Satterthwaite's degrees of freedom over all sources would be too many; see spread_of().
     fewest_df = min(spread.df for spread in spreads)
     return Spread(variance, fewest_df)
 
@@ -150,22 +151,22 @@ def with_student(
     few: str = "",
     coarse: str = "",
 ) -> Parts:
-    """Return parts with the weighted mean and Student's interval, or with the reason against one.
+    """Return parts with the weighted mean and Student's interval, or a note why there is none.
 
     Args:
         parts: with kind, n, method and notes.
-        strata: whose weighted means are the estimate.
-        spreads: of the estimate.
+        strata: the groups whose weighted means add up to the estimate.
+        spreads: the sources of chance in the estimate.
         level: of the interval.
-        few: why there are too few units for an interval; empty if there are enough.
-        coarse: why values are too coarse for one; empty if they are not.
+        few: the note if there are too few units for an interval; empty if there are enough.
+        coarse: the note if values are too coarse for an interval; empty if they are not.
     """
     value = weighted_mean(strata)
     if value is None:
         without = replace(parts, method="none")
         return without.with_note(NO_VALUES)
     parts = replace(parts, value=value)
-    # The nearest reason alone: that values are coarse says nothing where all of them are equal.
+    # One reason is enough: coarse values do not matter where all values are equal.
     if few:
         return parts.with_note(few)
     if all(has_no_spread(spread, strata) for spread in spreads):
@@ -189,35 +190,36 @@ def smallest_detectable(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> float:
-    """Return the smallest true difference that a two-sided test at ``alpha`` finds.
+    """Return the smallest true difference that a two-sided test detects.
 
-    With one source of chance it is exact, by the noncentral t. With several it is simulated:
-    each variance is drawn with its own degrees of freedom, and the test uses the fewest.
+    With one source of chance the result is exact, by the noncentral t. With several it is
+    simulated: each variance is drawn with its own degrees of freedom, and the test uses the
+    smallest of them.
 
     Args:
-        spreads: what the estimate's variance will consist of.
-        alpha: of the test.
-        power: how often it is found.
+        spreads: the sources of variance of the planned estimate.
+        alpha: the level of the test.
+        power: how often the test is to detect the difference.
     """
     summed = _summed(spreads)
     error = math.sqrt(summed.variance)
     probability = 1 - alpha / 2
     critical_t = float(special.stdtrit(summed.df, probability))
     if len(spreads) == 1:
-        # At this power next to nothing, 1e-6 and less, is on the far side.
+        # At this power the other tail has a probability of 1e-6 or less.
         noncentrality = special.nctdtrinc(
             summed.df,
             1 - power,
             critical_t,
         )
         return error * float(noncentrality)
-    # No closed form: each draw says how large an effect its test would have missed. The seed is
-    # fixed, so that a plan says the same each time.
+    # Without a closed form: each draw tells how large an effect its test would have missed. The
+    # seed is fixed, so that a plan is the same each time.
     rng = np.random.default_rng(0)
     draws = 40_000
     drawn_variance = np.zeros(draws)
     for spread in spreads:
-        # A variance that is estimated with df varies as a chi-squared over them.
+        # An estimated variance is distributed as chi-squared divided by its degrees of freedom.
         scaled = rng.chisquare(spread.df, draws) / spread.df
         drawn_variance += spread.variance * scaled
     reach = critical_t * np.sqrt(drawn_variance)
@@ -226,8 +228,8 @@ def smallest_detectable(
 
 
 def at_upper_limit(spread: Spread) -> Spread:
-    """Return a pilot's spread at its 80 % upper limit; its own is too small half of the time."""
-    # chdtri takes the probability above: .8 of pilots have a variance above this share of the true.
+    """Return a pilot's spread at its upper 80 % limit; the estimate itself is often too small."""
+    # chdtri takes the upper tail: .8 of pilots have a variance above this share of the true one.
     low_quantile = float(special.chdtri(spread.df, 0.8))
     factor = spread.df / low_quantile
     return Spread(spread.variance * factor, spread.df)

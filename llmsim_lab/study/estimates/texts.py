@@ -1,4 +1,4 @@
-"""Answers that are texts: how far apart those of arms are."""
+"""Distances of arms whose answers are texts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORD = r"\w+"
 
 
 class TextKinds(NamedTuple):
-    """What texts are compared by.
+    """The categories or words that texts are compared by.
 
     Attributes:
-        rows: a row of length 1 for each text.
+        rows: one row of length 1 for each text.
         are_words: whether columns are words, not whole texts.
     """
 
@@ -29,22 +29,21 @@ class TextKinds(NamedTuple):
 
 
 def text_kinds(texts: pd.Series[str]) -> TextKinds:
-    """Return for each text which category it is, or which words it has.
+    """Return for each text its category, or the words in it.
 
-    Words are taken where more than half of the texts are different ones; texts without words are
-    then alike.
+    Words are used if more than half of the texts differ; texts without words are then equal.
     """
-    # Categories come again; free answers hardly ever do, so that each would be a kind of its own.
+    # Categories repeat. Free answers hardly ever do, so that each would be a category of its own.
     are_words = texts.nunique() > len(texts) / 2
     if are_words:
         lower = texts.str.casefold()
         words = lower.str.findall(_WORD).str.join(" ")
         kinds = words.str.get_dummies(" ")
-        # A column for texts without words, which would be rows of zeros and have no length 1.
+        # A column for texts without words, whose rows would be all zero and have no length 1.
         kinds[""] = words.eq("")
     else:
         kinds = pd.get_dummies(texts)
-    # With rows of length 1 a product of two is the cosine, of categories 1 or 0.
+    # The product of two rows of length 1 is their cosine; for categories it is 1 or 0.
     lengths = np.sqrt(kinds.sum(axis=1))
     return TextKinds(
         kinds.div(lengths, axis=0),
@@ -59,7 +58,7 @@ def text_lengths(texts: pd.Series[str]) -> pd.Series[float]:
 
 
 def paired_texts(sample: TextSample) -> Parts:
-    """Return how far apart the texts of runs with the same seed are."""
+    """Return the distance of texts of runs with the same seed."""
     pairs = _differences(sample)
     of_runs = _means_of_runs(pairs, sample)
     one_replicate = of_runs[:, None]
@@ -72,13 +71,13 @@ def _means_of_runs(
 ) -> Numbers:
     """Return runs x kinds of units x replicates x kinds."""
     of_units = mean_of_known(values, 1)
-    # by_run takes units as the last axis.
+    # by_run() takes units as the last axis.
     kinds_first = of_units.T
     return by_run(kinds_first, sample.lengths.run_of).T
 
 
 def situation_texts(sample: TextSample) -> Parts:
-    """Return how far apart the answers to the same situations are."""
+    """Return the distance of answers to the same situations."""
     pairs = _differences(sample)
     return text_distance(sample, pairs, _left_out(pairs))
 
@@ -95,13 +94,13 @@ def _differences(sample: TextSample) -> Numbers:
 
 
 def _is_known(pairs: Numbers) -> NDArray[np.bool_]:
-    """Return which pairs of answers there are: units x replicates."""
+    """Return where pairs of answers are complete: units x replicates."""
     is_missing = np.isnan(pairs).any(axis=2)
     return np.asarray(~is_missing)
 
 
 def _left_out(pairs: Numbers) -> tuple[str, ...]:
-    """Return the note on units without a pair of answers."""
+    """Return the note on units without a complete pair of answers."""
     has_answers = _is_known(pairs).any(axis=1)
     present = int(has_answers.sum())
     return left_out(len(pairs) - present, len(pairs))
@@ -112,16 +111,17 @@ def text_distance(
     pairs: Numbers,
     notes: tuple[str, ...],
 ) -> Parts:
-    """Return the energy distance of arms' texts, and the p-value of sign flips.
+    """Return the energy distance of the arms' texts, and the p-value by sign flips.
 
-    It is 2 E d(x, y) - E d(x, x') - E d(y, y'): Székely and Rizzo (2013), "Energy statistics: a
-    class of statistics based on distances", Journal of Statistical Planning and Inference 143. With
-    d = 1 minus the cosine, which for categories is 1 for two different ones, that is the squared
-    distance of the arms' means. It is 0 if both arms have the same categories, or each word, as
-    often; which words stand together is not compared. By chance it is above 0 also where nothing
-    differs, the more so the fewer pairs there are. Arms are exchanged in pairs, by all sign flips
-    or random ones: pairs of runs, or of answers of the same situation and replicate, so that
-    situations may differ as they like. All pairs count alike.
+    The distance is 2 E d(x, y) - E d(x, x') - E d(y, y'): Székely and Rizzo (2013), "Energy
+    statistics: a class of statistics based on distances", Journal of Statistical Planning and
+    Inference 143. With
+    d = 1 minus the cosine, which is 1 for two different categories, this is the squared distance of
+    the arms' means. It is 0 if each category, or each word, is equally frequent in both arms; which
+    words occur together is not compared. Chance makes it larger than 0 even if nothing differs, the
+    more so the fewer pairs there are. All sign flips, or random ones, exchange the arms within
+    pairs: pairs of runs, or of answers of the same situation and replicate, so that situations may
+    differ in any way. All pairs have the same weight.
 
     Args:
         sample: the texts.
@@ -148,14 +148,14 @@ def text_distance(
         method="energy distance, sign flips",
     )
     if len(set(sample.lengths.wording_counts)) > 1:
-        # The mean of many texts varies less than one text, so that arms cannot be exchanged.
+        # A mean of more texts varies less, so that arms of different sizes cannot be exchanged.
         without = replace(parts, p=None)
         return without.with_note("no p-value: arms have different numbers of wordings")
     return parts
 
 
 class _DistanceTest(NamedTuple):
-    """How far apart arms are, and how often they are as far by chance."""
+    """The distance of arms, and how often chance alone gives at least this distance."""
 
     distance: float
     p: float
@@ -165,9 +165,9 @@ def _test_of_distance(means: Numbers) -> _DistanceTest:
     """Return the distance of the first difference of means, and its p-value among all of them."""
     squares = means**2
     distances = squares.sum(axis=1)
-    # The first is what was observed; the others are flips or exchanges of it.
+    # The first is observed; the others are flips or exchanges of it.
     observed = float(distances[0])
-    # As far but for rounding counts as far: sums in another order differ in their last bits.
+    # Equal up to rounding counts as equal, since sums in another order differ in their last bits.
     is_as_far = distances >= observed - ROUNDING
     return _DistanceTest(
         distance=round(observed, 12),
@@ -176,11 +176,11 @@ def _test_of_distance(means: Numbers) -> _DistanceTest:
 
 
 def group_texts(sample: TextSample) -> Parts:
-    """Return how far apart the texts of unrelated groups are; runs are exchanged between arms."""
+    """Return the distance of unrelated groups' texts; runs are exchanged between arms."""
     of_arms = []
     for kinds in sample.kinds:
         of_runs = _means_of_runs(kinds, sample)
-        # A run that this arm does not have may be another arm's.
+        # A run that this arm lacks may be another arm's.
         is_missing = np.isnan(of_runs).any(axis=1)
         of_arms.append(of_runs[~is_missing])
     sizes = [len(rows) for rows in of_arms]
@@ -188,16 +188,16 @@ def group_texts(sample: TextSample) -> Parts:
     if min(sizes) == 0:
         return parts.with_note("an arm has no texts")
     rows = np.concatenate(of_arms)
-    # What each run counts in the difference; runs are exchanged by exchanging these.
+    # The weight of each run in the difference; exchanging weights exchanges runs.
     share_of_run = sample.lengths.weights / sizes
     shares = np.repeat(share_of_run, sizes)
-    # From their number alone, so that the same table gives the same p-value everywhere.
+    # Seeded by their number, so that the same table gives the same p-value everywhere.
     rng = np.random.default_rng(len(rows))
     shuffled = rng.permuted(
         np.tile(shares, (RANDOM_FLIPS + 1, 1)),
         axis=1,
     )
-    # What was observed is one of the exchanges: else p could be 0.
+    # The observed weights are one of the exchanges; without them p could be 0.
     shuffled[0] = shares
     test = _test_of_distance(shuffled @ rows)
     return replace(

@@ -1,4 +1,4 @@
-"""Several wordings of an idea: a random factor, nested in arms or crossed with them."""
+"""Student's t over wordings of an idea: a random factor, nested in arms or crossed with them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from llmsim_lab.study.estimates.student import Stratum, spread_of, with_student
 
 
 def wording_means_of_these(sample: Sample, level: float) -> Parts:
-    """Return Student's t over wordings, at these situations and no others."""
+    """Return Student's t over wordings, for these situations alone."""
     return _wording_means(sample, level, new_runs=False)
 
 
 def wording_means_of_new(sample: Sample, level: float) -> Parts:
     """Return Student's t over wordings, with the variance of the runs' means added.
 
-    Cornfield and Tukey (1956), "Average values of mean squares in factorials", Annals of
-    Mathematical Statistics 27; nothing is subtracted, so that noise counts twice.
+    Source: Cornfield and Tukey (1956), "Average values of mean squares in factorials", Annals of
+    Mathematical Statistics 27. Differs: nothing is subtracted, so that noise counts twice.
     """
     return _wording_means(sample, level, new_runs=True)
 
@@ -35,18 +35,18 @@ def _wording_means(
 ) -> Parts:
     """Return Student's t over wordings.
 
-    Arms that ask the same wordings are crossed with them: each wording has one number there, the
-    weighted sum over these arms. Otherwise wordings are nested in their arm. An arm with one
-    wording stays as it is: only its answers are random.
+    Arms that ask the same wordings are crossed with them: each wording has one number, the weighted
+    sum over these arms. Otherwise wordings are nested in their arm. In an arm with one wording only
+    the answers are random.
     """
     of_units = sample.unit_means()
-    # A situation that one arm lacks would make its mean one of other situations.
+    # Situations that one arm lacks are left out, so that all means are over the same situations.
     complete = np.asarray(np.isfinite(of_units).all(axis=0))
     values = sample.values[:, :, complete]
     blocks = []
     for number in np.unique(sample.wording_sets):
         of_set = sample.wording_sets == number
-        # One number a wording and answer: the weighted sum over arms that ask the same wordings.
+        # For each wording and answer, the weighted sum over arms that ask the same wordings.
         summed = np.tensordot(
             sample.weights[of_set],
             values[of_set],
@@ -62,7 +62,7 @@ def _wording_means(
     )
     wording_spread = spread_of([block.strata for block in blocks if block.is_random])
     least = _least_variance_of_shares(sample, values)
-    # max keeps NaN, which stands first: too few wordings are refused below.
+    # max() keeps a NaN that comes first; too few wordings are handled below.
     at_least = max(wording_spread.variance, least)
     spreads = [Spread(at_least, wording_spread.df)]
     few = ""
@@ -91,12 +91,12 @@ def _wording_means(
 
 
 class _Block(NamedTuple):
-    """What an estimate has of arms that ask the same wordings.
+    """The part of an estimate from arms that ask the same wordings.
 
     Attributes:
-        strata: whose weighted means are added up.
-        wordings: how many there are.
-        is_random: whether the strata's spread is that of the estimate.
+        strata: the groups whose weighted means are added up.
+        wordings: how many wordings there are.
+        is_random: whether the wordings' spread is part of the estimate's spread.
     """
 
     strata: list[Stratum]
@@ -116,9 +116,9 @@ def _block_of(
     if count > 1:
         return _Block([Stratum(1.0, of_wordings)], count, is_random=True)
     if new_runs:
-        # The spread of the runs' means has the chance of a single wording's answers in it already.
+        # The spread of the runs' means includes the chance in a single wording's answers.
         return _Block([Stratum(1.0, of_wordings)], count, is_random=False)
-    # The idea's only wording is taken as it is; what varies are its answers.
+    # The only wording is not random; its answers are.
     answers = mean_of_known(summed, 0)
     weight = 1 / len(answers)
     strata = [Stratum(weight, known(of_situation)) for of_situation in answers]
@@ -129,7 +129,7 @@ def _least_variance_of_shares(
     sample: Sample,
     values: Numbers,
 ) -> float:
-    """Return the variance of shares with a 0 and a 1 more: answers all alike have no spread."""
+    """Return the variance of shares, a 0 and a 1 added, since equal answers have no spread."""
     if not is_share(values):
         return 0.0
     least = 0.0

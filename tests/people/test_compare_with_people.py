@@ -63,13 +63,6 @@ def test_who_knows_the_original_alone_recites() -> None:
     assert compared.to_frame()["recital"].tolist() == ["recites", ""]
 
 
-@pytest.mark.process  # takes seconds
-def test_the_textbooks_dictator_is_unlike_people_in_both() -> None:
-    compared = compare_with_people(played("rule", groups=30))
-    assert compared.recital(compared[0]) == "unlike people in both"
-    assert compared[0].mean == 0
-
-
 def test_a_comparison_is_eighty_characters_wide_and_has_each_note_once() -> None:
     runs = []
     for twin in (False, True):
@@ -85,34 +78,6 @@ def test_a_comparison_is_eighty_characters_wide_and_has_each_note_once() -> None
     # Each twin below its original; what is not judged says nothing of both together.
     assert printed.count("    its twin: not judged") == 4
     assert "original and altered twin" not in printed
-
-
-def test_few_groups_and_a_small_margin_are_no_evidence_of_likeness() -> None:
-    few = played(like_people, groups=4, twins=False)
-    [one] = compare_with_people(few)
-    assert (one.verdict, one.parts.difference.interval) == ("not judged", None)
-    many = played(like_people, twins=False)
-    compared = compare_with_people(many, margin=0.03)
-    assert compared[0].verdict == "undecided"
-    assert "near: a difference and a distance inside 0.03" in str(compared)
-    assert "inside 0.03" in compared._repr_html_()
-
-
-@pytest.mark.process  # takes seconds
-def test_arms_of_a_study_are_compared_one_by_one_each_with_its_own_people() -> None:
-    study = Study(
-        classic("splitting"),
-        {"game": ["dictator", "ultimatum"], "stake": [5, 10]},
-        seeds=6,
-        players={"*": like_people},
-        outcome="share",
-    )
-    compared = compare_with_people(study.run(progress=False))
-    assert [one.people.condition for one in compared] == [
-        f"{game} ${stake}" for game in ("dictator", "ultimatum") for stake in ("10", "5")
-    ]
-    assert all(one.groups == 6 for one in compared)
-    assert compared.label == ""
 
 
 def test_a_tape_is_compared_as_it_was_played(tmp_path: Path) -> None:
@@ -131,22 +96,6 @@ def test_a_tape_is_compared_as_it_was_played(tmp_path: Path) -> None:
     assert one.arm == "script; forsythe_1994: dictator $5"
     # Six equal answers are few: of people most of whom decide alike, six are often equal too.
     assert one.verdict == "undecided"
-
-
-@pytest.mark.process  # takes seconds
-def test_rounds_are_compared_one_by_one_and_groups_are_the_unit() -> None:
-    runs = [classic("contributing")(players="random", seed=seed) for seed in range(5)]
-    for run in runs:
-        run.run()
-    compared = compare_with_people(runs)
-    assert len(compared) == 14
-    first = next(one for one in compared if one.measure == "share@1")
-    assert (first.groups, first.decisions, first.people.mean) == (5, 20, 0.616)
-    assert first.parts.difference.interval is not None
-    second = next(one for one in compared if one.measure == "share@2")
-    assert second.parts.notes[0].startswith("mean only")
-    html = compared._repr_html_()
-    assert html.count("share@1") == 2  # share@10 too
 
 
 def test_what_cannot_be_compared_is_an_error_that_says_why() -> None:
@@ -278,17 +227,6 @@ def test_groups_without_people_are_left_out_and_filled_decisions_are_counted() -
         "1 group without people left out; 1 of 4 decisions of people were filled in"
     )
     assert compared[0].groups == 1
-
-
-@pytest.mark.parametrize(("shares", "answers"), [((0.1, 0.2, 0.3, 0.4), 4), ((0.1,) * 4, 1)])
-def test_equal_answers_count_as_one_and_equally_frequent_ones_as_many(
-    shares: tuple[float, ...], answers: float
-) -> None:
-    def player(question: Any) -> float:
-        return on_offer(question, shares[question.run.seed])
-
-    [one] = compare_with_people(played(player, groups=4, twins=False))
-    assert one.answers == pytest.approx(answers)
 
 
 def test_runs_that_failed_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -62,28 +62,6 @@ def test_of_shares_the_interval_of_values_is_that_of_their_count() -> None:
     assert by_value.p_near == pytest.approx(by_count.p_near, abs=0.01)
 
 
-def test_what_chance_may_have_left_out_of_few_people_widens_the_interval() -> None:
-    law = Weighted(np.array([0.5]), np.array([1.0]))
-    few = compare_law(law, people_with([0.5] * 4), Margins()).difference
-    many = compare_law(law, people_with([0.5] * 60), Margins()).difference
-    assert few.near == "undecided"
-    assert few.interval.low < -0.25
-    assert many.near == "near"
-
-
-def test_values_beyond_0_to_1_have_students_interval_and_if_skewed_show_no_likeness() -> None:
-    law = Weighted(np.array([1.0, 1.2]), np.array([0.5, 0.5]))
-    dollars = [5 * share for share in OFFERS.values]
-    parts = compare_law(law, people_with(dollars), Margins(mean=5.0))
-    low, high = parts.difference.interval
-    error = np.std(dollars, ddof=1) / np.sqrt(OFFERS.n)
-    assert high - low == pytest.approx(2 * 2.0154 * error, rel=1e-3)  # Student's, 44 df
-    assert parts.difference.near == "near"
-    skewed = compare_law(law, people_with([1.0] * 22 + [1.1, 9.0]), Margins(mean=5.0))
-    assert skewed.difference.near == "undecided"
-    assert "shows no likeness" in skewed.notes[-1]
-
-
 def test_their_mean_in_one_amount_is_unlike_people() -> None:
     one = of_dictator(lambda text: 1.0 if text == "1" else 0.0)
     assert one.parts.difference.near == "near"

@@ -283,12 +283,6 @@ def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> Non
 # --- a plan, and the short form -------------------------------------------------------------------
 
 
-def test_a_plan_counts_what_the_recorded_turns_cost(tape: Path) -> None:
-    plan = again(tape, run=1).plan()
-    assert (plan.left, plan.turns, plan.calls) == (8, 16, 32)
-    assert "counted in 4 turns that chance answered; calls like those on the tape" in str(plan)
-
-
 def test_a_comparison_is_the_short_form_for_a_prompt(tape: Path) -> None:
     short = Comparison(tape, prompt={"kind": kind}, run=1, samples=2, llm_client=instant_client())
     assert played(short).results.equals(played(again(tape, run=1)).results)

@@ -290,16 +290,6 @@ def test_chance_is_enumerated_and_rules_answer_as_they_do(client: LLMClient) -> 
     assert shares.to_dict() == pytest.approx({"CC": 0.2, "CD": 0.3, "DC": 0.2, "DD": 0.3})
 
 
-def test_what_is_pruned_bounds_the_error(client: LLMClient) -> None:
-    whole = exact(Dilemma(llm_client=client), turns=3)
-    for prune in (0.001, 0.01, 0.05):
-        law = exact(Dilemma(llm_client=client), turns=3, prune=prune)
-        assert law.lost == pytest.approx(1 - law.distribution().sum())
-        assert abs(law.mean() - whole.mean()) <= law.lost * 6
-    assert law.questions < whole.questions
-    assert whole.lost == 0
-
-
 class Level(State):
     level: int = 0
 

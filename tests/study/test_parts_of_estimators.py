@@ -300,6 +300,7 @@ def test_the_smallest_difference_of_shares_has_the_power_it_promises(
         return float(total)
 
     assert found(size - 0.01) < power <= found(size)
+    assert smallest_share_difference(pilot, 4) is None
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_a_score_is_the_mean_over_opponents_of_points_a_round(
             players,
             dilemma,
             rounds=4,
-            seeds=3,
+            seeds=2,
             self_play=self_play,
             executor=executor,
             report=said.append,
@@ -215,7 +215,7 @@ def test_a_score_is_the_mean_over_opponents_of_points_a_round(
     assert frame["place"].to_list() == [1, 2, 3, 3]
     assert frame["player"].to_list() == ["nasty", "tit", "Ann", "Bob"]
     assert frame["score"].to_list() == pytest.approx(scores)
-    assert frame["seeds"].to_list() == [3] * 4
+    assert frame["seeds"].to_list() == [2] * 4
     # All seeds give the same, and so there is nothing to compute an interval from.
     assert frame[["low", "high"]].isna().all(axis=None)
     # By hand: 3 for both, 5 and 0, 1 for both; tit loses the first of its four turns to nasty.
@@ -229,20 +229,20 @@ def test_a_score_is_the_mean_over_opponents_of_points_a_round(
     ]
     assert list(means.index) == list(means.columns) == ["nasty", "tit", "Ann", "Bob"]
     assert means.astype(object).where(means.notna(), None).to_numpy().tolist() == expected
-    assert len(found.rows) == 3 * (2 * 6 + (4 if self_play else 0))
-    assert {row["seed"] for row in found.rows} == {0, 1, 2}
+    assert len(found.rows) == 2 * (2 * 6 + (4 if self_play else 0))
+    assert {row["seed"] for row in found.rows} == {0, 1}
     [first] = [line for line in str(found.effects()).splitlines() if line.startswith("tit")]
     assert (
         first
-        == f"tit \N{MINUS SIGN} nasty: \N{MINUS SIGN}{scores[0] - scores[1]:.2f} (score, 3 runs)"
+        == f"tit \N{MINUS SIGN} nasty: \N{MINUS SIGN}{scores[0] - scores[1]:.2f} (score, 2 runs)"
     )
     ways = "with" if self_play else "without"
     assert str(found).startswith(
-        f"PrisonersDilemma, round robin of 4 players, 4 rounds, 3 seeds, {ways} self-play. A score"
+        f"PrisonersDilemma, round robin of 4 players, 4 rounds, 2 seeds, {ways} self-play. A score"
     )
     # One process a player and pair, with a match a seed; before, one match against chance.
     matches = [(process.begun, process.asked_for) for process in same_process]
-    assert matches == [(1, 1)] * 4 + [(3, 3)] * 2 * pairs
+    assert matches == [(1, 1)] * 4 + [(2, 2)] * 2 * pairs
 
 
 def test_scores_vary_over_seeds_and_have_students_interval(
@@ -287,7 +287,7 @@ def test_who_fails_is_out_with_the_first_fault_and_its_matches_do_not_count(
     (players / "empty.py").write_text("")
     said: list[str] = []
     found = tournament(
-        players, Odd, rounds=4, seeds=2, also=["rule"], folder=tmp_path, report=said.append
+        players, Odd, rounds=4, seeds=1, also=["rule"], folder=tmp_path, report=said.append
     )
     wrong = "answered move: Input should be 'C' or 'D' (it is {}); return Move(move=...)"
     of_ann, of_bob = wrong.format("'X'"), wrong.format("7")
@@ -308,7 +308,7 @@ def test_who_fails_is_out_with_the_first_fault_and_its_matches_do_not_count(
     # The table says so, and not the log besides.
     assert [record for record in caplog.records if record.name == "llmsim_lab.run"] == []
     said.clear()
-    tournament(players, Odd, rounds=4, seeds=2, also=["rule"], folder=tmp_path, report=said.append)
+    tournament(players, Odd, rounds=4, seeds=1, also=["rule"], folder=tmp_path, report=said.append)
     # What failed is not kept: it may have been the machine, as with a limit of time.
     assert said == ["7 players, 2 out; 8 pairs to play"]
 

@@ -199,20 +199,6 @@ async def test_a_trial_is_four_people_in_one_browser() -> None:
                 here.room.try_out(people)
 
 
-async def test_a_connection_that_sends_no_whole_request_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("llmsim_lab.room._server._HEADERS_S", 0.2)
-    async with open_room(pots()) as here:
-        reader, writer = await asyncio.open_connection("127.0.0.1", here.room.port)
-        async with asyncio.timeout(10):
-            while not reader.at_eof():
-                # A byte now and then, which uvicorn's own limit takes for life.
-                writer.write(b"G")
-                await asyncio.sleep(0.02)
-        writer.close()
-
-
 async def test_a_port_that_is_taken_is_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

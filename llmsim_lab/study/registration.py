@@ -426,6 +426,9 @@ def read_registration(path: Path) -> Registration:
         )
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except ConfigError:
+        # It is a ValueError too, and says what is wrong.
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{path} is not a registration that Study.register wrote ({error!r:.100}); choose "

@@ -53,6 +53,7 @@ def test_a_value_prints_with_its_unit_or_scale(definition: Any, value: Any, text
         (OPEN, "open", "'open' is not one of Open, Shut"),
         ({"type": "text"}, 5, "5 is int, not a text"),
         ({"type": "text", "max_chars": 3}, "four", "4 characters, more than 3"),
+        ({"type": "text"}, "t" * 201, "201 characters, more than 200"),
     ],
 )
 def test_an_impossible_value_is_refused_with_its_limit(

@@ -108,7 +108,14 @@ def test_an_economy_begins_at_rest_and_a_loss_has_the_first_nation_s_target() ->
     nations = [{"name": "Ann", "inflation_target": 3}, {"name": "Bo", "inflation_target": 4}]
     run = Simulation(nations=nations, players="rule", seed=5)
     frame = played(run, 3).to_frame()
-    assert run.config.moves_bp == tuple(sorted(run.config.moves_bp))
+    sizes = [25, 50, 75, 100, 150, 200, 300, 450]
+    assert run.config.moves_bp == (*[-size for size in reversed(sizes)], 0, *sizes)
+    assert (run.config.masked, run.config.permissive, run.config.gap_noise) == (True, True, 0)
+    assert run.config.economy.model_dump() == {
+        "shock_scale": 1,
+        "fiscal_backstop": False,
+        "mirrored": False,
+    }
     squares = (frame["inflation"][1:] - 3) ** 2 + frame["output_gap"][1:] ** 2
     loss = squares.mean() + 0.5 * (frame["interest_rate"].diff()[1:] ** 2).mean()
     assert run.measures(run.config)["loss"](frame) == pytest.approx(loss)

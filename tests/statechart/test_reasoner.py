@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from builders import recorded
+from pydantic import ValidationError
 from social_kit import OPTIONS, make_question, picks, prompts_to, social_client, social_values
 
 from llmsim_lab.run import replay
 from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, SocialSimulation
+from llmsim_lab.statechart.reasoner import ExplainedNextState, NextStateExplained
 
 
 def shown(prompt: str) -> list[str]:
@@ -131,6 +133,14 @@ def test_a_reasoner_in_a_seat_answers_for_all_users(
     silent = Reasoner(social_client([]), seed=2)
     again = replay(path, players={"reasoner": silent, "*": "rule"})
     assert again.turns == run.turns
+
+
+@pytest.mark.parametrize("reply", [ExplainedNextState, NextStateExplained])
+def test_a_reason_and_a_state_are_read_without_what_is_around_them(reply: Any) -> None:
+    read = reply(rationale=" x\n", next_state=" Scrolling ")
+    assert (read.rationale, read.next_state) == ("x", "scrolling")
+    with pytest.raises(ValidationError, match="rationale"):
+        reply(rationale=" ", next_state="scrolling")
 
 
 def test_the_rule_likes_a_post_the_more_the_better_it_fits() -> None:

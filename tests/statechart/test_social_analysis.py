@@ -45,6 +45,7 @@ def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     assert chain.tree().splitlines()[-1] == "and 5 more"
     lone = cascade_of(member(1))
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
+    assert type(lone)(lone.posts).likes == 0
     # Answers to posts from before the run hang together all the same.
     later = cascade_of(member(8, 3), member(9, 4))
     assert (later.root.id, later.size, later.depth) == (8, 2, 1)

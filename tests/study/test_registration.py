@@ -36,6 +36,11 @@ def test_a_plan_on_file_says_what_is_claimed_and_with_which_model_prompts_and_co
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan["claims"]["family"] == "1 comparison: kind \N{MINUS SIGN} as it is, in level"
     assert (plan["claims"]["sesoi"], plan["runs_before"]) == (0.5, 0)
+    # A later format is another number, so that no session reads a file otherwise than it was meant.
+    assert plan["registration"] == 1
+    (tmp_path / "later.json").write_text(json.dumps({**plan, "registration": 2}))
+    with pytest.raises(ConfigError, match="is of format 2, not 1"):
+        study.register(tmp_path / "later.json")
     design = plan["design"]
     assert (design["units"], design["turns"]) == ([0, 1, 2], 2)
     assert design["models"]["kind"]["the model"]["name"] == "instant"

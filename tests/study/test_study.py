@@ -95,6 +95,20 @@ def test_runs_are_played_so_many_at_once() -> None:
     assert study._setup.files.player.models.given.backend.most_at_once == 6
 
 
+def test_what_a_study_is_not_told_is_as_documented(tmp_path: Path) -> None:
+    assert Study(Water, turns=1, outcome="level").units == list(range(20))
+    client = instant_client(pause_s=0.001)
+    study = played(study_of(seeds=5, turns=1, llm_client=client))
+    # Eight runs, each of which asks two players.
+    assert client.backend.most_at_once == 16
+    [effect] = study.effects()
+    assert (effect.level, effect.n, effect.kind) == (0.95, 5, "mean difference")
+    pd.testing.assert_frame_equal(study.by_turn("level"), study.by_turn("level", level=0.95))
+    claims = study.register(tmp_path / "plan.json").claims
+    assert (claims.level, claims.typical, claims.paired) == (0.95, False, True)
+    assert study.simulation("factor=1", 0).run_id == 1
+
+
 def test_without_a_folder_the_tapes_live_as_long_as_the_study() -> None:
     study = played(study_of())
     folder = study.tape

@@ -1,7 +1,7 @@
-"""What a run is configured with, and what may be done to it from outside.
+"""A run's configuration, and interventions.
 
-A world's configuration, a pydantic model, is made of the annotated fields of its class, so that
-they can be given by keyword, read from a file and written on a tape.
+The configuration is a pydantic model, made from the annotated fields of the world's class. So these
+can be given by keyword, read from a file and written on a tape.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from llmsim_lab.types import OfJson, Rationale
 
 
 def _as_on_tape(values: object) -> object:
-    """Return values as a replay sets them, which has them from the tape."""
+    """Return values as a tape gives them back, so that a replay sets the same."""
     if not isinstance(values, Mapping):
         return values
     return whole(kept_values(values))
@@ -50,7 +50,7 @@ class StateChange(Settings):
         note: why, for the record.
     """
 
-    # A whole number of numpy's is one too, as frames have them; True is not.
+    # Also a whole number of numpy's, as frames have them, but not True.
     turn: Annotated[int, Field(ge=0), BeforeValidator(partial(whole_number, "turn"))]
     set: Annotated[dict[str, Any], BeforeValidator(_as_on_tape)] = Field(default_factory=dict)
     note: str = ""
@@ -60,7 +60,7 @@ class StateChange(Settings):
     def _check_names(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
-        # Here, so that a file and a world's call show the right form too.
+        # Checked here, so that a file and a world's call get this message too.
         for name in values.keys() - cls.model_fields.keys():
             raise ValueError(
                 f"{name}: unknown; there are {', '.join(cls.model_fields)}; write {{'turn': 3, "
@@ -94,7 +94,7 @@ _ELSE = "person, else "
 
 
 def word_of_person(stand_in: StandIn) -> PlayerWord:
-    """Return the word for a person, for whom another one may stand in."""
+    """Return the word for a person with this stand-in."""
     match stand_in:
         case "random":
             return "person, else random"
@@ -106,7 +106,7 @@ def word_of_person(stand_in: StandIn) -> PlayerWord:
 
 
 def stand_in_of(word: str) -> StandIn | None:
-    """Return who stands in for the person that a word is for; None where it is for no person."""
+    """Return who stands in for the person that a word means; None if it means no person."""
     match word.partition(_ELSE)[2]:
         case "random":
             return "random"
@@ -118,11 +118,11 @@ def stand_in_of(word: str) -> StandIn | None:
 
 
 OnError = Literal["raise", "fallback"]
-"""What follows where a player's own code fails: the turn does, or a stand-in answers."""
+"""What happens if a player's own code fails: the turn fails, or a stand-in answers."""
 
 
 def by_name(players: object) -> Mapping[str, Any]:
-    """Return players by name; one alone answers for all."""
+    """Return players by name; a single one answers for all."""
     if isinstance(players, Mapping):
         return players
     return {"*": players}
@@ -132,15 +132,15 @@ Players = Annotated[dict[str, PlayerWord], BeforeValidator(by_name)]
 
 
 def _place_of_reasons(value: object) -> object:
-    """Return where a reason is given; true and false are how older configurations write it.
+    """Return where in a reply the reasoning stands; older configurations have true and false.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is not such a place.
     """
     value = plain_number(value)
     if value is True:
         return "before"
-    # By identity: 0 is an error, as 1 is.
+    # By identity, since 0 equals False and is an error, as 1 is.
     if value is False:
         return value
     if isinstance(value, str) and value in ("before", "after"):
@@ -180,12 +180,12 @@ class WorldConfig(OfJson, Settings):
             what is not allowed; with ``raise`` the turn fails.
     """
 
-    # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
+    # Else a default of 2 for a float would stay an int, unlike the 2.0 that a replay reads.
     model_config = ConfigDict(validate_default=True)
 
     gone: ClassVar[Mapping[str, str]] = {}
     shown_as: ClassVar[str] = ""
-    """What messages call it; its class's name if empty."""
+    """What messages call the configuration; the name of its class if empty."""
 
     name: Annotated[str, Field(min_length=1)] = "run"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
@@ -194,10 +194,10 @@ class WorldConfig(OfJson, Settings):
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
     players: Players = Field(default_factory=dict)
-    # Left out where it is the default: recordings from before there was such a setting stay equal.
+    # Left out if it is the default, so that older recordings, which lack it, stay equal.
     rationale: Annotated[Place, Field(exclude_if=lambda place: place == "before")] = "before"
     on_error: OnError = "raise"
-    # Left out where there is none, as in recordings from before there were populations.
+    # Left out if there is none, for the same reason.
     population: Annotated[OnTape | None, Field(exclude_if=lambda players: not players)] = None
 
     @property
@@ -208,10 +208,10 @@ class WorldConfig(OfJson, Settings):
 
 
 def players_seed(config: WorldConfig) -> int | str:
-    """Return what the random numbers of a run's players follow from: its seed and its replicate.
+    """Return the seed of the players' random numbers, made from the run's seed and replicate.
 
-    What the world draws by itself, its shocks, follows from the seed alone. Replicate 0 has the
-    seed alone too, as recordings from before replicates drew anew.
+    The world's own draws, its shocks, follow from the seed alone. In replicate 0 the players' do
+    too, as in older recordings.
     """
     if not config.replicate:
         return config.seed
@@ -222,13 +222,13 @@ def players_seed(config: WorldConfig) -> int | str:
 
 
 class Parameter:
-    """A parameter as an attribute of a run, which keeps what its configuration says of it."""
+    """A parameter as an attribute of a run; its value is in the run's configuration."""
 
     def __init__(self, name: str, default: object) -> None:
         self.name = name
         self.default = default
 
-    # Without __set__, so that a run may have the value in its own dict: a world reads it often.
+    # Without __set__, so that a run can keep the value in its own dict, where reading is fast.
     def __get__(self, run: Any, owner: type) -> Any:
         if run is not None:
             return getattr(run.config, self.name)
@@ -238,9 +238,9 @@ class Parameter:
 
 
 def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
-    """Return the configuration made of a class's annotated fields and its parent's.
+    """Return the class of a world's configuration, made from its and its parents' annotations.
 
-    Each field becomes a ``Parameter`` of the class.
+    Each annotated field becomes a ``Parameter`` of the world's class.
 
     Args:
         cls: the world's class, just made.
@@ -252,16 +252,16 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     """
     fields = _parameters_of(cls, base)
     _check_attributes(cls, base)
-    # Runs are called after this class and not after its parent.
+    # By default a run has the name of this class, and not of a parent.
     defaults = {"name": cls.__name__, **vars(cls).get("defaults", {})}
     parent: type[WorldConfig] = cls.config_type
     for name, default in defaults.items():
         inherited = parent.model_fields[name]
         fields[name] = (Annotated[inherited.annotation, *inherited.metadata, Field()], default)
-    # Of mixins only those that are worlds have parameters; of several worlds all have.
+    # All parents that are worlds have parameters; other mixins have none.
     worlds: list[RunClass] = [world for world in cls.__bases__ if issubclass(world, base)]
     bases = tuple(dict.fromkeys(world.config_type for world in worlds))
-    make: Any = create_model  # whose types know one base
+    make: Any = create_model  # its type hints allow a single base only
     config: type[WorldConfig] = make(
         f"{cls.__name__}Config",
         __base__=bases,
@@ -269,22 +269,22 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         **fields,
     )
     config.gone = cls.gone
-    # A shipped world's has a name that users write: SimulationConfig(...).
+    # Users write the name of a shipped world's configuration themselves: SimulationConfig(...).
     config.shown_as = "" if is_shipped(cls) else cls.__name__
-    # Pickle looks a class up by module and name, and finds this one through the class it is for.
+    # Pickle looks a class up by module and name; this name leads to it through the world's class.
     config.__qualname__ = f"{cls.__qualname__}.config_type"
     return config
 
 
 def _parameters_of(cls: RunClass, base: RunClass) -> dict[str, Any]:
-    """Return the type and the default of each annotated field, which becomes a ``Parameter``.
+    """Return the type and default of each annotated field, and make it a ``Parameter``.
 
     Raises:
         ConfigError: a field has a name that is taken.
     """
-    # What only instances have.
+    # Attributes that only instances have.
     taken = {*inspect.signature(base).parameters, "given", "unrecorded"}
-    # The social world had a population before, a list of users, and keeps it.
+    # Allowed, since the social world has a ``population`` of its own, a list of users.
     taken |= WorldConfig.model_fields.keys() - {"population"}
     fields: dict[str, Any] = {}
     for name, hint in _hints_of(cls).items():
@@ -307,9 +307,9 @@ def _hints_of(cls: type) -> dict[str, Any]:
     """Return the types of a class's own annotations.
 
     Raises:
-        ConfigError: one cannot be read.
+        ConfigError: an annotation cannot be read.
     """
-    # Of the class itself get_type_hints would return those of all its bases as well.
+    # In a class without bases, since get_type_hints also returns the annotations of all bases.
     namespace = {
         "__annotations__": dict(inspect.get_annotations(cls)),
         "__module__": cls.__module__,
@@ -329,15 +329,15 @@ def _hints_of(cls: type) -> dict[str, Any]:
 
 
 def _check_attributes(cls: RunClass, base: RunClass) -> None:
-    """Raise ConfigError for attributes without annotation whose names mean something else."""
+    """Raise ConfigError for attributes without annotation that have the name of something else."""
     annotated: set[str] = set()
     for part in base.__mro__:
         annotated.update(inspect.get_annotations(part))
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
-        of_base = inspect.getattr_static(base, name, None)  # of a property, the property itself
-        is_method = hasattr(type(value), "__get__")  # or a property, or what else is like one
+        of_base = inspect.getattr_static(base, name, None)  # a property itself, and not its value
+        is_method = hasattr(type(value), "__get__")  # or a property, or another descriptor
         if is_method:
             is_taken = isinstance(of_base, property) and not hasattr(type(value), "__set__")
         else:
@@ -352,16 +352,16 @@ def _check_attributes(cls: RunClass, base: RunClass) -> None:
 
 
 def state_type_of(cls: RunClass, base: RunClass) -> type | None:
-    """Return the state's class that ``class Pot(Run[PotState])`` names; None if it names none.
+    """Return the class of states that ``class Pot(Run[PotState])`` names; None if it names none.
 
     Args:
         cls: the world's class, just made.
-        base: ``Run``, or a class between, whose parameter this is.
+        base: ``Run``, or a class between, which has the type parameter.
     """
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
             state = get_args(parent)[0]
-            # With its parameter left open it is a base of worlds.
+            # A class with an open type parameter is a base of worlds.
             return state if isinstance(state, type) and state is not Any else None
     return None

@@ -1,7 +1,7 @@
-"""Playing a world: its turns one by one, what is done to it from outside, and what it may cost.
+"""Playing a world: its turns one by one, interventions, and budgets.
 
-A turn is kept whole or not at all. The run's session (``run/session.py``) records it or compares
-it; a budget stops it at its last whole turn.
+A turn is kept whole or not at all. The run's session (``run/session.py``) records each turn, or
+compares it with its recording. A budget stops a run after its last whole turn.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 
 class _Played(NamedTuple, Generic[StateT]):
-    """What a world's own turn came to, before anything is set from outside.
+    """The result of a world's own turn, before interventions.
 
     Attributes:
-        state: what the turn returned.
-        notes: what it noted, and what code answered.
-        calls: the model calls that it made.
+        state: the state that the turn returned.
+        notes: what the turn noted, and the answers of code.
+        calls: the model calls of the turn.
     """
 
     state: StateT
@@ -55,11 +55,11 @@ class PlayedWorld(BaseWorld[StateT]):
     """A world that is played, turn by turn; see ``Run``."""
 
     def listen(self, callback: Callable[[Turn], object]) -> Callable[[], object]:
-        """Register a callback for each turn played from now on, by a step or a run.
+        """Register a callback for each turn played from now on.
 
         Args:
-            callback: called with the turn, on the loop that it was played on, when it is kept; what
-                it raises, the step raises.
+            callback: called with each turn after it is kept, on the loop that plays the run. An
+                error that it raises is raised by the step.
 
         Returns:
             A function that removes the callback; harmless if called again.
@@ -72,14 +72,14 @@ class PlayedWorld(BaseWorld[StateT]):
         values: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> StateChange:
-        """Change the state of a turn from outside, now or when the run gets there.
+        """Change the state of a turn from outside, now or when the run reaches that turn.
 
-        One planned for a turn that ``run()`` does not get to is kept, with a WARNING.
+        A WARNING says if ``run()`` would not reach the turn; the intervention is kept all the same.
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
             values: new values by name, ``{"coins.Ann": 5}``; the same as ``set=``.
-            more: ``note="a tax"``, why, for the record.
+            more: ``note="a tax"``, the reason, for the record.
 
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
@@ -95,14 +95,14 @@ class PlayedWorld(BaseWorld[StateT]):
         now = self.turn_number
         first_open = now
         if self._stepping:
-            # The turn under way, now + 1, read what is planned for it when it began.
+            # Turn now + 1 is being played, and read its planned interventions when it began.
             first_open = now + 2
         if item.turn < first_open:
             raise ConfigError(
                 f"turn {item.turn} has been played or is being played (the run is at turn {now}); "
                 f"intervene at turn {first_open} or later"
             )
-        # Done to the latest state on trial: what this run has no place for raises now.
+        # Tried on the latest state, so that a wrong name or value raises now.
         latest = self.turns[-1]
         state = checked_state(
             self,
@@ -121,18 +121,18 @@ class PlayedWorld(BaseWorld[StateT]):
         else:
             self.planned = [*self.planned, item]
         try:
-            # At once, not with the next turn: a process may end before that.
+            # Recorded now, since the process may end before the next turn.
             self._session.keep_change(self)
         except BaseException as error:
-            # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
-            # has it: then it is undone there as well.
+            # Undone, so that the run and its tape agree. Ctrl-C may come after the change was
+            # written, so after every error but the tape's own it is undone on the tape too.
             self.turns[place] = latest
             self.planned = planned_before
             if not isinstance(error, TapeError):
                 self._session.keep_change(self)
             raise
         end = now + self.config.turns
-        if self.config.turns and item.turn >= end:  # with 0 turns it is stepped by hand
+        if self.config.turns and item.turn >= end:  # a run of 0 turns is stepped by hand
             reason = f"run() called now ends at turn {end}; what is set acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=item, reason=reason)
         return item
@@ -145,24 +145,24 @@ class PlayedWorld(BaseWorld[StateT]):
             TapeError: the turn came out differently from its recording.
             ConfigError: a turn is being played already.
         """
-        # A step within run() is part of what plays the run already.
+        # True in a step of run(), which is the driver already.
         if self._driver is not None and self._driver is scope().driver:
             return await self._step()
         with sole_driver(self):
             return await self._step()
 
     async def _step(self) -> Turn:
-        if self._stepping:  # by a turn's own code
+        if self._stepping:  # a turn's own code called step()
             raise ConfigError("a step of this run is under way; wait for it before the next")
-        if not self._session.is_replay:  # whose answers are on the tape
+        if not self._session.is_replay:  # a replay has people's answers on the tape
             ask_people_here(self)
         self._stepping = True
         try:
             with self._session.playing():
                 turn = await self._play_next_turn()
-        except BaseException as error:  # also a cancellation: what was answered is kept either way
+        except BaseException as error:  # after a cancellation, too, the answers so far are kept
             self._session.fail_turn(error)
-            # Frames say nothing of a model that failed, or of Ctrl-C: a cell shows words alone.
+            # A traceback would not help with a failed model or Ctrl-C: a cell shows words alone.
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
                 explain(error, self._how_to_continue())
             elif isinstance(error, Exception) and not self._session.is_replay:
@@ -170,7 +170,7 @@ class PlayedWorld(BaseWorld[StateT]):
             raise
         finally:
             self._stepping = False
-        # After the step has ended, so that a callback may intervene, or play the next one.
+        # After the step has ended, so that a callback may intervene, or play the next turn.
         if self._listeners:
             self._listeners(turn)
         return turn
@@ -184,19 +184,20 @@ class PlayedWorld(BaseWorld[StateT]):
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
 
-        While it takes long, a line on the terminal or under the cell says what is waited for and
-        how much time is left; it is gone in the end. In files and pipes there is none.
+        If this takes long, a progress line on the terminal or under the cell says what the run
+        waits for and how much time is left. It is gone at the end. Files and pipes get no line.
 
         Args:
-            turns: how many more; the configuration's number if not given.
-            budget: what may be spent on calls. When it is, the run stops at its last whole turn
-                and a WARNING says so; ``resume`` continues from there, and makes no call again
-                that was answered.
-            progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
+            turns: how many more turns to play; the configuration's number if not given.
+            budget: what may be spent on calls. When it is spent, the run stops after its last whole
+                turn, and a WARNING says so. ``resume`` continues from there, without making calls
+                again that were answered.
+            progress: False for no progress line. ``LLMSIM_PROGRESS=0`` in the environment does the
+                same.
 
         Raises:
-            ConfigError: a negative number of turns; or the run is being played already, which then
-                continues as if nothing had happened.
+            ConfigError: the number of turns is negative; or the run is being played already, and
+                continues undisturbed.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
         with sole_driver(self):
@@ -214,9 +215,9 @@ class PlayedWorld(BaseWorld[StateT]):
         budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
-        """Do what ``arun`` does from plain code: in a script, or in a notebook cell.
+        """Do what ``arun`` does, from code that is not async: in a script, or in a notebook cell.
 
-        In a plain script people are asked on the terminal.
+        In a script, people are asked on the terminal.
         """
         try:
             return run_sync(
@@ -237,19 +238,19 @@ class PlayedWorld(BaseWorld[StateT]):
         progress: bool,
         beyond_done: bool = False,
     ) -> None:
-        """Do what ``play_turns`` does, as what plays this run."""
+        """Do what ``play_turns`` does, for a caller that is the run's driver already."""
         if not self._session.is_replay:
-            # Before the progress line, whose task would count as one that may answer.
+            # Before the progress line: its task would count as a task that may answer.
             ask_people_here(self)
         wanted = self.config.turns if turns is None else turns
         count = whole_number("turns", wanted, least=0)
         first = self.turn_number + 1
         last = self.turn_number + count
-        # Held over all turns, so that no other process writes to the run in between.
+        # Held for all turns together, so that no other process writes to the run in between.
         with self._session.playing():
             self._target_turn = last
-            # What the tape says if nothing below sets it otherwise.
-            outcome = "interrupted"  # by Ctrl-C, or the task was cancelled
+            # Stays so after Ctrl-C, or if the task is cancelled.
+            outcome = "interrupted"
             is_failing = True
             try:
                 line = progress_line(
@@ -261,12 +262,12 @@ class PlayedWorld(BaseWorld[StateT]):
                 async with line as advance:
                     while self.turn_number < last and (beyond_done or not self.done(self.state)):
                         if self._purse is not None:
-                            # Between turns, so that none is begun that cannot be paid for.
+                            # Checked here too, so that no turn begins without money left.
                             self._purse.check()
                         turn = await self.step()
                         requests = sum(call.attempts for call in turn.calls)
                         advance(requests)
-                        # Where nothing waits, as for rules: let others run too.
+                        # Rules never wait, so other tasks get their chance here.
                         await asyncio.sleep(0)
                 outcome = "done"
                 is_failing = False
@@ -283,17 +284,17 @@ class PlayedWorld(BaseWorld[StateT]):
                 outcome = f"failed: {error_text(error)}"
                 raise
             finally:
-                # A failure under way is what has to be raised, not another of the tape's.
+                # While another error is being raised, an error of the tape must not replace it.
                 with suppress(TapeError) if is_failing else nullcontext():
                     self._session.end_run(outcome)
         if self._warns:
             self._warn_of_stand_ins()
-            if outcome == "done":  # a budget may have stopped the run before a player's turn
+            if outcome == "done":  # else the run may have stopped before a player was asked
                 self._warn_of_unasked()
         self._warnings.stand_ins.clear()
 
     def _warn_of_stand_ins(self) -> None:
-        """Warn of answers that stand in for others."""
+        """Warn of stand-ins, with how often each player needed one."""
         stand_ins = self._warnings.stand_ins
         if stand_ins:
             times = ", ".join(f"{player} {count}" for player, count in stand_ins.most_common())
@@ -308,9 +309,9 @@ class PlayedWorld(BaseWorld[StateT]):
             )
 
     def _warn_of_unasked(self) -> None:
-        """Warn of a player whom no question named, as where a name is misspelt."""
+        """Warn of a player whom no question named: the name may be misspelt."""
         unasked = [name for name in self.players if name != "*" and name not in self._asked_seats]
-        # A run that asked no one at all, as one of 0 turns, says nothing of names.
+        # A run without any question, such as one of 0 turns, shows nothing about names.
         if unasked and self._asked_seats:
             name = unasked[0]
             reason = f"no question of this run named it{closest(name, self._asked_seats)}"
@@ -324,7 +325,7 @@ class PlayedWorld(BaseWorld[StateT]):
     async def _play_next_turn(self) -> Turn:
         """Play one turn, and keep it."""
         session = self._session
-        # A fork that is replayed has its first turns from its parent, which played them.
+        # The replay of a fork takes its first turns from the parent, which played them.
         if session.turns_of_parent:
             turn, *session.turns_of_parent = session.turns_of_parent
             self.turns.append(turn)
@@ -332,23 +333,23 @@ class PlayedWorld(BaseWorld[StateT]):
         before = self.turns[-1]
         number = before.number + 1
         planned = await session.begin_turn(self, number)
-        # Before anything is asked, since what is asked costs time or money.
+        # Before the first question, since questions cost time or money.
         if len(self.turns) == 1 and self._warns:
             for doubt in self._doubts():
                 _warn("LINT", **doubt)
         began = time.perf_counter()
-        # Of a turn that fails it stays, for who asks what the turn cost.
+        # If the turn fails, the log stays, and says what the turn cost.
         self._log = self._log_of(number)
         played = await self._asked_and_answered(before.state, number, self._log)
         after = played.state
-        # At the turn's end: what is set at turn 3 acts on the way to turn 4.
+        # At the turn's end: an intervention at turn 3 acts on the way to turn 4.
         for item in planned:
             after = own_state(
                 self,
                 self.changed(after, item.set),
                 "changed returned",
             )
-        # What the tape would give back is what the run continues with.
+        # The run continues with the state as the tape would give it back.
         kept = kept_state(
             after,
             self.state_type,
@@ -368,23 +369,23 @@ class PlayedWorld(BaseWorld[StateT]):
             story=notes.story,
             led_to=notes.led_to,
         )
-        # A recording was checked when it was made, by rules that may have been others.
+        # A recording was checked when it was made, perhaps by older rules.
         if turn.became and not session.is_replay:
             _check_noted(turn)
-        # On the tape first. What is raised here leaves the run where it was before.
+        # Recorded first: an error here leaves the run as it was before the turn.
         turn = session.finish_turn(self, turn, kept.json)
         session.done_outside = {}
         self.turns.append(turn)
         self._log = None
-        # Now that the turn counts: a turn that failed is played again, and would count them twice.
+        # Counted only now: a failed turn is played again, and would count its stand-ins twice.
         self._warnings.stand_ins += notes.stand_ins
         return turn
 
     def _log_of(self, turn: int) -> CallLog:
-        """Return what lists the calls of a turn, and gives each the seed of its sampling."""
+        """Return the log of a turn's calls, which also gives each call its sampling seed."""
         replicate = self.config.replicate
         sampling = None
-        # Without a replicate a server draws by a seed of its own.
+        # Without a replicate, servers choose their own seeds.
         if replicate is not None:
             sampling = (self.seed, replicate)
         return CallLog(
@@ -400,39 +401,39 @@ class PlayedWorld(BaseWorld[StateT]):
         number: int,
         log: CallLog,
     ) -> _Played[StateT]:
-        """Have the world play its turn, with players who answer.
+        """Call the world's ``turn``, which asks its players.
 
         Args:
             state: the state before the turn.
             number: the turn's number.
-            log: lists its calls.
+            log: the log of the turn's calls.
         """
         session = self._session
         ask = self._asking(state, number)
-        # A copy, which this try adds to: should it fail, the next one finds what was done outside.
+        # A copy, which this try adds to; if it fails, the next try finds what was done outside.
         session.done_outside = {**session.done_outside}
         recorder = session.recorder
         if recorder is None:  # the run is on no tape
             recorder = Unrecorded(Known(outcomes=session.done_outside))
-        # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
+        # Some players are not given the run, such as Agent.decide_action(state). Their client finds
         # this turn's log and recorder in the context variable that ``scoped`` sets.
         with scoped(recorder=recorder, log=log):
             try:
                 after = await self.turn(state, ask)
             except Exception:
-                ask.check_awaited()  # what was not waited for is often what the turn failed on
+                ask.check_awaited()  # a missing await is often why the turn failed
                 raise
-            # Before the state is judged: a question that was not awaited is the first cause.
+            # Before the state is checked: a missing await may be why the state is wrong.
             notes = ask.close()
             after = own_state(self, after)
             calls = log.close()
-        # An agent may have caught the failed call and decided without an answer.
+        # A player may have caught the budget's error, and decided without an answer.
         if self._purse is not None and self._purse.refusal is not None:
             raise self._purse.refusal
         return _Played(after, notes, calls)
 
     def _asking(self, state: StateT, turn: int) -> Ask:
-        """Return what asks the players in a turn.
+        """Return the ``Ask`` of a turn.
 
         Args:
             state: the state before the turn.
@@ -449,11 +450,11 @@ class PlayedWorld(BaseWorld[StateT]):
 
     @property
     def _warns(self) -> bool:
-        """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+        """False in a replay, and in a study's later runs, whose warnings would be repetitions."""
         return not self._warnings.are_left_out and not self._session.is_replay
 
     def _how_to_continue(self) -> str:
-        """Return which turn a run that was stopped is at, and how it continues."""
+        """Return which turns of a stopped run are kept, and how to continue it, in words."""
         at = self.turn_number
         left = max(1, self._target_turn - at)
         kept = (
@@ -467,32 +468,32 @@ class PlayedWorld(BaseWorld[StateT]):
         )
 
     async def _rehearse_turn(self, within_s: float) -> None:
-        """Begin the next turn, until it comes to what only a turn that counts may do.
+        """Begin the next turn on trial, and stop before it fetches anything from outside.
 
-        For a run that was made for it, with players that cost nothing.
+        Only for a copy of a run, with players that cost nothing.
 
         Args:
-            within_s: how long it may take.
+            within_s: how long the turn may take.
         """
         ask = self._asking(self.state, self.turn_number + 1)
-        # A turn that cannot be played says so when it is played; nothing is fetched from outside.
+        # Errors are ignored here: they show when the turn is played.
         with suppress(Exception), scoped(recorder=Rehearsal()):
             await asyncio.wait_for(self.turn(self.state, ask), within_s)
-        # For what it closes: Python would warn of a question that the broken turn never awaited.
+        # Called to close questions that the turn never awaited: Python would warn of them.
         with suppress(ConfigError):
             ask.check_awaited()
 
 
 @contextmanager
 def sole_driver(run: PlayedWorld) -> Iterator[None]:
-    """Be what plays a run; steps inside are part of it.
+    """Make the code inside the run's only driver: no other code can play the run meanwhile.
 
     Raises:
-        ConfigError: the run is being played already, here or by another task or thread; what plays
-            it does not notice.
+        ConfigError: the run is being played already, here or by another task or thread, which is
+            not disturbed.
     """
     driver = object()
-    # Looked up and set at once: of two threads one gets it.
+    # ``setdefault`` is atomic: only one of two threads becomes the driver.
     if vars(run).setdefault("_driver", driver) is not driver:
         raise ConfigError(
             f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
@@ -514,8 +515,11 @@ async def play_turns(
 ) -> None:
     """Do what ``Run.arun`` does without making a frame, which needs pandas.
 
-    ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have been
-    stepped on by hand.
+    Args:
+        run: the run.
+        turns: how many more turns to play; the configuration's number if not given.
+        progress: False for no progress line.
+        beyond_done: True to play all these turns even if ``done`` returns True before.
     """
     with sole_driver(run):
         await run._play_turns(
@@ -526,8 +530,8 @@ async def play_turns(
 
 
 def _check_noted(turn: Turn) -> None:
-    """Raise ConfigError for a note on no decision of the turn: no frame would have it."""
-    # Not by ``answers``, which take long to make.
+    """Raise ConfigError for a note on a decision that the turn does not have."""
+    # Collected here, since ``turn.answers`` takes long.
     components: dict[str, set[str]] = {}
     for answer in turn.by_code:
         components.setdefault(answer.player, set()).add(answer.component)

@@ -1,12 +1,12 @@
 """A run: a state, and a function that makes the next one by asking models.
 
 ``Run`` is the base of all simulations; a world defines ``turn``. Tape, replay, forks, interventions
-and frames are the same for all. It is three modules: the world, playing it, and here recorded runs.
+and frames are the same for all worlds. The class is spread over three modules: ``world.py`` has
+what a world defines, ``playing.py`` plays it, and this one handles recorded runs.
 
-What can be done with a recorded run of any class, each with one meaning: ``replay`` asks no model,
-``resume`` continues where a run stopped, ``rerun`` begins anew with fresh calls, ``fork`` shares a
-run's turns up to one and continues live, ``load`` only shows it. Which class plays the run, the
-tape says.
+Five things can be done with a recorded run: ``replay`` plays it again and asks no model,
+``resume`` continues where it stopped, ``rerun`` begins anew with fresh calls, ``fork`` shares its
+turns up to one and continues live, ``load`` only shows it. The tape says which class plays the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self
 
 from typing_extensions import TypeVar
 
@@ -41,6 +41,7 @@ from llmsim_lab.run.playing import PlayedWorld, play_turns
 from llmsim_lab.run.question import Question
 from llmsim_lab.run.reading import ALL_TURNS, Reading, RecordedRun, TurnRange
 from llmsim_lab.run.records import (
+    Record,
     changed_settings,
     check_manifest,
     clients_of,
@@ -65,7 +66,7 @@ from llmsim_lab.tape.recorder import Rehearsal
 from llmsim_lab.types import Attempt
 
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
-# Cached, since it reads a file, and a study has a thousand runs.
+# Cached: each call reads a file, and a study has a thousand runs.
 _version = cache(version)
 
 RunT = TypeVar("RunT", bound="Run")
@@ -73,14 +74,14 @@ RunT = TypeVar("RunT", bound="Run")
 Tapes = Tape | str | Path
 """A tape, or its file."""
 Arguments = Mapping[str, Any]
-"""What a constructor takes by keyword."""
+"""Arguments of a constructor, by keyword."""
 
 
 class RunOrigin(NamedTuple):
     """How a run came about; see ``Tape.add_run``.
 
     Attributes:
-        verb: what made it.
+        verb: the function that made it.
         parent: the number of the run that it came from.
         fork_turn: the last turn that a fork shares with it.
     """
@@ -94,35 +95,35 @@ ANEW = RunOrigin()
 
 
 class Run(PlayedWorld[StateT]):
-    """The base of all simulations; a world of one's own derives from ``Run[ItsState]``.
+    """The base of all simulations; a world of your own derives from ``Run[ItsState]``.
 
-    Its annotated fields are parameters, which are given by keyword, read from files and written on
-    tapes; its ``async def turn(self, state, ask)`` returns the next state. ``start`` and ``done``
-    may be defined as well, ``rule(self, question)``, which answers for players without a model, and
-    ``prediction``, what theory says, for charts.
+    The annotated fields of a world are its parameters: they are given by keyword, read from files
+    and written on tapes. Its ``async def turn(self, state, ask)`` returns the next state. A world
+    may also define ``start`` and ``done``; ``rule(self, question)``, which answers for players
+    without a model; and ``prediction``, which returns what theory predicts, for charts.
 
-    What a turn leads to must follow from the turn before, the configuration's seed, what is done
-    from outside and the model's answers, and from nothing else: so write no clock, and no state of
-    your own that is not in the turns. Then replay, fork and resume come by themselves. A turn that
-    fails changes nothing: the turns before it stay, and ``step`` may be called again.
+    The result of a turn must follow from nothing but the turn before, the configuration's seed, the
+    interventions and the players' answers. So read no clock, and keep no state outside the turns.
+    Then replay, fork and resume work without further code. A turn that fails changes nothing: the
+    turns before it stay, and ``step`` may be called again.
 
     Args:
-        config: what to run; made of the parameters if not given.
-        llm_client: the model, where the configuration calls for one.
+        config: the configuration; made from the parameters if not given.
+        llm_client: the model, if the configuration needs one.
         players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
-            a function of the ``Question``, a person (``Person``), another client; ``*``
-            stands for all others, and so does one alone: ``players="random"``.
+            a function of the ``Question``, a person (``Person``), or another client. The name ``*``
+            stands for all others. A single value is for all players: ``players="random"``.
         state: the state to start from, instead of ``start()``.
-        tape: where to record the run: a tape, or a file that becomes or is one.
-        prompts: prompts instead of the world's own, as a recorded run names them.
+        tape: where to record the run: a tape, or a file, which is made if it is not there.
+        prompts: prompts to use instead of the world's own, as a recorded run names them.
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``,
             ``rationale``, ``on_error``.
 
     Attributes:
-        kind: the name of its class on tapes, such as ``pot:PublicGoods``.
-        config_type: of its configuration, a pydantic model made of its parameters.
-        state_type: of its states, which the class names: ``Run[ItsState]``.
-        given: whether a player is something that no tape can hold, such as a function.
+        kind: the name of the run's class on tapes, such as ``pot:PublicGoods``.
+        config_type: the class of its configuration, a pydantic model made from its parameters.
+        state_type: the class of its states, which ``Run[ItsState]`` names.
+        given: True if a player is something that no tape can hold, such as a function.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -152,7 +153,7 @@ class Run(PlayedWorld[StateT]):
             prompts=prompts,
             parameters=parameters,
         )
-        # Here, and not where the tape is: a recorded run has its interventions in its turns.
+        # A run made from a recording has none in its configuration: its turns hold them.
         for item in self.config.interventions:
             self.intervene(
                 item.turn,
@@ -164,7 +165,7 @@ class Run(PlayedWorld[StateT]):
 
     @property
     def code_digests(self) -> dict[str, str]:
-        """Digests of code that is not the package's and that the run depends on, by name."""
+        """Digests of the code that the run depends on and that is not this package's, by name."""
         if is_shipped(type(self)):
             return {}
         return code_digests(type(self), Run)
@@ -180,19 +181,21 @@ class Run(PlayedWorld[StateT]):
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
 
-        The turns up to there are this run's, at no cost; those after are live. On a tape the fork
-        is a run of its own that knows where it came from. Where the tape is open for reading only
-        the fork lives in memory and is not recorded; a WARNING and its ``repr`` say so.
+        The turns up to that one are this run's and cost nothing; the turns after it are live. On a
+        tape the fork is a run of its own, which names the run that it came from. If the tape is
+        open for reading only, the fork is not recorded: it lives in memory, and a WARNING and its
+        ``repr`` say so.
 
         Args:
             turn: the turn to continue from; the latest if not given.
-            prompt: an edited prompt, or several; each takes the place of the one that it was edited
-                from, else of those of its name.
+            prompt: an edited prompt, or several. Each replaces the prompt that it was edited from,
+                or all prompts of its name if it was edited from none.
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
-            llm_client: another model, or the same with other settings: all of them count; a
-                replay's fork needs one.
-            to: a new file to record on; what the fork comes from is copied to it, with its numbers.
+            llm_client: another model, or the same model with other settings; all its settings
+                count. The fork of a replay needs one.
+            to: a new file to record on. The runs that the fork comes from are copied to it, and
+                keep their numbers.
 
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name.
@@ -210,7 +213,7 @@ class Run(PlayedWorld[StateT]):
         client = live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
             settings = self.llm_client.config
-            # Those of that turn, which a resume may have changed since.
+            # The settings at that turn: a resume may have changed them since.
             if self.tape is not None:
                 manifest = self.tape.run(self.run_id).manifest
                 settings = recorded_settings(manifest, max(1, at)).get("", settings)
@@ -223,7 +226,7 @@ class Run(PlayedWorld[StateT]):
         )
         for change in changes:
             new.intervene(**change)
-        # After the rest, which is wrong with a model as well.
+        # Checked last: the other arguments would be wrong with a model, too.
         if client is None and self.llm_client is not None and self.config.needs_model:
             raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
         origin = RunOrigin("fork", self.run_id, at)
@@ -245,24 +248,25 @@ class Run(PlayedWorld[StateT]):
         llm_client: LLMClient | None = None,
         tape: Tapes | None = None,
     ) -> Self:
-        """Return this run from its first state on, not yet played, with other players in it.
+        """Return a run like this one, from its first state on and not yet played, with new players.
 
-        Parameters, seed and prompts are the same, and what was set from outside so far is set
-        again, whether it was planned or not: what differs is who decides.
+        Only the players differ. Parameters, seed and prompts are the same, and all interventions so
+        far are made again, whether they were planned or not.
 
         Args:
-            players: as the class takes them, beside those that the run has; one alone is for all.
+            players: as the class takes them. Players that are not named stay; a single value is for
+                all.
             llm_client: another model, for the seats that a model has.
-            tape: where to record it.
+            tape: where to record the new run.
 
         Example:
             ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
             the same shocks: ``by_rule.run()``.
         """
         replaced = by_name(players)
-        # One alone is for all: nobody of this run's stays then.
+        # A single value is for all players, so none of this run's stays.
         kept = self.players if isinstance(players, Mapping) else {}
-        # Words in the configuration, for the manifest; the players themselves are below.
+        # The configuration names players that are words, for the manifest.
         words = {
             name: word
             for name, word in self.config.players.items()
@@ -271,7 +275,7 @@ class Run(PlayedWorld[StateT]):
         config = self.config.model_copy(update={"players": words})
         changes: list[StateChange] = []
         for turn in self.turns[1:]:
-            # What came in while the run was played was planned by nobody, and is set again too.
+            # Also the interventions that were made while the run was played.
             changes += turn.interventions
         changes += [change for change in self.planned if change.turn > self.turn_number]
         if llm_client is not None and self.llm_client is not None:
@@ -299,9 +303,9 @@ class Run(PlayedWorld[StateT]):
         *,
         within_s: float,
     ) -> None:
-        """Begin the next turn on trial, to see what it asks first; this run is not touched.
+        """Begin the next turn on a copy of this run, to see what it asks first.
 
-        A turn that cannot be played says so when it is played.
+        Errors of the turn are ignored: they show when it is played.
 
         Args:
             player: answers everything that the turn asks.
@@ -309,7 +313,7 @@ class Run(PlayedWorld[StateT]):
         """
         trial = unrecorded_fork(self, self.turn_number, self.llm_client)
         trial.players = {"*": player}
-        # A loop and a thread for itself, since this may be called on any loop.
+        # In a thread with a loop of its own, since a loop may be running here.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, trial._rehearse_turn(within_s)).result()
 
@@ -324,17 +328,18 @@ class Run(PlayedWorld[StateT]):
     ) -> Self:
         """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
-        The code runs as it did; every call is answered from the tape, and every turn is compared
-        with the recorded one. What is returned equals the original run to the last bit.
+        The world's code runs again, the tape answers every call, and every turn is compared with
+        the recorded one. The run that is returned equals the original to the last bit.
 
-        Called on ``Run``, or as ``llmsim_lab.replay``, it plays a run of any class, whose name the
-        tape has; on a class of one's own, a run of that class. So do the three below.
+        On ``Run``, or as ``llmsim_lab.replay``, this plays a run of any class, which the tape
+        names; on a class of your own, only a run of that class. The same holds for ``load``,
+        ``resume`` and ``rerun``.
 
         Args:
             tape: the tape, or its file, which is opened for reading only.
             run: the run's number; the latest if not given.
             turns: the last turn to replay; the last recorded if not given.
-            given: what the run was given that no tape can hold, the same again: ``players={...}``.
+            given: arguments of the run that no tape can hold, given again: ``players={...}``.
 
         Raises:
             TapeMiss: a call differs from the recorded ones; the message shows how.
@@ -358,7 +363,7 @@ class Run(PlayedWorld[StateT]):
         **given: object,
     ) -> Self:
         """Do what ``replay`` does, in async code; a browser's Python has no threads to wait in."""
-        # Read only: looking at runs must not change or lock the file.
+        # Read only, so that looking at runs does not change or lock the file.
         tape = _opened_to_read(tape)
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
@@ -368,19 +373,17 @@ class Run(PlayedWorld[StateT]):
             least=0,
             most=info.turns,
         )
-        # A fork's turns up to there are its parent's, which another run played: not again.
-        replayed = recorded_run(
+        replayed = _run_to_replay(
             tape,
             info,
             cls,
-            arguments=given,
-            replay_from=info.fork_turn or 0,
+            given,
         )
         turns_of_parent = replayed.turns
         replayed.turns = turns_of_parent[: last + 1]
         replayed._session.turns_of_parent = turns_of_parent[last + 1 :]
         try:
-            # Whatever ``done`` says: the recorded run may have been stepped on by hand.
+            # Beyond ``done``, since the recorded run may have been stepped by hand after its end.
             await play_turns(
                 replayed,
                 last - replayed.turn_number,
@@ -389,7 +392,7 @@ class Run(PlayedWorld[StateT]):
         except TapeError as error:
             changes = _code_changes(info, replayed)
             if changes:
-                # The likeliest cause, which the difference itself does not show.
+                # The likeliest cause; the difference between the turns does not show it.
                 words = str(error).removesuffix(".")
                 raise type(error)(f"{words}. Note that {changes}") from error
             raise
@@ -428,16 +431,16 @@ class Run(PlayedWorld[StateT]):
     ) -> Self:
         """Return a run ready to continue after its last whole turn, on the same tape.
 
-        Calls that the broken turn had been answered are not made again. ``run()`` plays as many
-        more turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what
-        is left.
+        If a turn was broken off, its calls that have answers are not made again. ``run()`` plays as
+        many more turns as the configuration says. To play only the rest of the run, call
+        ``run(run.config.turns - run.turn_number)``.
 
         Args:
             tape: the tape, or its file.
             run: the run's number; the latest if not given.
-            llm_client: the model, which must be the recorded one. Its settings count, all of them;
-                a WARNING says which are not the recorded ones. What the broken turn had been
-                answered with others is asked again.
+            llm_client: the model, which must be the recorded one. All its settings count. A
+                WARNING names those that differ from the recorded settings; the calls of a
+                broken turn are then made again.
             given: as for ``replay``.
 
         Raises:
@@ -445,13 +448,12 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape)
         info = tape.run(run)
-        resumed = recorded_run(
+        resumed = _run_to_play_on(
             tape,
             info,
             cls,
-            llm_client=llm_client,
-            arguments=given,
-            is_live=True,
+            llm_client,
+            given,
         )
         changes = _code_changes(info, resumed)
         if changes:
@@ -463,8 +465,7 @@ class Run(PlayedWorld[StateT]):
                 ),
                 way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
             )
-        # Only now, since from here on the run writes: what is raised before leaves the tape as it
-        # is.
+        # From here on the run writes. An error before this line leaves the tape as it is.
         resumed._session = Recording(tape, info.id)
         _warn_of_resumed(tape, info, resumed)
         return resumed
@@ -481,13 +482,13 @@ class Run(PlayedWorld[StateT]):
     ) -> Self:
         """Return a new run with a recorded one's configuration and prompts, at its first turn.
 
-        All calls will be fresh ones: another sample of the same run, beside it on the tape. What
-        was set from outside is set again.
+        All its calls will be fresh ones: it is another sample of the same run, and stands beside
+        that on the tape. The interventions are made again.
 
         Args:
             tape: the tape, or its file.
             run: the run's number; the latest if not given.
-            llm_client: the model; its settings count, all of them.
+            llm_client: the model; all its settings count.
             to: as for ``fork``.
             given: as for ``replay``.
         """
@@ -495,20 +496,19 @@ class Run(PlayedWorld[StateT]):
         info = tape.run(run)
         if to is not None:
             tape = tape.copy([info.id], to)
-        recorded = recorded_run(
+        recorded = _run_to_play_on(
             tape,
             info,
             cls,
-            llm_client=llm_client,
-            arguments=given,
-            is_live=True,
+            llm_client,
+            given,
         )
-        # A counterfactual in which nobody is replaced: from the first state on, with the same
-        # players and what was set from outside.
+        # A counterfactual that replaces no player has all that a rerun needs.
         new = recorded.counterfactual({})
         warn_of_recorded_settings(recorded_settings(info.manifest), new, "the rerun")
         if new.config.replicate is not None:
-            # Else a server that keeps to its seeds would give the same answers: not a sample.
+            # A new replicate has new seeds. With the same seeds a server could give the same
+            # answers again, which are no second sample.
             configs = [other.manifest["config"] for other in tape.runs()]
             used = max(config.get("replicate") or 0 for config in configs)
             new.config = new.config.model_copy(update={"replicate": used + 1})
@@ -521,15 +521,15 @@ class Run(PlayedWorld[StateT]):
     # --- what is shown of it -----------------------------------------------------------------
 
     def page(self, path: str | Path) -> Path:
-        """Write the run as one HTML page for others, and return its path.
+        """Write the run as one HTML page to give to others, and return its path.
 
-        The page loads nothing, and is read in any browser: the runs with what each fork changed,
-        charts, turns, every call with its prompt and reply, decisions, the manifest; with search,
-        filters and comparison. Of a recorded run it has the whole family: the runs that it came
-        from and all that came from those.
+        The page loads nothing and opens in any browser. It has the runs with what each fork
+        changed, charts, turns, every call with its prompt and reply, decisions and the manifest,
+        with search, filters and comparison. For a recorded run it has the whole family: the runs
+        that it came from and all that came from those.
 
         Args:
-            path: the file, which ends in ``.html``; one that is there is replaced.
+            path: the file, which ends in ``.html``; an existing file is replaced.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -546,11 +546,11 @@ class Run(PlayedWorld[StateT]):
         return write_page(path, reading, start=1)
 
     def manifest(self) -> dict[str, Any]:
-        """Return what defines the run, JSON-ready: what it takes to make the same one again.
+        """Return what defines the run, JSON-ready: all that is needed to make the same run again.
 
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
-        digests, ``model`` with its digest where it is known, and versions. One more says what came
-        of it: ``prompts_read``, how much of its prompts' tokens a server read anew, in words.
+        digests, ``model`` with its digest if that is known, and versions. ``prompts_read`` says, in
+        words, what part of its prompts' tokens a server had to read anew.
         """
         tape = self.tape
         if tape is None:
@@ -559,7 +559,7 @@ class Run(PlayedWorld[StateT]):
             for call in self.calls:
                 attempts += call.history
         else:
-            # A copy: the tape's own may not be changed.
+            # A copy, since the caller may change it.
             manifest = plain(tape.run(self.run_id).manifest)
             attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]
         words = str(prompts_read(attempts))
@@ -568,7 +568,7 @@ class Run(PlayedWorld[StateT]):
         return manifest
 
     def close(self) -> None:
-        """Let others write to this run on its tape; the run can still be looked at."""
+        """Stop writing to the run's tape, so that others can; the run can still be looked at."""
         self._session.close()
 
     def __repr__(self) -> str:
@@ -581,7 +581,7 @@ class Run(PlayedWorld[StateT]):
 def record(
     run: RunT,
     tape: Tapes,
-    known: Mapping[str, object] | None = None,
+    entries: Mapping[str, object] | None = None,
     *,
     origin: RunOrigin = ANEW,
 ) -> RunT:
@@ -589,14 +589,13 @@ def record(
 
     Args:
         run: the run.
-        tape: the tape, which has the turns before where the run is a fork.
-        known: parts of the manifest that are known already, or that a study adds: its runs share
-            the code, and where a class came from a notebook only the notebook knows it.
-        origin: how it came about.
+        tape: the tape. If the run is a fork, the turns before are on it already.
+        entries: see ``new_manifest``.
+        origin: how the run came about.
     """
-    # Before anything is written: what raises here leaves no run on the tape, and no new file.
+    # Nothing is written yet: an error here leaves no run on the tape, and no new file.
     first = tape_turn(run, run.turns[-1])
-    manifest = new_manifest(run, known)
+    manifest = new_manifest(run, entries)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(
         manifest,
@@ -612,10 +611,17 @@ def record(
 
 def new_manifest(
     run: Run,
-    known: Mapping[str, object] | None = None,
+    entries: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
-    """Return what defines a run; which model answers is added when it is first asked."""
-    shared = known or {}
+    """Return what defines a run; the session adds the model when it is first asked.
+
+    Args:
+        run: the run.
+        entries: entries of a study's runs, which are added, or replace the run's own. One is the
+            ``code``: all runs of a study share it, and other processes cannot read the code of a
+            class from a notebook.
+    """
+    entries = entries or {}
     manifest: dict[str, Any] = {
         "kind": run.kind,
         "package": _version("llmsim-lab"),
@@ -624,16 +630,16 @@ def new_manifest(
         "seed": run.config.seed,
         "config": config_as_json(run.config),
         "prompts": entries_of(run.prompts),
-        "code": shared.get("code") or run.code_digests,
+        "code": entries.get("code") or run.code_digests,
         "given": [],
     }
     if run.given:
         manifest["given"] = ["players"]
         manifest["given_players"] = run._given_players
     manifest |= settings_entries(run)
-    # Filled in when the first turn begins: a server says which model it has when it is asked.
+    # Filled in when the first turn begins: only then is the server asked which model it has.
     manifest["model"] = None
-    return {**manifest, **shared}
+    return {**manifest, **entries}
 
 
 def about(
@@ -641,8 +647,8 @@ def about(
     number: int,
     origin: RunOrigin = ANEW,
 ) -> RunInfo:
-    """Return what a tape would say of a run, if it were on one."""
-    # Pages and windows show runs on no tape too, and read one form alone.
+    """Return what a tape would say of a run that is on no tape."""
+    # Pages and windows show such runs too, and read all runs in this form.
     return RunInfo(
         id=number,
         name=run.name,
@@ -685,7 +691,7 @@ def unrecorded_fork(
         "llm_client": client,
         "prompts": with_edits(run.prompts, prompts),
     }
-    # What was done up to there is in the turns themselves.
+    # The interventions up to that turn are in the turns themselves.
     planned = [change for change in run.planned if change.turn > at]
     return _continued_from(
         type(run),
@@ -701,10 +707,15 @@ def imagined(
     client: LLMClient | None,
     players: Mapping[str, object],
 ) -> RunT:
-    """Return a run like another's, for turns that are only thought of: its players alone answer.
+    """Return a copy of a run, for turns that are only imagined.
 
-    It is on no tape. Where a turn asks a model by itself, or brings something from outside, it
-    raises ConfigError.
+    The copy is on no tape, and only its players answer: a turn that asks a model by itself, or
+    brings something from outside, raises ConfigError.
+
+    Args:
+        run: the run.
+        client: the copy's model.
+        players: the copy's players.
     """
     new = unrecorded_fork(run, run.turn_number, client)
     new.players = players
@@ -717,10 +728,10 @@ def _beside(
     new: RunT,
     origin: RunOrigin = ANEW,
 ) -> RunT:
-    """Begin a run on another's tape, as ``record`` does, where that may be written to."""
+    """Record a new run on another run's tape, if that tape may be written to."""
     if run.tape is not None and not run.tape.read_only:
         return record(new, run.tape, origin=origin)
-    # A fork of a run that is not recorded is not recorded for the same reason.
+    # The fork of an unrecorded run is unrecorded for the same reason.
     new.unrecorded = run.unrecorded
     if run.tape is not None:
         new.unrecorded = f"the tape {run.tape.path} is open for reading only"
@@ -729,13 +740,13 @@ def _beside(
 
 
 def _own_arguments(run: Run) -> dict[str, Any]:
-    """Return what a run like this one is given by its class's own arguments, as a chat's tools."""
+    """Return the values of the arguments that only this run's class takes, as a chat's tools."""
     return {name: getattr(run, name) for name in own_argument_names(type(run))}
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
 
-# Of ``Run`` itself these play a run of whichever class the tape names; see _class_of.
+# On ``Run`` itself these methods play a run of the class that the tape names; see _class_of.
 replay = Run.replay
 load = Run.load
 resume = Run.resume
@@ -755,7 +766,8 @@ def fork(
 ) -> Any:
     """Return a new run that continues from a turn of a recorded one, with something changed.
 
-    The turns up to there come from the tape; those after are live and recorded beside them.
+    The turns up to that one come from the tape. The turns after it are live, and are recorded on
+    the same tape.
 
     Args:
         tape: the tape, or its file.
@@ -763,8 +775,8 @@ def fork(
         turn: the turn to continue from; the run's last if not given.
         prompt: see ``Run.fork``.
         intervene: see ``Run.fork``.
-        llm_client: the model; its settings count, all of them.
-        to: a new file to record on; what the new run comes from is copied to it, with its numbers.
+        llm_client: the model; all its settings count.
+        to: see ``Run.fork``.
         given: as for ``replay``.
 
     Raises:
@@ -772,7 +784,7 @@ def fork(
     """
     tape = existing_tape(tape) if to is None else _opened_to_read(tape)
     info = tape.run(run)
-    # To look at: its own fork is what goes on live, with the client that is given.
+    # Loaded only to be looked at: it is the fork that continues live, with the given client.
     recorded = recorded_run(
         tape,
         info,
@@ -786,7 +798,7 @@ def fork(
         intervene=intervene,
         to=to,
     )
-    # Those of the turn that it continues, which a resume may have changed since.
+    # The settings at that turn: a resume may have changed them since.
     settings = recorded_settings(info.manifest, max(1, new.turn_number))
     warn_of_recorded_settings(settings, new, "the fork")
     return new
@@ -802,18 +814,18 @@ def page(
 
     Args:
         tape: the tape, or its file, which is opened for reading only.
-        path: the file, which ends in ``.html``; one that is there is replaced.
-        run: only this run, those that it came from, and all that came from those; it is shown
-            first. All runs if not given.
+        path: the file, which ends in ``.html``; an existing file is replaced.
+        run: the run to show first, with its family alone: the runs that it came from, and all that
+            came from those. All runs if not given.
     """
     tape = _opened_to_read(tape)
     infos = tape.runs()
-    start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
+    start = tape.run(run)  # of an empty tape, this raises
     if run is not None:
-        # The family of a run is all runs that go back to the same first one.
+        # A family is all runs that go back to the same first one.
         roots: dict[int | None, int] = {}
         for info in infos:
-            # Runs come after their parents, so that a parent's root is known here.
+            # Parents come before their forks, so a parent's root is in ``roots`` already.
             roots[info.id] = roots.get(info.parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
     reading = Reading(tape.path.name)
@@ -826,12 +838,14 @@ def read_into(
     tape: Tape,
     infos: Sequence[RunInfo],
 ) -> None:
-    """Add recorded runs to a reading: of each what it played itself, since the rest is another's.
+    """Add recorded runs to a reading, each with the turns that it played itself.
+
+    The turns before a fork are its parent's, and are read there.
 
     Args:
-        reading: the log.
+        reading: the reading that is added to.
         tape: the tape.
-        infos: the runs, each after those that it came from.
+        infos: the runs, parents before their forks.
     """
     allowance = tape.allowance()
     for info in infos:
@@ -856,7 +870,7 @@ def run_on_tape(
     first: int | None = None,
     last: int | None = None,
 ) -> Any:
-    """Return a recorded run; what every tape tells of it where its class is not known.
+    """Return a recorded run, or a ``RecordedRun`` if its class is not known or cannot read it.
 
     Args:
         tape: the tape.
@@ -890,15 +904,15 @@ def run_on_tape(
 
 
 def _unreadable(run: Run) -> str:
-    """Return why a run's class fails on what is recorded, in words; empty if it does not.
+    """Return the error that a run's class raises on the recorded turns; empty if it raises none.
 
-    A state may be of the right types and still not be one that the class has.
+    A state may have the right types, and still be one that the class never makes.
     """
     try:
         for turn in run.turns:
             turn.columns()
         for item in (run.series, run.prediction(), run.last_planned):
-            # Some are computed when they are looked at.
+            # Some of them are computed only when they are looked at.
             repr(item)
     except Exception as error:  # noqa: BLE001 - a class's own code raises anything
         return error_text(error)
@@ -912,90 +926,182 @@ def recorded_run(
     *,
     llm_client: LLMClient | None = None,
     arguments: Arguments = MappingProxyType({}),
-    is_live: bool = False,
-    replay_from: int | None = None,
     turns: TurnRange = ALL_TURNS,
 ) -> RunT:
-    """Return a run with a recorded one's configuration, prompts, settings and turns.
+    """Return a recorded run to look at.
 
     Args:
         tape: the tape.
         info: the run.
         called_on: its class, or ``Run``, for the class that the tape names.
-        llm_client: the model; if none is given, one that stands for the recorded model.
-        arguments: what the run was given that no tape can hold.
-        is_live: whether live calls are to come; the run is on no tape yet then. Any other run is
-            only to be looked at, or to be played again.
-        replay_from: the last turn that is not to be played again; all are only looked at if not
-            given.
-        turns: which to read.
+        llm_client: the model; if not given, one that stands for the recorded model.
+        arguments: arguments of the run that no tape can hold.
+        turns: the turns to read.
 
     Raises:
-        TapeError: the tape is damaged, or its class is another one, or not known.
-        ConfigError: an argument is missing, or not one of the class's.
+        TapeError: the tape is damaged, or the run's class is another one, or not known.
+        ConfigError: an argument is missing, or the class does not take it.
     """
-    # First, since all that follows reads it.
+    recorded = _read_recorded(
+        tape,
+        info,
+        called_on,
+        arguments,
+        turns,
+    )
+    run = _restored(
+        recorded,
+        run_client(llm_client) or _recorded_client(info),
+        recorded.records,
+    )
+    # No turn is played again, so none is compared: the session only names the tape.
+    run._session = Replaying(tape, info.id, {})
+    return run
+
+
+def _run_to_replay(
+    tape: Tape,
+    info: RunInfo,
+    called_on: type[RunT],
+    arguments: Arguments,
+) -> RunT:
+    """Return a recorded run at its first turn, or a fork at the turn that it continued from.
+
+    Its session answers the later turns from the tape, and compares them.
+    """
+    recorded = _read_recorded(
+        tape,
+        info,
+        called_on,
+        arguments,
+    )
+    # The turns of a fork up to this one are its parent's. They are not played again.
+    fork_turn = info.fork_turn or 0
+    run = _restored(
+        recorded,
+        _recorded_client(info),
+        [record for record in recorded.records if record["turn"] <= fork_turn],
+    )
+    run._session = Replaying(tape, info.id, recorded.lines)
+    return run
+
+
+def _run_to_play_on(
+    tape: Tape,
+    info: RunInfo,
+    called_on: type[RunT],
+    llm_client: LLMClient | None,
+    arguments: Arguments,
+) -> RunT:
+    """Return a recorded run for live calls; it is on no tape yet."""
+    recorded = _read_recorded(
+        tape,
+        info,
+        called_on,
+        arguments,
+    )
+    return _restored(recorded, run_client(llm_client), recorded.records)
+
+
+class _RecordedLines(NamedTuple, Generic[RunT]):
+    """A recorded run as it was read: its class, its turns' lines, and the arguments to add."""
+
+    tape: Tape
+    info: RunInfo
+    cls: type[RunT]
+    arguments: dict[str, Any]
+    lines: Mapping[int, Record]
+
+    @property
+    def records(self) -> list[Record]:
+        """The turns' records, first to last."""
+        return [line["record"] for line in self.lines.values()]
+
+
+def _read_recorded(
+    tape: Tape,
+    info: RunInfo,
+    called_on: type[RunT],
+    arguments: Arguments,
+    turns: TurnRange = ALL_TURNS,
+) -> _RecordedLines[RunT]:
+    """Check a recorded run and its arguments, and read its turns; see ``recorded_run``."""
+    # First, since everything else here reads the manifest.
     check_manifest(info, tape.path)
     cls = _class_of(info, called_on)
-    settings = {name: value for name, value in arguments.items() if value is not None}
+    given = {name: value for name, value in arguments.items() if value is not None}
     _check_arguments(
         tape,
         info,
         cls,
-        settings,
+        given,
     )
     lines = tape.turn_lines(
         info.id,
         turns.first,
         turns.last,
     )
-    records = [line["record"] for line in lines.values()]
-    # What is played again is not loaded: it comes out of playing.
-    past_records = records
-    if replay_from is not None:
-        past_records = [record for record in records if record["turn"] <= replay_from]
-    past = load_turns(
-        cls,
+    return _RecordedLines(
         tape,
+        info,
+        cls,
+        given,
+        lines,
+    )
+
+
+def _restored(
+    recorded: _RecordedLines[RunT],
+    client: LLMClient | None,
+    past_records: Sequence[Record],
+) -> RunT:
+    """Return a run with a recorded one's configuration, prompts, plans, and turns.
+
+    Args:
+        recorded: the recorded run.
+        client: the new run's model.
+        past_records: the turns that the new run has.
+
+    Raises:
+        TapeError: there are no such turns.
+    """
+    info = recorded.info
+    past = load_turns(
+        recorded.cls,
+        recorded.tape,
         info.id,
         past_records,
     )
     if not past:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    settings["llm_client"] = _client_for(
-        info,
-        llm_client,
-        is_live=is_live,
-    )
-    settings["prompts"] = prompts_of(info.manifest)
-    run = _continued_from(
-        cls,
-        config_of(info, cls),
+    arguments = {
+        **recorded.arguments,
+        "llm_client": client,
+        "prompts": prompts_of(info.manifest),
+    }
+    return _continued_from(
+        recorded.cls,
+        config_of(info, recorded.cls),
         past,
-        planned_in(records),
-        settings,
+        planned_in(recorded.records),
+        arguments,
     )
-    if not is_live:
-        # Where no turn is played again there is none to compare, only a tape to name.
-        played_again = {} if replay_from is None else lines
-        run._session = Replaying(tape, info.id, played_again)
-    return run
 
 
 def _class_of(
     info: RunInfo,
     called_on: type[RunT],
 ) -> type[RunT]:
-    """Return the class of a recorded run, which is ``called_on`` where that is not ``Run`` itself.
+    """Return the class of a recorded run; ``called_on`` must be it, unless that is ``Run`` itself.
 
     Raises:
-        TapeError: it is another one.
+        TapeError: ``called_on`` is another class.
     """
     cls: type[RunT] = called_on
     if called_on is Run:
         cls = class_of_manifest(info.id, info.manifest)
     recorded = info.manifest["kind"]
-    # Another class would read the states as its own, and might even succeed.
+    # Another class might even be able to read the states, as something else.
     if cls.kind != recorded:
         raise TapeError(
             f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}; "
@@ -1010,7 +1116,7 @@ def _check_arguments(
     cls: type[Run],
     arguments: Arguments,
 ) -> None:
-    """Raise ConfigError for what a recorded run cannot be given, or has to be given again."""
+    """Raise ConfigError for arguments that a recorded run does not take, or that are missing."""
     if "kind" in arguments:
         world = getattr(arguments["kind"], "__name__", cls.__name__)
         raise ConfigError(
@@ -1024,7 +1130,7 @@ def _check_arguments(
             f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
         )
     if info.manifest["given"] and "players" not in arguments:
-        # Tapes from before manifests named them have none.
+        # On older tapes the manifest does not name them.
         seats = info.manifest.get("given_players", ())
         again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."
         raise ConfigError(
@@ -1033,19 +1139,8 @@ def _check_arguments(
         )
 
 
-def _client_for(
-    info: RunInfo,
-    given: LLMClient | None,
-    *,
-    is_live: bool,
-) -> LLMClient | None:
-    """Return the given client, whose settings count.
-
-    Where none is given, one that stands for the recorded model, unless live calls are to come.
-    """
-    client = run_client(given)
-    if client is not None or is_live:
-        return client
+def _recorded_client(info: RunInfo) -> LLMClient | None:
+    """Return a client that stands for the recorded model; None if the run had no model."""
     settings = llm_config_of(info.manifest)
     if settings is None:
         return None
@@ -1059,17 +1154,25 @@ def _continued_from(
     planned: Sequence[StateChange],
     arguments: Arguments,
 ) -> RunT:
-    """Return a run with turns that were played, and of what no configuration holds; on no tape."""
-    # Interventions are not planned anew by the class's __init__: the turns' records say which were
-    # planned, and which came in while the run was played.
+    """Return a run that has turns already; it is on no tape.
+
+    Args:
+        cls: its class.
+        config: its configuration.
+        turns: its turns.
+        planned: its interventions to come.
+        arguments: the constructor's other arguments.
+    """
+    # Without interventions, so that the class's __init__ does not plan them again: the turns'
+    # records say which were planned, and which were made while the run was played.
     unplanned = config.model_copy(update={"interventions": ()})
     run = cls(
         unplanned,
         state=turns[-1].state,
         **arguments,
     )
-    # The run's own configuration, which names the players that were given; with the interventions
-    # again, as a manifest has them.
+    # The class's __init__ has put the players' names into the configuration. The interventions are
+    # put back, since a manifest has them.
     run.config = run.config.model_copy(update={"interventions": config.interventions})
     run.turns = list(turns)
     run.planned = planned
@@ -1077,15 +1180,15 @@ def _continued_from(
 
 
 def own_argument_names(cls: type[Run]) -> list[str]:
-    """Return the names of what a class's constructor takes and no other does: a chat's tools."""
-    # By their names, since a class stores each in an attribute of that name; see _own_arguments.
+    """Return the names of the arguments that only this class's constructor takes."""
+    # A class stores each in an attribute of the same name; see _own_arguments.
     common = inspect.signature(Run.__init__).parameters
     return [name for name in inspect.signature(cls.__init__).parameters if name not in common]
 
 
 def _code_changes(info: RunInfo, run: Run) -> str:
-    """Return what of a run's own code is not as it was recorded; empty where nothing is."""
-    # Of a damaged manifest this may be anything.
+    """Return which code of a run has changed since it was recorded, in words; empty for none."""
+    # A damaged manifest may hold anything here.
     then = as_mapping(info.manifest.get("code"))
     now = run.code_digests
     changed = [name for name in now if then.get(name, now[name]) != now[name]]
@@ -1099,20 +1202,20 @@ def _opened_to_read(tape: Tapes) -> Tape:
 
 
 def existing_tape(tape: Tapes) -> Tape:
-    """Return a tape to write on; one that is not there is an error, not a new one.
+    """Return a tape to write on, which has to exist.
 
     Raises:
         TapeError: there is no such file.
     """
     if isinstance(tape, Tape):
         return tape
-    # Opened to read first: else a tape would be made at a misspelt name.
+    # Opened for reading first: to write would make a new tape at a misspelt name.
     existing = Tape(tape, read_only=True)
     return Tape(existing.path)
 
 
 def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:
-    """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
+    """Return the given client, or the run's; None if that only stands for a recorded model."""
     client = run_client(given) or run.llm_client
     if isinstance(client, RecordedClient):
         return None
@@ -1121,20 +1224,20 @@ def live_client(run: Run, given: LLMClient | None) -> LLMClient | None:
 
 def _listed_prompts(
     prompts: Any,
-    known: Mapping[str, Prompt],
+    run_prompts: Mapping[str, Prompt],
 ) -> list[Prompt]:
-    """Return several edited prompts as a list.
+    """Return one or several edited prompts as a list.
 
     Args:
-        prompts: what was given.
-        known: the run's prompts, by their places.
+        prompts: the argument ``prompt=``.
+        run_prompts: the run's prompts, by their places.
     """
     edited = list(prompts) if isinstance(prompts, Iterable) else [prompts]
-    # A text in place of a prompt would not say which prompt it edits.
+    # A plain text would not say which prompt it replaces.
     if not all(isinstance(prompt, Prompt) for prompt in edited):
         raise ConfigError(
             f"prompt={prompts!r:.60} is not an edited prompt; edit one of the run's: "
-            f"run.prompts[...].edit('...'), of {', '.join(known)}"
+            f"run.prompts[...].edit('...'), of {', '.join(run_prompts)}"
         )
     return edited
 
@@ -1146,8 +1249,8 @@ def listed_interventions(
     """Return interventions as a list.
 
     Args:
-        intervene: a list of them, or new values by name in the state that the fork begins at.
-        turn: the one that the fork begins at.
+        intervene: a list of interventions, or new values by name in the state of ``turn``.
+        turn: the turn that the fork begins at.
     """
     if isinstance(intervene, Mapping) and not intervene:
         return []
@@ -1168,13 +1271,13 @@ def warn_of_settings(
     run: str,
     seat: str = "",
 ) -> None:
-    """Warn where a run is played with other settings than the one that it comes from.
+    """Warn if a run's settings differ from those of the run that it comes from.
 
     Args:
-        before: the recorded ones.
-        after: those of the client that it was given.
-        run: what is played, in words, such as ``the fork``.
-        seat: whose client it is; empty for the run's own model.
+        before: the recorded settings.
+        after: the settings of the client that the new run was given.
+        run: the new run, in words, such as ``the fork``.
+        seat: the seat of the client; empty for the run's own model.
     """
     changed = changed_settings(before, after)
     if changed:
@@ -1194,12 +1297,12 @@ def warn_of_recorded_settings(
     run: Run,
     words: str,
 ) -> None:
-    """Do what ``warn_of_settings`` does for each client of a run.
+    """Call ``warn_of_settings`` for each client of a run.
 
     Args:
-        recorded: the run's recorded settings, by seat.
-        run: the run.
-        words: what is played.
+        recorded: the recorded settings, by seat.
+        run: the new run.
+        words: the new run, in words.
     """
     for seat, client in clients_of(run).items():
         if seat in recorded:
@@ -1216,7 +1319,7 @@ def _warn_of_resumed(
     info: RunInfo,
     run: Run,
 ) -> None:
-    """Warn where a resumed run has other settings, and of answers that it cannot use then."""
+    """Warn if a resumed run has other settings, and if it has to make calls again for that."""
     recorded = recorded_settings(info.manifest)
     warn_of_recorded_settings(recorded, run, f"run {info.id} of {tape.path}")
     turn = info.turns + 1
@@ -1236,10 +1339,10 @@ def _warn_of_resumed(
 
 
 def _asks_otherwise(recorded: Mapping[str, LLMConfig], run: Run) -> bool:
-    """Return True where other settings than the recorded ones may change an answer."""
+    """Return True if settings that may change an answer differ from the recorded ones."""
     clients = clients_of(run)
     for seat, settings in recorded.items():
-        # How long is waited changes no answer.
+        # The patience of a client, such as its timeout, changes no answer.
         if seat in clients and changed_settings(settings, clients[seat].config, leave_out=PATIENCE):
             return True
     return False

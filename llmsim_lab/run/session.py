@@ -1,4 +1,4 @@
-"""A run's session with a tape: one that records the run, or one that replays it.
+"""Sessions: what connects a run with its tape. One kind records the run, another replays it.
 
 Also here: loading turns from a tape.
 """
@@ -39,33 +39,30 @@ from llmsim_lab.tape.recorder import LiveRecorder, Recorder, ReplayRecorder
 class RecordedClient(LLMClient):
     """Stands for a recorded run's model, with the settings that the run had at each turn.
 
-    It is one client from turn to turn, since a world may have handed it on to parts of its own.
+    The client stays the same from turn to turn, since a world may have passed it to its own parts.
 
     Args:
-        config: the settings of the first turn that is played again.
+        config: the settings at the first turn that is replayed.
     """
 
     def __init__(self, config: LLMConfig) -> None:
         super().__init__(config, ScriptedBackend(TapeError("a replay makes no call")))
 
     def ask_as(self, config: LLMConfig) -> None:
-        """Ask with these settings from now on."""
+        """Use these settings from now on."""
         self._set(config)
 
 
 class Session:
-    """What a run tells its tape, and asks it; this one is of a run that is on none.
-
-    ``Recording`` writes the run, ``Replaying`` compares it.
+    """The session of a run that is on no tape; ``Recording`` and ``Replaying`` derive from it.
 
     Attributes:
-        tape: the tape.
-        number: the run's number on it.
-        recorder: what answers and keeps the run's calls.
-        is_replay: whether all calls are answered from the tape.
-        turns_of_parent: the turns that come next, where another run played them: a replayed fork's
-            parent.
-        done_outside: what the unfinished turn of a run on no tape did outside and may not do twice.
+        tape: the run's tape.
+        number: the run's number on the tape.
+        recorder: keeps the run's calls, and answers those that are on the tape.
+        is_replay: True if the tape answers all calls.
+        turns_of_parent: in the replay of a fork, the next turns that its parent played.
+        done_outside: what an unfinished turn of a run on no tape did outside and must not repeat.
     """
 
     tape: Tape | None = None
@@ -76,19 +73,15 @@ class Session:
     done_outside: Mapping[Any, Any] = MappingProxyType({})
 
     def seated(self, seat: str, player: Any) -> Any:
-        """Return who answers for a seat; in a replay with the settings that were recorded."""
+        """Return who answers for a seat; in a replay, with the recorded settings."""
         return player
 
     def playing(self) -> AbstractContextManager[None]:
-        """Return what holds the tape while the run plays."""
+        """Return a context that holds the tape while the run plays."""
         return nullcontext()
 
-    async def begin_turn(
-        self,
-        run: AnyRun,
-        turn: int,
-    ) -> Sequence[StateChange]:
-        """Begin a turn; returns what is to be done from outside at its end."""
+    async def begin_turn(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
+        """Begin a turn; returns the interventions to make at its end."""
         return [item for item in run.planned if item.turn == turn]
 
     def finish_turn(
@@ -97,7 +90,7 @@ class Session:
         turn: Turn,
         state: bytes,
     ) -> Turn:
-        """Record or compare a whole turn; returns it as it stands on the tape.
+        """Record or compare a whole turn; returns the turn as the tape has it.
 
         Args:
             run: the run.
@@ -107,16 +100,16 @@ class Session:
         return turn
 
     def keep_change(self, run: AnyRun) -> None:
-        """Record that the latest turn, or what is planned, was changed from outside."""
+        """Record that an intervention changed the latest turn, or was planned."""
 
     def fail_turn(self, error: BaseException) -> None:
         """Record that the turn failed, and why."""
 
     def end_run(self, outcome: str) -> None:
-        """Record how the run ended, for now."""
+        """Record how playing the run ended, for now."""
 
     def close(self) -> None:
-        """Let others write to the run."""
+        """Stop writing to the run, so that others can."""
 
 
 class Recording(Session):
@@ -124,7 +117,7 @@ class Recording(Session):
 
     Args:
         tape: the tape.
-        number: of the run, already on it with the turn it starts from.
+        number: the run's number. The run is on the tape already, with the turn it starts from.
     """
 
     tape: Tape
@@ -136,71 +129,68 @@ class Recording(Session):
         self.number = number
         self.recorder = LiveRecorder(tape, number)
         self._models_are_known = False
-        """Whether the models that answer were compared with those of the tape."""
+        """True once the models were compared with those on the tape."""
         self._is_marked_ended = True
-        """Whether the tape says that the run is not under way."""
+        """True if the tape says that the run is not being played."""
         self._wrong_model = False
-        """Whether another model answers than the recorded one: then nothing is played."""
-        self._prompts_on_tape = -1
-        """How many prompts the tape has; -1 before the first turn."""
+        """True if a model is not the recorded one; then nothing is played."""
+        self._prompts_on_tape: int | None = None
+        """How many prompts the tape has; None before the first turn."""
         self._settings: dict[str, LLMConfig] = {}
 
     def playing(self) -> AbstractContextManager[None]:
-        """Return what holds the tape while the run plays."""
+        """Return a context that holds the tape while the run plays."""
         return self.recorder.writing()
 
     def fail_turn(self, error: BaseException) -> None:
-        """Begin the turn again on the tape; what was answered is kept for the next try."""
+        """Begin the turn again on the tape; the next try finds the answers of this one."""
         self.recorder.restart_turn(error)
 
     def close(self) -> None:
-        """Let others write to the run."""
+        """Stop writing to the run, so that others can."""
         self.recorder.close()
 
-    async def begin_turn(
-        self,
-        run: AnyRun,
-        turn: int,
-    ) -> Sequence[StateChange]:
-        """Begin a turn on the tape; returns what the run has planned.
+    async def begin_turn(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
+        """Begin a turn on the tape; returns the interventions to make at its end.
 
         Raises:
-            TapeError: another model answers than the one recorded, the run was closed, or the tape
-                has the turn already.
+            TapeError: a model is not the recorded one, the run was closed, or the tape has the turn
+                already.
         """
         if not self._models_are_known:
             await self._check_models(run)
             self._models_are_known = True
         self._note_settings(run, turn)
-        # The run is under way again; if this process is killed its tape has to show that.
+        # Written now, so that the tape of a process that is killed shows a run under way.
         if self._is_marked_ended:
             self.recorder.end(None)
             self._is_marked_ended = False
         self.recorder.begin_turn(turn)
-        return [item for item in run.planned if item.turn == turn]
+        return await super().begin_turn(run, turn)
 
     async def _check_models(self, run: AnyRun) -> None:
-        """Write down which models answer; a resumed run must have the same."""
+        """Compare the models with the recorded ones, and record those that are not on the tape."""
         models: dict[str, JSONObject] = {}
         for name, client in clients_of(run).items():
             info = await client.model_info()
             models[name] = asdict(info)
-        # Read after the wait: another task may have changed the manifest meanwhile.
+        # Read after the wait, since another task may have changed the manifest meanwhile.
         manifest = self.tape.run(self.number).manifest
         models_of_players = dict(manifest.get("players", {}))
         unknown: JSONObject = {}
         for name, model in models.items():
             recorded = models_of_players.get(name) if name else manifest["model"]
             if recorded is not None:
-                # A resumed run with another model would be half of each.
+                # With another model, half of a resumed run would come from each.
                 self._check_model(name, model, recorded)
-            # Known only now: a server says which model it has when it is asked.
+            # Not on the tape yet: only now was the server asked which model it has.
             elif name:
                 models_of_players[name] = model
                 unknown["players"] = models_of_players
             else:
                 unknown["model"] = model
-        # Once for all: a class of two hundred would write as many lines, each with all before it.
+        # One line for all models: two hundred clients would write two hundred lines, each with all
+        # models so far.
         if unknown:
             self.recorder.describe(unknown)
 
@@ -210,7 +200,7 @@ class Recording(Session):
         model: Mapping[str, object],
         recorded: Mapping[str, object],
     ) -> None:
-        """Raise TapeError for another model than the recorded one."""
+        """Raise TapeError if a model is not the recorded one."""
         for key in ("backend", "name", "digest"):
             then = recorded.get(key)
             now = model[key]
@@ -225,9 +215,9 @@ class Recording(Session):
                 )
 
     def _note_settings(self, run: AnyRun, turn: int) -> None:
-        """Write down the settings of the clients, where they are not those of the turn before."""
+        """Record the clients' settings if they are not those of the turn before."""
         settings = {seat: client.config for seat, client in clients_of(run).items()}
-        # Compared before anything is read from the tape: they are the same in nearly every turn.
+        # First, to spare reading the tape: the settings are the same in nearly every turn.
         if settings == self._settings:
             return
         self._settings = settings
@@ -238,13 +228,13 @@ class Recording(Session):
             return
         earlier = list(manifest.get("settings_before", ()))
         last_turn = turn - 1
-        # Settings that no turn was finished with are needed by no replay.
+        # No replay needs settings with which no turn was finished.
         if not earlier or earlier[-1]["last_turn"] < last_turn:
             settings_before = {
                 name: manifest[name] for name in ("llm", "seats") if name in manifest
             }
             earlier.append({"last_turn": last_turn, **settings_before})
-        # Without seats in the entries those of the turns before would stay in the manifest.
+        # Empty seats replace those of the turns before, which would stay in the manifest.
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
     def finish_turn(
@@ -253,15 +243,14 @@ class Recording(Session):
         turn: Turn,
         state: bytes,
     ) -> Turn:
-        """Write the turn, whole or not at all, and the prompts that it was the first to use."""
+        """Write the turn, whole or not at all, and any prompts that it used for the first time."""
         prompts = run.prompts
-        # Prompts are only ever added.
+        # Prompts are added and never removed, so an equal number means equal prompts.
         if len(prompts) != self._prompts_on_tape:
             on_tape = self.tape.run(self.number).manifest["prompts"]
             if prompts.keys() - on_tape.keys():
                 self.recorder.describe({"prompts": entries_of(prompts)})
             self._prompts_on_tape = len(prompts)
-        # Written first: some of the turn's calls may be nowhere but in memory until then.
         number, line = tape_turn(run, turn, state)
         self.recorder.commit_turn(number, line)
         return turn
@@ -274,7 +263,7 @@ class Recording(Session):
     def end_run(self, outcome: str) -> None:
         """Write the outcome."""
         self._is_marked_ended = True
-        # With another model nothing was played, so what is recorded of the outcome stays true.
+        # With a wrong model nothing was played, so the recorded outcome is still true.
         if not self._wrong_model:
             self.recorder.end(outcome)
 
@@ -284,8 +273,8 @@ class Replaying(Session):
 
     Args:
         tape: the tape.
-        number: of the run.
-        lines: those of its turns that are to be played again, by number.
+        number: the run's number.
+        lines: the lines of the turns that are played again, by the turn's number.
     """
 
     tape: Tape
@@ -308,15 +297,15 @@ class Replaying(Session):
         self._seated: dict[str, Any] = {}
 
     def seated(self, seat: str, player: Any) -> Any:
-        """Return a player whose client asks as it was recorded, whatever its settings are now."""
+        """Return a player whose client has the recorded settings, whatever its own are now."""
         settings = self._settings.get(seat)
-        # A contract's class such as a validator holds its client.
+        # Some players hold their client, as a validator does.
         client = getattr(player, "llm_client", player)
-        # A rule has no settings, nor had a seat that the recorded run did not have.
+        # There are no settings for a rule, or for a seat that the recorded run did not have.
         if settings is None or not hasattr(client, "with_config"):
             return player
         if seat not in self._seated:
-            # A twin, since the client is the caller's and goes on with its own settings.
+            # A twin, so that the caller's client keeps its own settings.
             twin = client.with_config(settings)
             if client is player:
                 self._seated[seat] = twin
@@ -330,22 +319,18 @@ class Replaying(Session):
         run: AnyRun,
         settings: dict[str, LLMConfig],
     ) -> None:
-        """Ask with these settings from now on."""
+        """Use these settings from now on."""
         if settings == self._settings:
             return
         self._settings = settings
-        # The twins ask with the settings of the turns before.
+        # The twins have the settings of the turns before.
         self._seated.clear()
         if isinstance(run.llm_client, RecordedClient) and "" in settings:
             run.llm_client.ask_as(settings[""])
 
-    async def begin_turn(
-        self,
-        run: AnyRun,
-        turn: int,
-    ) -> Sequence[StateChange]:
-        """Return what was done from outside at the recorded turn."""
-        # A replay may be stepped on by hand, past the end.
+    async def begin_turn(self, run: AnyRun, turn: int) -> Sequence[StateChange]:
+        """Begin a turn; returns the interventions of the recorded turn."""
+        # A replay may be stepped by hand past its last recorded turn.
         if turn not in self._lines:
             raise TapeError(
                 f"run {self.number} ends at turn {self.tape.run(self.number).turns}; turn {turn} "
@@ -353,10 +338,10 @@ class Replaying(Session):
                 "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
             )
         self.recorder.begin_turn(turn)
-        # Most runs have one set of settings from end to end.
+        # In most runs the settings never change.
         if not self._settings or "settings_before" in self._manifest:
             self._take_settings(run, recorded_settings(self._manifest, turn))
-        # From the record, not from the plan: some came in while the run was played.
+        # From the record and not from the plan: some were made while the run was played.
         return interventions_of(self._lines[turn]["record"], "interventions")
 
     def finish_turn(
@@ -365,27 +350,27 @@ class Replaying(Session):
         turn: Turn,
         state: bytes,
     ) -> Turn:
-        """Return the turn as recorded, with the time it took then.
+        """Return the recorded turn, if the turn played now is equal to it.
 
         Raises:
-            TapeError: the turn came out differently, which only other code can cause.
+            TapeError: the turns differ.
         """
         cls = type(run)
         line = self._lines[turn.number]
         recorded = decode_turn(cls, line["record"], self.recorder.attempt)
-        # What another machine or Python may say otherwise is taken from the record: how long it
-        # took, and the words of an error.
+        # Another machine or Python may differ in two things, which are taken from the record: the
+        # time that the turn took, and the words of an error.
         now = replace(
             turn,
             seconds=recorded.seconds,
             by_code=_with_words_of(recorded, turn),
         )
         now = _with_notes_of(recorded, now)
-        # Columns that the recording lacks are a newer version's or code's; its own are what counts.
+        # Only the recorded columns are compared: newer code may add columns.
         recorded_row = line["row"]
         columns = row_on_tape(cls, now)
         row = {name: value for name, value in columns.items() if name in recorded_row}
-        # As JSON too: an object of a class of one's own may equal no other.
+        # Compared as JSON too, since objects of a user's class may never be equal.
         is_same_state = recorded.state == now.state or loads(state) == line["record"]["state"]
         is_same_turn = recorded == replace(now, state=recorded.state)
         if not is_same_state or not is_same_turn or row != recorded_row:
@@ -399,35 +384,36 @@ class Replaying(Session):
                 f"{self.tape.run(self.number).manifest['package']}), or chance or a clock, which a "
                 "turn may only draw on through the run's seed, as with ask.rng"
             )
-        # The turn itself has all of it now: a long replay would hold everything twice.
+        # Deleted, since the turn has the same content: a long replay would hold all of it twice.
         del self._lines[turn.number]
         return recorded
 
     def keep_change(self, run: AnyRun) -> None:
-        """Raise TapeError: a replay is what it was."""
+        """Raise TapeError: a replay cannot be changed."""
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
         )
 
 
 def _with_words_of(recorded: Turn, turn: Turn) -> tuple[Answer, ...]:
-    """Return a turn's answers of code, those that stand in with why they did when recorded.
+    """Return a turn's answers of code; stand-ins have the recorded words for why they stand in.
 
-    The words are those of an error, which another Python writes otherwise, as do other addresses.
+    The words are those of an error. Another version of Python may write them differently, and they
+    may hold addresses in memory.
     """
     answers = list(turn.by_code)
-    for place, (then, now) in enumerate(zip(recorded.by_code, answers, strict=False)):
-        # Without a call: with one, the words are the call's, and recorded.
+    for index, (then, now) in enumerate(zip(recorded.by_code, answers, strict=False)):
+        # If a call failed, the words come from the tape anyway.
         if then.status == now.status == "fallback" and not now.calls:
-            answers[place] = replace(now, reasoning=then.reasoning)
+            answers[index] = replace(now, reasoning=then.reasoning)
     return tuple(answers)
 
 
 def _with_notes_of(recorded: Turn, turn: Turn) -> Turn:
-    """Return a turn with its notes in the form of its recording.
+    """Return a turn with its notes in the form that its recording has.
 
-    Recordings from before notes named components have them by player, and what a turn led to is a
-    line of their story.
+    Older recordings have notes by player alone, without a component, and have the turn's result
+    as a line of the story.
     """
     if not any(component for _, component in recorded.became):
         turn = replace(turn, became=notes_by_player(turn.became))
@@ -449,11 +435,11 @@ def load_turns(
     run: int,
     records: Sequence[Record],
 ) -> list[Turn]:
-    """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
+    """Return a run's turns with their calls, made from the records of ``Tape.turn_lines``."""
     recorder = ReplayRecorder(tape, run)
     turns: list[Turn] = []
     for record in records:
-        # A line that is lost would otherwise shift all turns after it.
+        # A lost line would shift all turns after it.
         if turns and record["turn"] != turns[-1].number + 1:
             raise TapeError(
                 f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "

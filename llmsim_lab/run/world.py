@@ -1,7 +1,7 @@
 """What an author defines: a world's parameters, its state, its turn, and who answers in it.
 
-``BaseWorld`` is the part of every run that a class of one's own fills in. ``run/playing.py`` plays
-it, and ``run/recorded.py`` makes it ``Run``, which a tape can give back.
+``BaseWorld`` has the parts of a run that a user's class fills in. ``run/playing.py`` adds how a
+world is played, and ``run/recorded.py`` adds tapes, which makes it ``Run``.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 StateT = TypeVar("StateT", default=Any)
 
 _SET_FROM_OUTSIDE = ("turns", "planned", "unrecorded", "llm_client")
-"""What may be set of a run while its turn is played: nothing of it is the turn's own doing."""
+"""Attributes that may be set while a turn is played: the package sets them, and no turn does."""
 
 
 class BaseWorld(Generic[StateT]):
-    """What an author defines of a run, and what it has been through; see ``Run``."""
+    """What an author defines, and what a run has been through; see ``Run``."""
 
     kind: ClassVar[str] = ""
     config_type: ClassVar[type[WorldConfig]] = WorldConfig
@@ -72,17 +72,17 @@ class BaseWorld(Generic[StateT]):
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
     gone: ClassVar[Mapping[str, str]] = {}
-    """What to write in place of parameters that there were: sentences by their names."""
+    """Parameters that the world no longer has, each with a sentence that says what to write."""
     charts: ClassVar[Sequence[str | Series]] = ()
     """What to chart, in this order and nothing else: ``["believers", "coins"]``; all if empty."""
     people_played: ClassVar[Mapping[str, Collection[object]]] = {}
     """The values of parameters that the people of ``people()`` played with, ``{"stake": [5, 10]}``.
-    A run with another value has no figures of people, and comparisons name it."""
+    A run with another value has no figures of people, and comparisons name the value."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
-    # A default for all, since a run that nothing plays has none of its own; see sole_driver.
+    # A class attribute, which a run has a value of its own for only while it is played.
     _driver: object = None
-    """What plays the run now: a token that is in the scope (llm/scope.py) of its own code alone."""
+    """A token of the code that plays the run now; see ``sole_driver`` and ``llm/scope.py``."""
 
     def __init__(
         self,
@@ -96,23 +96,23 @@ class BaseWorld(Generic[StateT]):
     ) -> None:
         self._prompts = PromptsInUse(type(self), prompts or {})
         self._warnings = Warnings()
-        # A dict in place of a set, so that messages name the seats in the order of the questions.
+        # A dict and not a set, so that messages name the seats in the order of the questions.
         self._asked_seats: dict[str, None] = {}
         self._session = Session()
         self._listeners = Listeners()
-        # True while a turn is played: no second one may begin, and nothing may change under it.
+        # True while a turn is played: no second turn may begin, and no attribute may be set.
         self._stepping = False
         self._purse: Purse | None = None
         self._target_turn = 0
-        # The calls of the turn that is played. Of one that failed it stays: the command line says
-        # what it cost.
+        # The calls of the turn that is being played. After a failed turn they stay, since the
+        # command line says what the turn cost.
         self._log: CallLog | None = None
         self.unrecorded = ""
-        """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        """Why the run is not recorded although it should be; empty otherwise."""
         self.planned: Sequence[StateChange] = ()
-        """What was or is to be done from outside, as far as it was planned."""
+        """The planned interventions, those made already included."""
         players = {} if players is None else by_name(players)
-        # As the tape would give it back, so that a replay has the same parameters to the last bit.
+        # As a tape would give them back, so that a replay has equal parameters to the last bit.
         configured = _configured(
             type(self),
             config,
@@ -120,18 +120,19 @@ class BaseWorld(Generic[StateT]):
             players,
         )
         self.config: Any = kept_config(configured, type(self).__name__)
-        # Before anything can warn.
+        # Sets up the log before anything can warn.
         log_as_asked()
         self.llm_client = run_client(llm_client)
-        # With a state the run continues another one, whose settings are compared where it is made.
+        # A run with a given state continues another run. Its settings are compared elsewhere, with
+        # those of the other run.
         if state is None and self.llm_client is not None:
             _warn_of_unused_settings(self.config, self.llm_client)
         seated = _seated(self, players)
-        # The manifest names them, so that a replay can say what it has to be given again.
+        # The manifest names these seats, so that a replay can say which players it needs again.
         self._given_players = seated.unrecorded
         self.given = bool(seated.unrecorded)
         self.players: Mapping[str, Any] = FrozenDict(seated.players)
-        # Before start(), which may use what ready() makes.
+        # Before start(), which may use the attributes that ready() sets.
         self.ready()
         start = checked_state(
             self,
@@ -141,32 +142,33 @@ class BaseWorld(Generic[StateT]):
         self.turns: list[Turn] = [Turn(number=0, state=start)]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # An underscore is the author's word that a turn does not depend on it: ready() sets such.
+        # With an underscore the author says that no turn depends on the attribute: ready() sets
+        # such attributes.
         if not name.startswith("_"):
             self._check_settable(name, value)
         if name == "config":
-            # Found before the class's Parameter, which looks into the configuration each time.
+            # Attribute access finds these before the class's Parameter, which is slower.
             for field in type(value).model_fields:
                 if is_parameter(type(self), field):
                     self.__dict__[field] = getattr(value, field)
         super().__setattr__(name, value)
 
     def _check_settable(self, name: str, value: object) -> None:
-        """Raise ConfigError for an attribute that may not be set, or not now."""
+        """Raise ConfigError for an attribute that may never be set, or not during a turn."""
         cls = type(self)
         if is_parameter(cls, name):
             raise ConfigError(
                 f"{name} is a parameter, which a run keeps to its end; make another run: "
                 f"{cls.__name__}({name}={value!r:.40})"
             )
-        # By the dict: in __init__ the attribute is not there yet.
+        # From the dict, since in __init__ there is no such attribute yet.
         if not self.__dict__.get("_stepping") or name in _SET_FROM_OUTSIDE:
             return
         if self._driver is not scope().driver:
             raise ConfigError(
                 f"{name} is set while a turn of {cls.__name__} is played; wait until it has ended"
             )
-        # A turn that remembers something outside the state would come out otherwise in a resume.
+        # What a turn remembers outside the state is lost in a resume.
         raise ConfigError(
             f"{cls.__name__}.turn sets self.{name}, which is on no tape, so that a resumed run "
             f"would lack it; make it a field of the state: return state.replace({name}=...)"
@@ -174,7 +176,7 @@ class BaseWorld(Generic[StateT]):
 
     @classmethod
     def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
-        """Return the parameters that a file means; by default its keys, ``kind`` left out."""
+        """Return the parameters that a file has; by default its keys, without ``kind``."""
         return file.values
 
     def seat(
@@ -186,27 +188,28 @@ class BaseWorld(Generic[StateT]):
     ) -> Any:
         """Return who answers a question: a client, a rule, or ``"random"``.
 
-        Who has a seat of that name; else of that kind of question; else of ``*``; else the model.
+        This is the player in the seat of that name; else in the seat of that kind of question; else
+        in the seat ``*``; else the model.
 
         Args:
             name: the player that the question names.
-            by: who answers in its place, if not the player itself.
-            tag: what kind of question it is.
+            by: who answers instead of the player, if not the player itself.
+            tag: the kind of question.
 
         Raises:
-            ConfigError: there is no player for it.
+            ConfigError: no one answers the question.
         """
         answerer = by or name
         self._asked_seats[answerer] = None
-        # A tag counts as asked only where the player has no seat of its own.
+        # The seat of the tag is used only if the player has no seat of its own.
         if tag and answerer not in self.players:
             self._asked_seats[tag] = None
         return self._player_for(answerer, tag)
 
     def _player_for(self, name: str, tag: str) -> Any:
-        """Do what ``seat`` does for who answers; which seats are asked is not noted."""
+        """Return who answers, as ``seat`` does, without noting that the seat was asked."""
         players = self.players
-        # The narrower word counts: a player's own seat, then the kind of question, then all others.
+        # The narrowest seat counts: the player's own, then the kind of question, then all others.
         if name in players:
             seat = name
         elif tag in players:
@@ -217,7 +220,7 @@ class BaseWorld(Generic[StateT]):
         if player == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
         if player != "model":
-            # In a replay, with the settings that were recorded for this turn.
+            # In a replay, the player has the settings that were recorded for this turn.
             return self._session.seated(seat, player)
         if self.llm_client is None:
             raise self._no_one_for(name)
@@ -236,10 +239,10 @@ class BaseWorld(Generic[StateT]):
         )
 
     def prompt(self, source: str | Prompt) -> Prompt:
-        """Return a prompt for a text that code builds, or the one that a fork put in its place.
+        """Return a prompt to fill in code, or the edited prompt that a fork put in its place.
 
         Args:
-            source: a prompt, or the name of one that comes with the package.
+            source: a prompt, or the name of a prompt of this package.
 
         Raises:
             PromptError: there is no prompt of that name.
@@ -252,18 +255,17 @@ class BaseWorld(Generic[StateT]):
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
-        """Return what sums up a whole run in a number, by name: a function of its frame each.
+        """Return functions by name that each sum up a run's frame in a number; by default none.
 
-        A study takes them by name as its outcomes, such as ``loss`` of economic runs. None by
-        default.
+        A study's outcomes may name them, such as ``loss`` for economic runs.
         """
         return {}
 
     async def turn(self, state: StateT, ask: Ask) -> StateT:
-        """Return the state that comes next: what a world of one's own defines.
+        """Return the next state; every world defines this.
 
-        It may ask models, and draw from ``ask.rng``; all else must follow from the state and the
-        parameters.
+        A turn may ask players and draw from ``ask.rng``. Everything else must follow from the state
+        and the parameters.
 
         Args:
             state: the state before the turn.
@@ -272,9 +274,9 @@ class BaseWorld(Generic[StateT]):
         raise NotImplementedError(f"{type(self).__name__} has no async def turn(self, state, ask)")
 
     def ready(self) -> None:
-        """Make what follows from the parameters alone, in attributes that begin with ``_``.
+        """Set attributes that begin with ``_`` to values that follow from the parameters alone.
 
-        It is called before ``start``; by default it does nothing.
+        Called before ``start``; by default it does nothing.
         """
 
     def changed(
@@ -282,21 +284,21 @@ class BaseWorld(Generic[StateT]):
         state: StateT,
         values: Mapping[str, Any],
     ) -> StateT:
-        """Return a state with values that are set from outside, such as ``{"coins.Ann": 5}``.
+        """Return a state with an intervention's values in it, such as ``{"coins.Ann": 5}``.
 
-        By default each sets what its name names. A world where more follows from it, or that knows
-        other names, says so here, and hands the rest on to this method.
+        By default each value goes where its name says. A world may override this to accept other
+        names, or to change more of the state, and call this method for the remaining values.
 
         Args:
             state: the state.
-            values: by name.
+            values: the new values, by name.
 
         Raises:
-            ConfigError: there is no such name, or a value is not one for it.
+            ConfigError: there is no such name, or a value does not fit.
         """
         for name, value in values.items():
             field = name.partition(".")[0]
-            # A field of the state may be called as a parameter is.
+            # A field of the state may have the same name as a parameter.
             if field in self.state_type.model_fields:
                 continue
             is_value = name in values_in(cast("State", state))
@@ -311,10 +313,10 @@ class BaseWorld(Generic[StateT]):
         return cast("StateT", changed_at(cast("State", state), values))
 
     def start(self) -> StateT:
-        """Return the state to start from; by default each field of the state has its own default.
+        """Return the state to start from; by default each field has its default.
 
         Raises:
-            ConfigError: a field has none.
+            ConfigError: a field has no default.
         """
         try:
             return cast("StateT", self.state_type())
@@ -326,11 +328,11 @@ class BaseWorld(Generic[StateT]):
             ) from error
 
     def _as_read(self, state: StateT) -> StateT:
-        """Return a state as players and prompts read it; a world may hide some of it."""
+        """Return a state as players and prompts read it; a world may hide a part of it."""
         return state
 
     def _doubts(self) -> Sequence[Mapping[str, str]]:
-        """Return what a WARNING says before the first turn is played, by field; by default none."""
+        """Return the fields of the WARNINGs to log before the first turn; by default none."""
         return ()
 
     def told(
@@ -338,9 +340,9 @@ class BaseWorld(Generic[StateT]):
         state: StateT,
         player: str,
     ) -> Mapping[str, Any]:
-        """Return what a player is told of a state, such as what it earned: by name, JSON-ready.
+        """Return what a player may know of a state, by name and JSON-ready; by default nothing.
 
-        Windows and rooms show it to the person in that seat. By default nothing.
+        Windows and rooms show it to the person in that seat, such as what the player earned.
         """
         return {}
 
@@ -349,7 +351,7 @@ class BaseWorld(Generic[StateT]):
         return question
 
     def _as_reply(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a person answered to a question of ``_as_put`` as the run takes it."""
+        """Return a person's answer to a question of ``_as_put`` as the run takes answers."""
         return dict(values)
 
     def done(self, state: StateT) -> bool:
@@ -357,18 +359,18 @@ class BaseWorld(Generic[StateT]):
         return False
 
     def prediction(self) -> Mapping[str, float]:
-        """Return what theory says of the parameters: a number for some columns of the frame.
+        """Return the numbers that theory predicts for these parameters, by column of the frame.
 
-        Charts draw each as a dashed line beside the run, and show these columns first.
+        Charts show these columns first, with the prediction as a dashed line.
         """
         return {}
 
     def people(self) -> Mapping[str, PublishedFigure]:
-        """Return what people did in the study that the world's design matches, by measure.
+        """Return figures of people from the published study that has this design, by measure.
 
         A measure is a column of ``decisions()``, or ``"column@turn"`` for one turn. Charts and
-        ``compare_with_people`` show it beside the run. Return nothing where ``played_otherwise()``
-        says that people played something else.
+        ``compare_with_people`` show the figures beside the run. Return nothing if
+        ``played_otherwise()`` names a parameter with another value.
         """
         return {}
 
@@ -397,20 +399,20 @@ class BaseWorld(Generic[StateT]):
 
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """The prompts in use, by their places; a world's own are known once they were asked.
+        """The prompts in use, by their places; a world's own prompts are here once they were asked.
 
-        One without slots is called after its kind of question, ``gift`` or the question's tag, and
-        the second such question to a player in a turn ``gift@2``; its text is the first that was
-        asked.
+        A prompt without slots is named after its kind of question: ``gift``, or the question's tag.
+        The second such question to a player in a turn is ``gift@2``. Its text is the first text
+        that was asked.
 
-        ``run.prompts |= {place: prompt}`` asks with another one, in a run that is on no tape yet,
-        or a replay; otherwise ``fork(prompt=)`` does.
+        ``run.prompts |= {place: prompt}`` replaces a prompt in a run that is on no tape yet, and in
+        a replay. In other runs, use ``fork(prompt=)``.
         """
         return dict(self._prompts.by_place)
 
     @prompts.setter
     def prompts(self, prompts: Mapping[str, Prompt]) -> None:
-        if isinstance(self._session, Recording):  # a replay would ask with those on the tape
+        if isinstance(self._session, Recording):  # a replay would take its prompts from the tape
             raise ConfigError("a run on a tape keeps its prompts; fork it: run.fork(prompt=...)")
         self._prompts.put(prompts)
 
@@ -428,37 +430,36 @@ class BaseWorld(Generic[StateT]):
 
     @property
     def calls(self) -> list[CallRecord]:
-        """Every model call so far, oldest first, by any client."""
+        """All model calls so far, oldest first, of all clients."""
         calls: list[CallRecord] = []
         for turn in self.turns:
             calls += turn.calls
         return calls
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the run as a frame, one row a turn, the initial state first.
+        """Return the run as a frame with one row a turn, the initial state first.
 
-        Columns: ``turn``; those of the state, and what the turn noted; ``calls``, the model calls;
-        ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
-        ``interventions``, in words.
+        Columns: ``turn``; the columns of the state, and those that the turn noted; ``calls``, the
+        number of model calls; ``ok``, ``repaired``, ``fallback`` and ``failed``, how many of them
+        came out so; ``tokens``; ``seconds``; ``interventions``, in words.
         """
-        # Here, since it takes half a second to import, and a run may be played without it.
+        # Imported here: it takes half a second, and a run can be played without it.
         import pandas as pd
 
         return pd.DataFrame(map(turn_row, self.turns))
 
     def decisions(self) -> pd.DataFrame:
-        """Return the run's decisions as a frame, one row each: what was said, what became of it.
+        """Return the run's decisions as a frame with one row each, with answer and outcome.
 
-        Columns: ``run``, its number on the tape; ``seed``; ``period``, where turns have one;
+        Columns: ``run``, the run's number on the tape; ``seed``; ``period``, if turns have one;
         ``turn``; ``player``; ``component``; the fields of the replies, each under its own name, or
-        as ``reply_NAME`` where that is taken; ``reasoning``; ``confidence``; what the turn noted
-        became of it; ``status``; ``interventions`` of the turn, in words;
-        ``attempts``; ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together;
-        ``seconds``; ``model``.
+        as ``reply_NAME`` if that is taken; ``reasoning``; ``confidence``; the outcomes that the
+        turn noted; ``status``; ``interventions`` of the turn, in words; ``attempts``;
+        ``prompt_tokens``, ``reply_tokens`` and their sum ``tokens``; ``seconds``; ``model``.
 
-        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model. So it is
-        where ``decide=`` took an answer from its probabilities: the calls that measured them have
-        no rows, and are in ``calls``.
+        For a rule's decision, attempts, tokens and seconds are 0, and there is no model. Of the
+        decisions that ``decide=`` took from one measurement of probabilities, the first has the
+        attempts, tokens and seconds of the calls that measured them.
         """
         frame = decisions_frame(
             self.turns,
@@ -469,19 +470,19 @@ class BaseWorld(Generic[StateT]):
 
     @property
     def series(self) -> Sequence[Series]:
-        """The columns of ``to_frame()`` that can be charted, numbers that stand alone first."""
+        """The columns of ``to_frame()`` that can be charted, single numbers first."""
         return charted_columns(self).series()[:MOST_SERIES]
 
     @property
     def last_planned(self) -> int:
-        """The turn that the run is to reach, by its configuration or as ``run`` was told.
+        """The turn that the run is to reach, by its configuration or by the argument of ``run``.
 
-        It is the latest turn where more were played, or where the run is over before.
+        The latest turn, if the run is over early or was played beyond that.
         """
         if self.done(self.state):
             return self.turn_number
         configured: int = self.config.turns
-        # run(3) may stop before the configured end, or go on after it.
+        # run(3) may stop before the configured end, or continue after it.
         return max(self.turn_number, self._target_turn, configured)
 
     @property
@@ -501,7 +502,7 @@ def _configured(
     parameters: Mapping[str, object],
     players: Mapping[str, object],
 ) -> WorldConfig:
-    """Return the configuration that parameters make, or a given one with them."""
+    """Return a configuration made from parameters, or a given one with the parameters in it."""
     _check_parameters(cls, parameters)
     words = _words_for_players(cls, players)
     values: dict[str, Any] = dict(parameters)
@@ -523,19 +524,19 @@ def _configured(
 
 
 def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> dict[str, str]:
-    """Return what a configuration, as a file, can say of players; ``_seated`` has the rest.
+    """Return the players that a configuration can name by a word; ``_seated`` has the others.
 
     Raises:
-        ConfigError: a word is not one of them.
+        ConfigError: a word is not a player.
     """
     words: dict[str, str] = {}
     for name, player in players.items():
         if isinstance(player, Person):
-            # A tape can say that a person played, and who answered in their place.
+            # The word also says who answers if the person does not.
             words[name] = word_of_person(player.stand_in)
         elif isinstance(player, str):
             if player not in get_args(PlayerWord):
-                # As it was written: one alone is for all.
+                # Shown as the user wrote it: a single value is for all players.
                 argument = f"{player!r}" if name == "*" else f"{{{name!r}: {player!r}}}"
                 raise ConfigError(
                     f"{cls.__name__}: players={argument} is not a "
@@ -550,7 +551,7 @@ def _check_parameters(cls: type[BaseWorld], parameters: Mapping[str, object]) ->
     """Raise ConfigError for a parameter that the world does not have."""
     fields = cls.config_type.model_fields
     for name in parameters:
-        # A name that there was goes on to the model, whose own error says what to write instead.
+        # Names in ``gone`` are left to the pydantic model, whose error says what to write instead.
         if name not in fields and name not in cls.config_type.gone:
             of_world = [field for field in fields if field not in WorldConfig.model_fields]
             raise ConfigError(
@@ -564,8 +565,8 @@ class _Seated(NamedTuple):
     """Who answers for whom.
 
     Attributes:
-        players: by their seats.
-        unrecorded: the seats of those that a tape cannot hold.
+        players: the players, by their seats.
+        unrecorded: the seats whose players a tape cannot hold.
     """
 
     players: dict[str, Any]
@@ -576,15 +577,15 @@ def _seated(run: BaseWorld, players: Mapping[str, object]) -> _Seated:
     """Return who answers for whom, as the configuration and ``players`` say."""
     seated: dict[str, Any] = {}
     unrecorded: list[str] = []
-    # What was given now takes the place of the configuration's words.
+    # Players given now replace the configuration's words.
     for name, player in {**run.config.players, **players}.items():
         seat = _as_player(run, name, player)
         seated[name] = seat
-        # A word is in the manifest, and what a person answers is on the tape.
+        # The manifest holds words, and the tape holds people's answers.
         is_person = isinstance(getattr(seat, "backend", None), Person)
         if not isinstance(player, str) and not is_person:
             unrecorded.append(name)
-    # Now, and not at the first question, which may be hours away.
+    # Checked now and not at the first question, which may come hours later.
     stand_ins = {
         client.backend.stand_in
         for client in seated.values()
@@ -609,10 +610,10 @@ def _as_player(
     name: str,
     player: Any,
 ) -> Any:
-    """Return a player as it is asked: a word, a function, or a client.
+    """Return a player in the form in which a run asks it: a word, a function, or a client.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is not a player.
     """
     if isinstance(player, str):
         stand_in = stand_in_of(player)
@@ -621,7 +622,7 @@ def _as_player(
         player = Person(stand_in=stand_in)
     if isinstance(player, Person):
         return human_client(player)
-    # A class has all its methods too, and answers nothing: see the error below.
+    # A class has the methods of its objects too, but it cannot be asked: see the error below.
     if not isinstance(player, type):
         if hasattr(player, "chat"):  # a backend
             config = LLMConfig()
@@ -629,7 +630,7 @@ def _as_player(
                 config = run.llm_client.config
             player = LLMClient(config, player)
         if hasattr(player, "call_with_retry"):
-            # Raises where it lacks what a run asks of a client.
+            # Raises if the client lacks something that a run needs.
             run_client(player, f"players[{name!r}]")
             return player
         if callable(player):
@@ -641,10 +642,10 @@ def _as_player(
 
 
 def _warn_of_unused_settings(config: WorldConfig, client: LLMClient) -> None:
-    """Warn of settings that a configuration says and the client that was given does not have."""
+    """Warn if the settings in a configuration are not those of the client that was given."""
     if "llm" not in config.model_fields_set:
         return
-    # Only what was said: a default that nobody wrote down contradicts nothing.
+    # Only settings that were written down: a default contradicts nothing.
     wanted = {name: getattr(config.llm, name) for name in config.llm.model_fields_set}
     changed = changed_settings(client.config.model_copy(update=wanted), client.config)
     if changed:
@@ -660,13 +661,18 @@ def checked_state(
     state: object,
     verb: str = "turn returned",
 ) -> StateT:
-    """Return what a turn led to, or what a run starts from, as a tape gives it back.
+    """Return a state as a tape would give it back.
+
+    Args:
+        run: the run.
+        state: the state that a turn returned, or that the run starts from.
+        verb: where the state comes from, for messages.
 
     Raises:
-        ConfigError: it is not a state of this run, or a tape would lose something of it.
+        ConfigError: it is not a state of this run, or a tape would lose a part of it.
     """
     state = own_state(run, state, verb)
-    # The state that a run starts from is checked before the run has any turn.
+    # The first state is checked before the run has any turn.
     calls = run.turns[-1].calls if hasattr(run, "turns") else ()
     return cast("StateT", kept_state(state, run.state_type, calls).state)
 
@@ -676,10 +682,10 @@ def own_state(
     state: object,
     verb: str = "turn returned",
 ) -> StateT:
-    """Return a state if it is one of this run.
+    """Return a state, if it is of the class that this run's states have.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: it is something else.
     """
     if isinstance(state, run.state_type):
         return cast("StateT", state)
@@ -705,21 +711,21 @@ def _values_in_words(values: Collection[object]) -> str:
 
 
 def is_parameter(cls: type[BaseWorld], name: str) -> bool:
-    """Return True of a parameter that no subclass has put something else in the place of."""
-    # Static, since getattr would call the Parameter and give its default.
+    """Return True for the name of a parameter, unless a subclass replaced the parameter."""
+    # Static, since getattr would call the Parameter and return its default.
     return isinstance(inspect.getattr_static(cls, name, None), Parameter)
 
 
 def _check_world(cls: type[BaseWorld]) -> None:
-    """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
-    # Else the first step would fail with a message of Python's.
+    """Raise ConfigError if a world's ``turn`` is not async, or its state is not a ``State``."""
+    # Else the first step would fail with one of Python's own messages.
     if not inspect.iscoroutinefunction(cls.turn):
         raise ConfigError(
             f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
             "def turn(self, state, ask)"
         )
     state = cls.state_type
-    # State itself has no fields, so that nothing could change.
+    # Nothing could change in State itself, which has no fields.
     is_state = isinstance(state, type) and issubclass(state, State)
     if not is_state or state is State:
         raise ConfigError(
@@ -729,14 +735,14 @@ def _check_world(cls: type[BaseWorld]) -> None:
 
 
 def define(cls: type[BaseWorld], base: type[BaseWorld]) -> None:
-    """Complete a class that was just made: its state, its configuration, its name on tapes.
+    """Complete a world's class that was just made: its state, configuration and name on tapes.
 
     Args:
         cls: the class.
         base: ``Run``, whose names no parameter may have.
 
     Raises:
-        ConfigError: a parameter, the turn or the state cannot be one.
+        ConfigError: a parameter, the turn or the state is not what a world needs.
     """
     if "state_type" not in cls.__dict__:
         named_state = state_type_of(cls, base)
@@ -744,7 +750,7 @@ def define(cls: type[BaseWorld], base: type[BaseWorld]) -> None:
             cls.state_type = named_state
     if "config_type" not in cls.__dict__:
         cls.config_type = config_type_of(cls, base)
-    # With its parameter left open it is a base of worlds, which knows no state yet.
+    # A class with an open type parameter is a base of worlds, and has no state yet.
     if cls.turn is not base.turn and not cls.__parameters__:  # type: ignore[attr-defined]
         _check_world(cls)
         if "kind" not in cls.__dict__:

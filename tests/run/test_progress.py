@@ -16,7 +16,7 @@ from IPython.display import DisplayHandle
 from llmsim_lab._util.text import duration
 from llmsim_lab.llm.scope import InFlight, scoped
 from llmsim_lab.run import progress
-from llmsim_lab.run.progress import ProgressLine, ProgressLog, progress_line
+from llmsim_lab.run.progress import ProgressLine, ProgressLog, Work, progress_line
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Study
 from llmsim_lab.types import CallSite, ChatRequest, Message
@@ -51,7 +51,7 @@ def shown() -> list[str]:
 
 @pytest.fixture
 def line(clock: Clock, shown: list[str]) -> ProgressLine:
-    return ProgressLine(shown.append, unit="turn", number=3, last=8)
+    return ProgressLine(shown.append, Work("turn", first=3, last=8))
 
 
 # What it says
@@ -97,7 +97,7 @@ def test_the_time_left_follows_from_the_mean_turn(line: ProgressLine, clock: Clo
 def test_the_time_left_falls_with_the_calls_that_are_left(
     clock: Clock, shown: list[str], turns: int
 ) -> None:
-    log = ProgressLog(shown.append, unit="turn", number=1, last=turns)
+    log = ProgressLog(shown.append, Work("turn", first=1, last=turns))
     total = 40 * turns
     for turn in range(turns):
         requests = [make_request(f"P{number}") for number in range(40)]
@@ -119,7 +119,7 @@ def test_the_time_left_falls_with_the_calls_that_are_left(
 async def test_the_time_left_of_a_study_counts_the_turns_of_the_runs_under_way(
     clock: Clock, shown: list[str]
 ) -> None:
-    log = ProgressLog(shown.append, unit="run", number=1, last=5, turns=10)
+    log = ProgressLog(shown.append, Work("run", first=1, last=5, turns=10))
 
     async def play() -> None:
         async with progress_line("turn", number=1, last=2, enabled=False) as turn_done:
@@ -162,7 +162,7 @@ def test_a_screen_that_fails_ends_no_run() -> None:
     def broken(text: str) -> None:
         raise BrokenPipeError(text)
 
-    ProgressLine(broken, unit="turn", number=1, last=1).say("turn 1")
+    ProgressLine(broken, Work("turn", first=1, last=1)).say("turn 1")
 
 
 # On a terminal

@@ -1,4 +1,4 @@
-"""What the modules below ``Run`` use of one, which they do not import."""
+"""What modules below ``Run`` need to know of a run without importing the class."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from llmsim_lab.run.turn import Turn
 
 @dataclass(slots=True)
 class Warnings:
-    """What a run has warned of already, or will warn of at its end."""
+    """The warnings that a run has logged already, and those to log at its end."""
 
     are_left_out: bool = False
-    """Whether it warns of nothing, as in a study, whose first run has warned of the same thing."""
+    """True if the run logs no warnings, such as the later runs of a study."""
     has_order: bool = False
-    """Whether it has warned of the order of its prompts."""
+    """True once the run has warned of the order of its prompts."""
     compared: set[tuple[object, ...]] = field(default_factory=set)
     """The questions whose prompts were compared."""
     stand_ins: Counter[str] = field(default_factory=Counter)
-    """How often a stand-in answered, by who did not."""
+    """How often a stand-in answered, by the player whose answer failed."""
 
 
 class AnyRun(Protocol):
-    """A run of any class, as it is asked, recorded and shown; see ``Run`` and ``BaseWorld``."""
+    """A run of any class, as other modules ask, record and show it; see ``Run``."""
 
     state_type: ClassVar[Any]
     config: Any
@@ -40,7 +40,7 @@ class AnyRun(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, for charts and messages."""
+        """The run's name, for charts and messages."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class AnyRun(Protocol):
         ...
 
     def _as_reply(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a person answered as the run takes it."""
+        """Return a person's answer as the run takes answers."""
         ...
 
     def seat(

@@ -1,4 +1,4 @@
-"""What answers a question: a reply, its fields, what code returned, a choice by probability."""
+"""Reading answers: a reply, its fields, what code returned, a choice from probabilities."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from llmsim_lab.run.turn import Answer
 from llmsim_lab.types import CallRecord, Decision, Reply
 
 NOTHING_ELSE = "there was nothing else to choose"
-"""Why the only option is taken."""
+"""The reasoning of the only option."""
 _MOST_VALUES = 101
-"""In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
+"""The longest list of numbers to choose from. It is a list, since servers enforce listed values
+but not the bounds of floats."""
 
 
 def rule_of(question: AskedQuestion) -> str:
-    """Return whose rule is asked what, for messages."""
+    """Return the rule and its question in words, for messages."""
     batch = question.batch
     if batch.by:
         return f"{batch.place}: the rule of {batch.by}, about {question.player},"
@@ -41,7 +42,7 @@ def rule_of(question: AskedQuestion) -> str:
 
 
 def fallback_of(question: AskedQuestion) -> str:
-    """Return for whom which question names a stand-in, for messages."""
+    """Return the ``fallback=`` and its question in words, for messages."""
     return f"{question.batch.place}: fallback= of {question.player}"
 
 
@@ -51,19 +52,19 @@ def answer_by_code(
     reasoning: str = "",
     calls: tuple[CallRecord, ...] = (),
 ) -> Answer:
-    """Return the record of a decision that no call says by itself.
+    """Return the record of a decision that no call on the tape has by itself.
 
     Raises:
-        ConfigError: a record cannot hold it.
+        ConfigError: a record cannot hold the decision.
     """
     try:
         fields = reply_as_json(decision)
     except ConfigError as error:
         raise ConfigError(f"{rule_of(question)} answered what cannot be kept: {error}") from error
-    # The dict's items: those of the model itself take long.
+    # From the dict, since iterating over the model itself is slow.
     values = decision.__dict__
     for name, value in values.items():
-        if type(value) is Decimal:  # as a number, which a table adds up
+        if type(value) is Decimal:  # as a number, which a table can add up
             fields[name] = json_number(value)
     return Answer(
         player=question.player,
@@ -80,19 +81,19 @@ def as_reply(
     question: AskedQuestion,
     whose: Callable[[AskedQuestion], str],
 ) -> Decision:
-    """Return an answer that code gave as the reply that was asked for, within its limits.
+    """Return an answer of code as a reply of the right class and within its limits.
 
     Args:
-        answer: what the code gave.
-        question: what it was asked.
-        whose: names the code in a message.
+        answer: what the code returned.
+        question: the question.
+        whose: returns the name of the code, for messages.
 
     Raises:
-        ConfigError: it is not such a reply, or not within the limits.
+        ConfigError: the answer is not such a reply, or not within the limits.
     """
     reply = question.batch.reply
     if isinstance(answer, reply):
-        decision: Decision = answer  # which was checked when it was made
+        decision: Decision = answer  # it was checked when it was made
     else:
         decision = _read(answer, reply, whose, question)
     if not ALWAYS_FINITE.issuperset(map(type, decision.__dict__.values())):
@@ -112,14 +113,14 @@ def _read(
     whose: Callable[[AskedQuestion], str],
     question: AskedQuestion,
 ) -> Decision:
-    """Return the reply that fields, or the value of its one field, make."""
-    # A class of a cell that was run again has the same name and is another class.
+    """Return the reply that is made from fields, or from the value of its only field."""
+    # A class whose notebook cell was run again has the same name, but is another class.
     if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
         raise defined_again(reply.__name__, reply.__module__)
     needed = _fields_of_code(reply)
     if answer is None:
         raise ConfigError(f"{whose(question)} returned None; {_right_return(reply)}")
-    # A number alone will do where only one is asked for.
+    # If only one field is asked for, its value alone is enough.
     if not isinstance(answer, Mapping) and len(needed) == 1:
         answer = {needed[0]: answer}
     if isinstance(answer, Mapping):
@@ -139,7 +140,7 @@ def _read(
 
 @lru_cache(maxsize=1024)
 def _fields_of_code(reply: type[Decision]) -> list[str]:
-    """Return the fields that code has to give of a reply: its own, and those without a default."""
+    """Return the fields that code must give: the reply's own, and any without a default."""
     return [
         name
         for name, field in reply.model_fields.items()
@@ -148,7 +149,7 @@ def _fields_of_code(reply: type[Decision]) -> list[str]:
 
 
 def _right_return(reply: type[Decision]) -> str:
-    """Return what code is to return, for messages: ``return Gift(amount=...)``."""
+    """Return the statement that code should end with, for messages: ``return Gift(amount=...)``."""
     arguments = ", ".join(f"{name}=..." for name in _fields_of_code(reply))
     return f"return {reply.__name__}({arguments})"
 
@@ -158,7 +159,7 @@ def _check_values(
     whose: Callable[[AskedQuestion], str],
     question: AskedQuestion,
 ) -> None:
-    """Raise ConfigError for values of a reply that no tape could hold."""
+    """Raise ConfigError for values of a reply that a tape cannot hold."""
     for name, value in decision:
         if type(value) not in SCALARS and is_too_deep(value):
             raise ConfigError(
@@ -177,12 +178,12 @@ def _check_values(
 
 
 class Options(NamedTuple):
-    """What a model chooses from where its answer is drawn from probabilities.
+    """The options from which an answer is chosen by probabilities.
 
     Attributes:
-        decide: how the answer is taken from them.
+        decide: how the answer is chosen.
         name: the reply's field.
-        texts: its values, each with its text.
+        texts: the field's values, each with its text.
     """
 
     decide: Decide
@@ -191,14 +192,14 @@ class Options(NamedTuple):
 
 
 def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options:
-    """Return what a model chooses from.
+    """Return the options that a model chooses from.
 
     Args:
-        question: what is asked.
-        decide: how the answer is taken, where that is not as the question says.
+        question: the question.
+        decide: how the answer is chosen; as the question says if not given.
 
     Raises:
-        ConfigError: the reply's field cannot be decided by probabilities.
+        ConfigError: the reply's field cannot be chosen by probabilities.
     """
     player = question.player
     reply = question.batch.reply
@@ -226,7 +227,7 @@ def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options
             f"limits={{{name!r}: [0, 0.25, 0.5]}})"
         )
     words = question.allowed.wording.get(name, {})
-    # A question may name some of them in words, "raise by 25 points", and leave the rest.
+    # A question may give words for some of the values, such as "raise by 25 points".
     texts: dict[object, str] = {}
     for value in values:
         texts[value] = words[value] if value in words else text_of(value)
@@ -234,10 +235,10 @@ def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options
 
 
 def options_to_choose(question: Question) -> Options:
-    """Return what a question can be answered with, also where no model is to choose from it.
+    """Return the possible answers to a question, even if no model is to choose from them.
 
     Raises:
-        ConfigError: the reply's field cannot be decided by probabilities.
+        ConfigError: the reply's field cannot be chosen by probabilities.
     """
     return options_of(question._asked, question.decide or "sample")
 
@@ -247,7 +248,7 @@ def why_chosen(
     options: Options,
     value: object,
 ) -> str:
-    """Return the probabilities that a value was taken from, in words."""
+    """Return the probability of a chosen value, in words."""
     share = choice.probabilities[value]
     chosen = f"{options.decide}: {options.name} {options.texts[value]} has {share:.1%}"
     if options.decide == "expected":
@@ -256,10 +257,10 @@ def why_chosen(
 
 
 def _listed_values(limits: object, type_name: object) -> Sequence[object]:
-    """Return the values of a field, from a list or few enough whole numbers; else none."""
+    """Return the values of a field from a list, or from a short range of integers; else none."""
     if isinstance(limits, list):
         return limits
-    # A range of floats has no last value to list.
+    # Floats within bounds cannot be listed.
     if isinstance(limits, tuple) and type_name == "integer":
         lowest, highest = limits
         whole_numbers = range(int(lowest), int(highest) + 1)

@@ -31,10 +31,10 @@ def turn_row(turn: Turn) -> Columns:
     """Return a turn's row of a run's frame; see ``Run.to_frame``.
 
     Raises:
-        ConfigError: the state has a column of a name that every frame has.
+        ConfigError: the state has a column with a name that every frame has.
     """
     columns = turn.columns()
-    # A state may add columns of its own, whose names no class could check when it was made.
+    # A state may add columns that depend on its values, so its class could not be checked for them.
     taken = COMMON_COLUMNS & columns.keys()
     if taken:
         raise ConfigError(
@@ -63,9 +63,9 @@ def decisions_frame(
     run: int | None,
     seed: int,
 ) -> pd.DataFrame:
-    """Return one row a decision of a run; see ``Run.decisions``."""
+    """Return a run's decisions, one row each; see ``Run.decisions``."""
     decisions: list[Columns] = []
-    # Dicts used as ordered sets: columns stand in the order in which they first came.
+    # Dicts used as ordered sets: columns keep the order in which they first came.
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
     has_periods = False
@@ -83,7 +83,7 @@ def decisions_frame(
             fields = _reply_columns(answer, outcome)
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
-            # Later ones count: what every frame has is taken by no reply and no note.
+            # Later dicts win, but no field and no note has the name of a column of every frame.
             decisions.append({**fields, **outcome, **shared, **_decision_columns(answer)})
     before = [name for name in _COLUMNS_BEFORE if has_periods or name != "period"]
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
@@ -96,7 +96,7 @@ def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
     columns: Columns = {}
     for field_name, value in answer.fields.items():
         name = field_name
-        # More than once for ``tokens``, since ``reply_tokens`` is taken as well.
+        # A loop, since ``reply_tokens``, the new name of ``tokens``, is taken as well.
         while name in taken or name in columns:
             name = f"reply_{name}"
         columns[name] = value
@@ -104,14 +104,14 @@ def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
 
 
 def _decision_columns(answer: Answer) -> Columns:
-    """Return what every decision's row has; its cost is that of the calls behind it."""
+    """Return the columns of every decision; the costs are sums over the calls behind it."""
     calls = answer.calls
     columns: Columns = {name: getattr(answer, name) for name in _ANSWER_COLUMNS}
-    # Of several calls, as a choice has them, the first one's: all ask one model.
+    # A decision may have several calls; all ask the same model.
     model = calls[0].request.model if calls else None
     columns["model"] = answer.filled_by or model
     for name in _COST_COLUMNS:
         columns[name] = sum(getattr(call, name) for call in calls)
-    # A start of 0.0 keeps the column one of floats.
+    # The start 0.0 makes the column one of floats.
     columns["seconds"] = sum((call.seconds for call in calls), 0.0)
     return columns

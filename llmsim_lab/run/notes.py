@@ -11,15 +11,14 @@ from llmsim_lab.run.state import Columns
 
 
 def _notes_by_decision(recorded: object) -> object:
-    """Return notes by player and component; recordings have those that name none by player."""
+    """Return notes by player and component; recordings without components have them by player."""
     if isinstance(recorded, Mapping):
         return {(player, ""): columns for player, columns in recorded.items()}
     if not isinstance(recorded, list):
         return recorded
     notes: dict[tuple[object, object], object] = {}
     for note in recorded:
-        # Exactly these, as everywhere on a tape: what else there is was not written by this
-        # package.
+        # Any other keys were not written by this package, and mean that the tape is damaged.
         if not isinstance(note, Mapping) or note.keys() != {"player", "component", "columns"}:
             raise ValueError("a note has a player, a component and columns")
         notes[note["player"], note["component"]] = note["columns"]
@@ -27,11 +26,11 @@ def _notes_by_decision(recorded: object) -> object:
 
 
 def _recorded_notes(notes: Mapping[tuple[str, str], Columns]) -> object:
-    """Return notes as a recording has them; see ``_notes_by_decision``."""
-    # As before there were components: such recordings stay equal.
+    """Return notes in the form of recordings; see ``_notes_by_decision``."""
+    # The older form, so that runs without components are recorded as they always were.
     if not any(component for _, component in notes):
         return {player: columns for (player, _), columns in notes.items()}
-    # A list, since JSON has no keys of two parts.
+    # A list, since a key in JSON has only one part.
     return [
         {"player": player, "component": component, "columns": columns}
         for (player, component), columns in notes.items()
@@ -43,11 +42,11 @@ Notes = Annotated[
     BeforeValidator(_notes_by_decision),
     PlainSerializer(_recorded_notes),
 ]
-"""What became of decisions: columns by player and component; without one, of the first."""
+"""Outcomes of decisions: columns by player and component; no component means the first."""
 
 
 def notes_by_player(notes: Mapping[tuple[str, str], Columns]) -> dict[tuple[str, str], Columns]:
-    """Return notes as they were recorded before they named components."""
+    """Return notes in the older form, which names no components."""
     merged: dict[tuple[str, str], Columns] = {}
     for (player, _), columns in notes.items():
         merged.setdefault((player, ""), {}).update(columns)

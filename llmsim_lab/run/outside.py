@@ -17,7 +17,7 @@ from llmsim_lab.llm.scope import scope
 from llmsim_lab.tape.recorder import Outside
 
 _MOST_OUTSIDE = 500
-"""How much of what came from outside is shown, characters."""
+"""How much of each question and answer is shown, in characters."""
 
 
 async def from_outside(
@@ -30,19 +30,19 @@ async def from_outside(
 ) -> Any:
     """Do what ``Ask.outside`` does, for the run that is being played, if there is one.
 
-    For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
+    For code that takes part in a turn but has no ``Ask``, such as an executor of tools.
     """
-    # As the tape has it, by which it is looked for.
+    # As the tape has the key, since the result is looked up by it.
     key = json_ready(f"the key of {kind}", key)
     recorder = scope().recorder
     outside = recorder.find_outside(kind, key)
-    # ``stopped`` after some seconds: the turn's code waited no longer. ``once`` and without
-    # seconds: it failed, or its process ended, and it counts as done.
+    # On a tape ``stopped`` means two things. With seconds: the turn's code waited no longer. With
+    # ``once`` and no seconds: the work failed, or its process ended, and it counts as done.
     is_given_up = outside.stopped and (not once or outside.seconds > 0)
     if is_given_up and recorder.is_replay:
         await until_cancelled(f"ask.outside({kind!r}, ...)", outside.seconds)
     if is_given_up and once:
-        # The turn is played again and does not do it again. The tape then has it without seconds,
+        # The turn is played again, and must not do this again. It is now recorded without seconds,
         # so that a replay of this turn takes the fallback at once.
         recorder.outside(
             kind,
@@ -52,12 +52,12 @@ async def from_outside(
             stopped=True,
         )
     if is_given_up and not once:
-        # Where the turn is played again, it is done again.
+        # When the turn is played again, the work is done again.
         outside = Outside(outside.nth)
     if outside.is_done and outside.stopped:
         return fallback
     if outside.is_done:
-        return plain(outside.result)  # a copy, since it may be changed in place
+        return plain(outside.result)  # a copy, since the caller may change it
     record = partial(
         recorder.outside,
         kind,
@@ -66,19 +66,19 @@ async def from_outside(
     )
     if once:
         record = partial(record, once=True)
-        # Before it is done: what is broken off halfway counts as done.
+        # Recorded before the work begins, so that work broken off halfway counts as done.
         record()
     began = time.monotonic()
     try:
         answer: object = work()
         if isawaitable(answer):
             answer = await answer
-        # As a replay will have it: what JSON changes is changed now.
+        # In the form that a replay will return: JSON may change a value.
         result = json_ready(f"what {kind} gave", answer)
     except asyncio.CancelledError:
         record(stopped=True, seconds=time.monotonic() - began)
         raise
-    # Not Exception: what was broken off halfway may have been done.
+    # Not only Exception: the work may have been done even if it was broken off.
     except BaseException:
         if once:
             record(stopped=True)
@@ -88,10 +88,10 @@ async def from_outside(
 
 
 def json_ready(subject: str, value: object) -> Any:
-    """Return a value as a tape gives it back, with no half character in its texts.
+    """Return a value as a tape gives it back; half characters in its texts are replaced.
 
     Args:
-        subject: what the value is, for messages.
+        subject: the value in words, for messages.
         value: the value.
 
     Raises:
@@ -111,18 +111,18 @@ def json_ready(subject: str, value: object) -> Any:
 
 
 def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what came from outside, a line of text each: ``weather "Rome": {"rain":true}``.
+    """Return what came from outside, one line of text each: ``weather "Rome": {"rain":true}``.
 
     Args:
-        lines: a turn's, as ``Tape.outside`` has them; of two of the same the later one counts.
+        lines: the lines of a turn, as ``Tape.outside`` has them. Of equal lines the latest counts.
     """
-    # The first line of what is done once says only that it begins.
+    # The first line of work that is done once only says that it begins.
     latest: dict[tuple[str, str, object], Mapping[str, Any]] = {}
     for line in lines:
         latest[line["what"], dumps(line["key"]), line.get("nth")] = line
     texts = []
     for (kind, key_as_json, _), line in latest.items():
-        # A key that is a text reads better without JSON's quotes.
+        # A text reads better without JSON's quotes.
         key = key_as_json
         if isinstance(line["key"], str):
             key = line["key"]

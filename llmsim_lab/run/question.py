@@ -1,7 +1,7 @@
-"""A question to a player: its text, what is allowed, and who is asked.
+"""A question to a player: its text, what may be answered, and who is asked.
 
-``Batch`` is what the questions of one ``ask.each`` have in common, ``AskedQuestion`` one of them on
-its way to an answer, and ``Question`` what a rule is handed of it.
+``Batch`` is what the questions of one ``ask.each`` have in common. ``AskedQuestion`` is one of
+these questions on its way to an answer. ``Question`` is what a rule is given of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from llmsim_lab.types import CallSite, Decision, Number, Reply
 Source = str | Path | Prompt | Callable[[str], str]
 """A prompt as a question names it; a function of the player's name returns the text itself."""
 ForPeople = str | Callable[[str], str]
-"""A text for people, with slots as a prompt has; or a function of the player's name."""
+"""A text for people, with the slots of a prompt; or a function of the player's name."""
 OfPlayer = Callable[[str], object]
 """A function of a player's name."""
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -49,11 +49,11 @@ class AskedTurn:
     """What all questions of a turn have in common.
 
     Attributes:
-        number: of the turn, which is being played.
-        state: the state before it, as players read it.
+        number: the number of the turn that is being played.
+        state: the state before the turn, as players read it.
         config: the run's configuration.
-        prompts: what the run asks with.
-        is_replay: whether the turn was played before, so that nothing is warned of.
+        prompts: the prompts that the run asks with.
+        is_replay: True if the turn was played before, so that no warning is logged again.
     """
 
     number: int
@@ -64,14 +64,14 @@ class AskedTurn:
 
 
 class _SlotValues(NamedTuple):
-    """What fills a prompt's slots: functions of the player's name, and what all players share."""
+    """What fills a prompt's slots: functions of the player's name, and values shared by all."""
 
     by_player: Mapping[str, OfPlayer]
     shared: Mapping[str, object]
 
 
 class _BatchPrompt:
-    """A question's prompt, to be filled for one player after another."""
+    """A question's prompt, to be filled in for one player after another."""
 
     __slots__ = ("_fill", "_prompt", "values")
 
@@ -81,11 +81,11 @@ class _BatchPrompt:
         self.values = values
 
     def text(self, values_of_player: Mapping[str, object]) -> str:
-        """Return the text with a player's own values; what all share is filled in once."""
+        """Return the text with a player's own values; shared values are filled in only once."""
         if isinstance(self._prompt, str):
             return self._prompt
-        # Not before, since rules need no text. Filled in for each player anew, a dict of all
-        # players would be written out once for each of them.
+        # Made on first use, since rules need no text. Shared values are written out once here: a
+        # dict of all players would otherwise be written out again for each of them.
         if self._fill is None:
             self._fill = self._prompt.sharing(self.values.shared)
         return self._fill(values_of_player)
@@ -93,9 +93,9 @@ class _BatchPrompt:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """What the questions of one ``each`` have in common, and what is made of it once for all.
+    """What the questions of one ``ask.each`` have in common, and what is made from it once for all.
 
-    The first fields are what ``ask`` is given.
+    The first fields are the arguments of ``ask``.
     """
 
     turn: AskedTurn
@@ -110,16 +110,16 @@ class Batch:
     on_error: OnError | None = None
     values: Mapping[str, object] = field(default_factory=dict)
     for_people: ForPeople = ""
-    """What people are shown in place of the prompt; empty for the prompt itself."""
+    """What people are shown instead of the prompt; empty for the prompt itself."""
     by_model: ByModel[Decision] | None = None
-    """How a model answers by a conversation, where it is not sent the prompt in one call."""
+    """Asks a model in a conversation, instead of sending it the prompt in one call."""
     name: str = field(default="", init=False)
-    """What a prompt without slots is called: its kind of question, and its position in the turn."""
+    """The name of a prompt without slots: its kind of question, and its position in the turn."""
     answers: list[Answer] = field(default_factory=list, init=False)
-    """The answers that no call says by itself."""
+    """The answers that no call on the tape has by itself."""
     fault: LabError | None = field(default=None, init=False)
-    """The error of the world's own code, such as of limits=. It ends the turn, also where a player
-    who met it, by reading the question, caught it and answered all the same."""
+    """The error of the world's own code, such as that of ``limits=``. It ends the turn, even if a
+    player that met it by reading the question caught it, and answered all the same."""
     _prepared: _BatchPrompt | None = field(default=None, init=False)
     _for_people: _BatchPrompt | None = field(default=None, init=False)
     _allowed_to_all: Allowed | None = field(default=None, init=False)
@@ -127,12 +127,12 @@ class Batch:
 
     @property
     def component(self) -> str:
-        """As what its players are asked."""
+        """The role in which the players are asked: ``by``, the tag, or ``player``."""
         return self.by or self.tag or "player"
 
     @property
     def place(self) -> str:
-        """Which question it is, for messages."""
+        """The question in words, for messages."""
         return place_of(self.turn.number, self.reply, self.tag)
 
     def value_for(
@@ -141,21 +141,21 @@ class Batch:
         function: OfPlayer,
         player: str,
     ) -> Any:
-        """Return what a function that the world gave says for a player.
+        """Call a function that the world gave, and return its value for a player.
 
         Args:
-            name: what it was given as, such as ``limits``.
-            function: takes the player's name.
+            name: the argument that the function was given as, such as ``limits``.
+            function: the function, which takes the player's name.
             player: the player's name.
 
         Raises:
-            ConfigError: it raised, or is async.
-            LabError: it raised this itself.
+            ConfigError: the function raised, or is async.
+            LabError: the function itself raised this.
         """
         try:
             value = function(player)
-        except LabError as error:  # which says what is wrong, and may be of a class of its own
-            # A note, since the class and its message are the caller's.
+        except LabError as error:  # it says what is wrong, and its class may be a user's own
+            # The place goes into a note, so that class and message stay as they are.
             error.add_note(f"{self.place}: the function {name}= raised this for {player}.")
             self.fault = error
             raise
@@ -164,9 +164,9 @@ class Batch:
                 f"{self.place}: the function {name}= failed for {player}: {error_text(error)}"
             )
             raise self.fault from error
-        # Most values are texts, which need not go through isawaitable: it takes long.
+        # Most values are texts. They need no isawaitable, which is slow.
         if not isinstance(value, str) and isawaitable(value):
-            # Else Python warns of it as well, after this error.
+            # Closed, since Python would also warn of it after this error.
             close_unawaited(value)
             self.fault = ConfigError(
                 f"{self.place}: the function {name}= is async, and a question does not wait for "
@@ -178,10 +178,10 @@ class Batch:
     # --- the text ----------------------------------------------------------------------------
 
     def prepared(self, whom: str) -> _BatchPrompt:
-        """Return the prompt, ready to be filled; not of a function, which returns the text.
+        """Return the prompt, ready to be filled in; only for a prompt that is not a function.
 
         Args:
-            whom: who is asked first, for messages.
+            whom: the first player who is asked, for messages.
         """
         if self._prepared is None:
             used = self.turn.prompts.named(
@@ -190,21 +190,21 @@ class Batch:
                 self.name,
                 self.system,
                 is_replay=self.turn.is_replay,
-                # Who judges the players is none of them.
+                # ``by=`` names a judge, who is not a player and has no persona.
                 ending=None if self.by else partial(ending_of, self.turn.config),
             )
             self._prepared = _BatchPrompt(used.prompt, self._slot_values(whom, used))
         return self._prepared
 
     def text_for(self, player: str) -> object:
-        """Return the prompt, filled for a player; what a function returned if it is no text."""
+        """Return the prompt filled in for a player; a function may have returned something else."""
         if callable(self.prompt):
             return self._text_of_function(self.prompt, player)
         prompt = self.prepared(player)
         return prompt.text(self._values_for(prompt.values, player))
 
     def prepared_for_people(self, whom: str) -> _BatchPrompt:
-        """Return the text for people, read once; it is none of the run's prompts.
+        """Return the text for people, which is read once and is not one of the run's prompts.
 
         Raises:
             PromptError: a slot has no value.
@@ -212,13 +212,13 @@ class Batch:
         if self._for_people is None:
             text = dedented(str(self.for_people))
             prompt = Prompt(text) if has_slots(text) else text
-            # As edited: values that it has no slot for are the prompt's.
+            # Marked as edited, so that it need not have a slot for each of the prompt's values.
             values = self._slot_values(whom, UsedPrompt(prompt, is_edited=True))
             self._for_people = _BatchPrompt(prompt, values)
         return self._for_people
 
     def text_for_people(self, player: str) -> str:
-        """Return what a player who is a person is shown; empty for the prompt itself."""
+        """Return the text for a player who is a person; empty if the prompt itself is shown."""
         if callable(self.for_people):
             return str(self.value_for("for_people", self.for_people, player))
         if not self.for_people:
@@ -231,9 +231,9 @@ class Batch:
         function: Callable[[str], str],
         player: str,
     ) -> object:
-        """Return the text that a function returns, or a fork's edit of it."""
+        """Return the text that a function returns, or the edit that a fork put in its place."""
         text = self.value_for("prompt", function, player)
-        # Who judges the players is none of them, and has no persona.
+        # ``by=`` names a judge, who is not a player and has no persona.
         if not self.by:
             text = persona_text(
                 text,
@@ -241,7 +241,7 @@ class Batch:
                 player,
                 self.place,
             )
-        if type(text) is not str:  # such as a filled prompt, which the run knows by itself
+        if type(text) is not str:  # such as a filled prompt, which needs no name of its own
             if isinstance(text, RenderedPrompt) and self.system:
                 raise PromptError(
                     f"system={clip(self.system, 40)!r} goes with a function that returns a plain "
@@ -257,8 +257,8 @@ class Batch:
         )
         if isinstance(used.prompt, str):
             return used.prompt
-        # Edited by a fork or a study, which may have given it slots. Values that no slot takes are
-        # for rules.
+        # A fork or a study edited the text, and may have given it slots. Values without a slot are
+        # allowed, since rules read them.
         values = self._slot_values(player, UsedPrompt(used.prompt, is_edited=True))
         return _BatchPrompt(used.prompt, values).text(self._values_for(values, player))
 
@@ -276,12 +276,12 @@ class Batch:
         """Return what fills a prompt's slots.
 
         Raises:
-            PromptError: a slot has no value, or the other way round.
+            PromptError: a slot has no value, or a value has no slot.
         """
         turn = self.turn
         values_by_slot: dict[str, object] = {
             **persona_slots(turn.config),
-            # A function of the name: each player's own. So is str, which returns the name itself.
+            # A function is called with each player's name; ``str`` returns the name itself.
             "name": str,
             "state": turn.state,
             "run": turn.config,
@@ -289,12 +289,12 @@ class Batch:
             "turns": turn.config.turns,
             **self.values,
         }
-        # A text without slots takes no values; given ones are for rules then.
+        # A text without slots takes no values. Any values given are for rules.
         slots = used.prompt.slots if isinstance(used.prompt, Prompt) else ()
         unfilled = {*slots} - values_by_slot.keys()
         unused = self.values.keys() - {*slots}
-        # An edited prompt may leave out what the question gives; one of the world's own is a
-        # mistake.
+        # An edited prompt may leave out what the question gives. In the world's own prompt that is
+        # a mistake.
         if unfilled or (unused and not used.is_edited):
             raise _slots_differ(
                 whom,
@@ -307,7 +307,7 @@ class Batch:
         for slot in slots:
             value = values_by_slot[slot]
             if callable(value):
-                # Called for each player who is sent the prompt, and not before.
+                # Called only for players who are sent the prompt.
                 by_player[slot] = value
             else:
                 shared[slot] = value
@@ -316,15 +316,15 @@ class Batch:
     # --- what is allowed ---------------------------------------------------------------------
 
     def allowed(self, player: str) -> Allowed:
-        """Return what a player may answer; equal limits are worked out once."""
+        """Return what a player may answer; equal limits are compiled once."""
         if self.limits is None:
             return EVERYTHING
-        # Kept, since to compile limits takes longer than to check an answer.
+        # Kept, since compiling limits takes longer than checking an answer.
         if not callable(self.limits):
             if self._allowed_to_all is None:
                 self._allowed_to_all = self._allowed_by(player, _by_field(player, self.limits))
             return self._allowed_to_all
-        # Of each player its own; many have the same.
+        # Each player may have its own limits; many have the same.
         limits = _by_field(player, self.value_for("limits", self.limits, player))
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self._allowed_by_limits:
@@ -340,7 +340,7 @@ _PARAMETERS = {"player"} | {
     for parameter in fields(Batch)
     if parameter.init and parameter.name not in ("turn", "by_model")
 }
-"""What ``ask`` calls its own parameters, so that no slot can be given by that name."""
+"""The names of the parameters of ``ask``, which cannot be given as values of slots."""
 
 
 def _slots_differ(
@@ -349,10 +349,10 @@ def _slots_differ(
     unused: set[str],
     known: list[str],
 ) -> PromptError:
-    """Return the error of a prompt whose slots are not those that have values.
+    """Return the error for a prompt with slots that have no value, or values that have no slot.
 
     Args:
-        whom: who is asked.
+        whom: the first player who is asked.
         unfilled: slots without a value.
         unused: values without a slot.
         known: the names of all values.
@@ -374,10 +374,10 @@ def _slots_differ(
 
 
 def _by_field(player: str, limits: object) -> Limits:
-    """Return limits by field, with lists in place of ranges and of numpy's and pandas' values.
+    """Return limits by field; ranges and the arrays of numpy and pandas become lists.
 
     Raises:
-        ConfigError: they are not by field.
+        ConfigError: the limits are not by field.
     """
     if not limits:
         return {}
@@ -389,7 +389,7 @@ def _by_field(player: str, limits: object) -> Limits:
     as_lists = dict(limits)
     for name, values in limits.items():
         if isinstance(values, range):
-            # A range is a list of values here, and never a lowest and a highest one.
+            # A range lists the allowed values: it is not a lowest and a highest one.
             as_lists[name] = list(values)
         elif hasattr(values, "tolist"):
             as_lists[name] = values.tolist()
@@ -400,8 +400,8 @@ class AskedQuestion:
     """One question to one player, on its way to an answer.
 
     Args:
-        batch: what it has in common with others.
-        player: the one that is asked; with ``by=`` the one that the question is about.
+        batch: what the question has in common with others.
+        player: the player who is asked; with ``by=``, the player that the question is about.
         number: how often the player was asked this kind of question in the turn, this time
             included. None if a second task asks the player as well: then the questions have no
             order.
@@ -411,7 +411,7 @@ class AskedQuestion:
         decision: the answer, once there is one.
     """
 
-    # One is made for each question, a thousand in a turn of a thousand players.
+    # Slots, since a turn of a thousand players makes a thousand of these.
     __slots__ = ("_number", "_rng", "_site", "allowed", "batch", "decision", "player")
 
     def __init__(
@@ -430,12 +430,12 @@ class AskedQuestion:
 
     @property
     def answerer(self) -> str:
-        """Who answers: the player, or the one in ``by=``."""
+        """Who answers: the player, or the name in ``by=``."""
         return self.batch.by or self.player
 
     @property
     def site(self) -> CallSite:
-        """Where in the run it is asked."""
+        """The question's place in the run."""
         if self._site is None:
             self._site = CallSite(
                 component=self.batch.component,
@@ -446,13 +446,13 @@ class AskedQuestion:
 
     @property
     def rng(self) -> Random:
-        """Random numbers of this player's own, for what it answers."""
+        """The player's random numbers, for its answer."""
         if self._rng is None:
             self._rng = self.random("rule")
         return self._rng
 
     def random(self, purpose: str) -> Random:
-        """Return random numbers of this player's own for a purpose, the same in a replay.
+        """Return the player's random numbers for one purpose; a replay draws the same.
 
         Raises:
             ConfigError: another task asks the player as well.
@@ -464,7 +464,7 @@ class AskedQuestion:
                 "another order; tell the questions apart: ask(..., tag='second')"
             )
         kind = self.batch.tag or self.batch.by
-        # Named as recordings name them: another name would draw other numbers.
+        # The name that recordings have: another name would draw other numbers.
         name = f"{self.player}, {kind}" if kind else self.player
         if self._number > 1:
             name = f"{name}, question {self._number}"
@@ -476,7 +476,7 @@ class AskedQuestion:
 
         Raises:
             PromptError: a slot cannot be filled.
-            ConfigError: a function of the name returned no text.
+            ConfigError: a function of the name did not return a text.
         """
         batch = self.batch
         try:
@@ -493,12 +493,12 @@ class AskedQuestion:
         return text
 
     def send(self, client: LLMClient, prompt: str) -> Awaitable[Decision]:
-        """Return what asks a client; ``prompt`` is the whole text."""
+        """Return an awaitable that asks a client; ``prompt`` is the whole text."""
         ask = client.call_with_retry
         is_person = isinstance(getattr(client, "backend", None), Person)
         rationale = self.batch.turn.config.rationale
-        # Only then, since a client around another one need not know of it; and other classes than
-        # Reply have their reasoning in a place of their own.
+        # Passed only where it matters: a client around another one need not know the argument, and
+        # classes other than Reply have a fixed place for the reasoning.
         if rationale != "before" and issubclass(self.batch.reply, Reply):
             ask = partial(ask, rationale=rationale)
         asking = ask(
@@ -512,7 +512,7 @@ class AskedQuestion:
         return self._shown(asking) if is_person else asking
 
     async def _shown(self, asking: Awaitable[Decision]) -> Decision:
-        """Wait for a person, who is shown the text for people, if there is one."""
+        """Wait for a person's answer; the person is shown the text for people, if there is one."""
         try:
             text = self.batch.text_for_people(self.player)
         except BaseException:
@@ -523,7 +523,7 @@ class AskedQuestion:
 
 
 class Question:
-    """What a rule is asked."""
+    """What a rule is given of a question."""
 
     __slots__ = ("_asked",)
 
@@ -532,7 +532,7 @@ class Question:
 
     @property
     def player(self) -> str:
-        """The one that is asked; with ``by=`` the one that the question is about."""
+        """The player who is asked; with ``by=``, the player that the question is about."""
         return self._asked.player
 
     @property
@@ -547,7 +547,7 @@ class Question:
 
     @property
     def run(self) -> Any:
-        """The world's parameters, as ``question.run.factor``."""
+        """The world's parameters, such as ``question.run.factor``."""
         return self._asked.batch.turn.config
 
     @property
@@ -557,27 +557,27 @@ class Question:
 
     @property
     def tag(self) -> str:
-        """Which of several questions of the turn, where the world says."""
+        """The question's tag, which tells apart several questions of a turn."""
         return self._asked.batch.tag
 
     @property
     def by(self) -> str:
-        """Who answers, where that is not the player."""
+        """Who answers, if it is not the player."""
         return self._asked.batch.by
 
     @property
     def decide(self) -> Decide | None:
-        """How a model's answer is taken from its probabilities; None where it gives one answer."""
+        """How a model's answer is taken from its probabilities; None if it gives one answer."""
         return self._asked.batch.decide
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What the prompt was given besides; of functions of the name, what they return."""
+        """The values given for the prompt's slots; for functions of the name, what they return."""
         batch = self._asked.batch
         values = dict(batch.values)
         for name, value in values.items():
             if callable(value):
-                # A rule is given the player's value, as a prompt would be.
+                # A rule gets the value for its player, as a prompt would.
                 values[name] = batch.value_for(name, value, self.player)
         return values
 
@@ -585,18 +585,18 @@ class Question:
     def limits(self) -> Mapping[str, tuple[Number, Number] | list[Any]]:
         """What is allowed, by field: ``(lowest, highest)``, or a list of values.
 
-        The question's, or else the field's own.
+        These are the question's limits; for other fields, the limits of the reply's class.
         """
         return limits_of(self._asked)
 
     @property
     def rng(self) -> Random:
-        """Random numbers of this player's own, the same in a replay.
+        """The player's random numbers; a replay draws the same.
 
-        They follow from the run's seed and replicate: another sample has others.
+        They follow from the run's seed and replicate, so another sample draws others.
 
         Raises:
-            ConfigError: another task asks the player as well, so that they have no order.
+            ConfigError: a second task asks the player as well, so that the questions have no order.
         """
         return self._asked.rng
 
@@ -607,18 +607,18 @@ class Question:
 
     @property
     def site(self) -> CallSite:
-        """Where in the run it is asked."""
+        """The question's place in the run."""
         return self._asked.site
 
     async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
-        """Ask a model, as the run asks its own; for a player who prepares the prompt first.
+        """Ask a model, as the run asks its own; for players who prepare the prompt themselves.
 
         Args:
             client: the model.
             prompt: the whole prompt, instead of the question's own.
 
         Raises:
-            ConfigError: it is not a client.
+            ConfigError: ``client`` is not a client.
             LLMFailureException: the model failed to answer.
         """
         checked_client(client, "client", ("call_with_retry",))
@@ -630,7 +630,7 @@ def place_of(
     reply: type[Decision],
     tag: str,
 ) -> str:
-    """Return which question it is, in words: ``turn 3, Gift (tag 'second')``."""
+    """Return the question in words: ``turn 3, Gift (tag 'second')``."""
     suffix = f" (tag {tag!r})" if tag else ""
     return f"turn {turn}, {reply.__name__}{suffix}"
 
@@ -638,7 +638,7 @@ def place_of(
 def limits_of(question: AskedQuestion) -> dict[str, tuple[Number, Number] | list[Any]]:
     """Return what is allowed, by field; see ``Question.limits``."""
     chosen = {name: list(values) for name, values in question.allowed.choices.items()}
-    # The question's limits last: they are narrower.
+    # The question's limits come last: they are narrower.
     return {
         **own_limits(question.batch.reply),
         **question.allowed.ranges,
@@ -647,6 +647,6 @@ def limits_of(question: AskedQuestion) -> dict[str, tuple[Number, Number] | list
 
 
 def close_unawaited(awaitable: object) -> None:
-    """Close a coroutine that will not be awaited, of which Python would warn."""
+    """Close a coroutine that will not be awaited; Python would warn of it."""
     if iscoroutine(awaitable):
         awaitable.close()

@@ -22,12 +22,12 @@ _READERS: dict[str, Callable[[object], object]] = {
 
 
 def reply_of(call: CallRecord | None) -> Columns:
-    """Return what the model answered, by field; nothing where it was not an object."""
+    """Return a model's reply by field; empty if the reply was not a JSON object."""
     if call is None or call.reply is None:
         return {}
     schema = call.request.schema or {}
     parts = as_mapping(schema.get("properties"))  # a tape may hold anything there
-    # An invalid reply is on the tape as well, and has no fields to show.
+    # An invalid reply is on the tape as well, but has no fields.
     with suppress(InvalidReply):
         reply: Columns = {}
         for name, value in reply_fields(call.reply.text).items():
@@ -37,13 +37,13 @@ def reply_of(call: CallRecord | None) -> Columns:
 
 
 def as_reasoning(value: object) -> str:
-    """Return why, as a reply says; empty where it says nothing, or something that is no text."""
+    """Return a reply's reasoning; empty if there is none, or if it is not a text."""
     return value if isinstance(value, str) else ""
 
 
 def as_confidence(value: object) -> float | None:
-    """Return how sure a reply is, 0 to 1; None where it says nothing, or something else."""
-    # As the model wrote it, or a class of one's own has it: nothing has checked this.
+    """Return a reply's confidence, 0 to 1; None if there is none, or if it is something else."""
+    # The value comes from a model or from a user's own class, and was never checked.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not 0 <= value <= 1:
@@ -56,14 +56,14 @@ def _as_asked(
     part: object,
     schema: Schema,
 ) -> object:
-    """Return a number or truth value that was written as another type, as the world got it.
+    """Return a number or boolean that was written as another type, such as a text, as its own type.
 
     Args:
         value: what the model wrote.
         part: the field's schema; anything, on a damaged tape.
-        schema: the reply's.
+        schema: the reply's schema.
     """
-    # Otherwise one such answer would make its column one of texts, whose sum is a long text.
+    # One such answer would turn its whole column into texts.
     field_type = _sole_type(part, schema)
     is_whole_number = field_type == "number" and type(value) is int
     if field_type not in _READERS or is_whole_number:
@@ -71,13 +71,13 @@ def _as_asked(
     try:
         return _READERS[field_type](value)
     except ValueError:
-        # An invalid reply, which stays as the model wrote it.
+        # An invalid reply stays as the model wrote it.
         return value
 
 
 def _sole_type(part: object, schema: Schema) -> str:
-    """Return the type of a field, null left out; empty where it is not one type."""
-    # A damaged schema says nothing.
+    """Return the type of a field, apart from null; empty if there are several types."""
+    # On a damaged tape the schema may be anything.
     with suppress(
         AttributeError,
         LookupError,

@@ -15,16 +15,18 @@ MOST_SERIES = 12
 class Series:
     """A column of numbers in ``to_frame()`` that can be charted.
 
-    Of a state's field it says what stands beside its numbers, and needs no column:
+    As an annotation of a state's field it describes the field's numbers, and needs no column:
     ``coins: Annotated[dict[str, float], Series(unit="coins")]``.
 
     Attributes:
-        column: its name in the frame; in a class's ``charts`` also a dict's, for all its keys.
-        label: for the axis, without the unit; the column's name if not given.
+        column: the column's name in the frame. In a class's ``charts`` also the name of a dict,
+            which stands for all its keys.
+        label: the name on the axis, without the unit; the column's name if not given.
         unit: such as ``% per year``; empty for plain counts.
-        short: its heading in tables of text, which have little room; empty leaves it out of them.
-        low: the least that it can be; None where nothing bounds it.
-        high: the most.
+        short: the heading in tables of text, which have little room; empty leaves the column out of
+            them.
+        low: the lowest possible value; None if there is no bound.
+        high: the highest possible value.
     """
 
     column: str = ""
@@ -39,13 +41,13 @@ class Series:
 
 
 def plain_series(names: Iterable[str]) -> Sequence[Series]:
-    """Return columns under their own names, each once, the first dozen of them."""
+    """Return the first dozen of some columns, each once and under its own name."""
     each_once = list(dict.fromkeys(names))
     return [Series(column=name, label=name) for name in each_once[:MOST_SERIES]]
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a frame's row that hold numbers and that not every run has."""
+    """Return the numeric columns of a frame's row that are not in every run's frame."""
     return [
         name
         for name, value in row.items()

@@ -23,26 +23,26 @@ from llmsim_lab.types import CallRecord, CallSite, Confidence, Reply, Status
 
 
 def _in_words(value: object) -> str:
-    """Return a value as prompts show it; a fraction with two decimals, or two digits if small."""
+    """Return a value as prompts show it; fractions have two decimals, small ones two digits."""
     if isinstance(value, float) and abs(value) < 0.01:
         return f"{value:.2g}"
     if isinstance(value, float):
         return number(value)
-    with suppress(PromptError):  # an answer may be longer than any prompt
+    with suppress(PromptError):  # an answer may be longer than a prompt may be
         return written(value)
     return dumps(value)
 
 
 def with_outcomes(turn: Turn) -> list[tuple[Answer, Columns]]:
-    """Return a turn's decisions, each with what became of it, by column.
+    """Return a turn's decisions, each with the outcome that the turn noted, by column.
 
-    A column stands on one row: that of the decision which the note names by player and component,
-    of several the first.
+    A column stands in one row only: in the row of the decision that the note names by player and
+    component, and in the first of them if there are several.
     """
     rows: list[tuple[Answer, Columns]] = [(answer, {}) for answer in turn.answers]
     for (player, component), noted in turn.became.items():
         for answer, columns in rows:
-            # A note without a component is of whatever the player decided first.
+            # A note without a component is about the player's first decision.
             is_meant = component in ("", answer.component)
             if answer.player == player and is_meant:
                 columns.update(noted)
@@ -55,66 +55,68 @@ class Answer:
     """One decision: what a player answered, and how that came about.
 
     Attributes:
-        player: the one that decided; with ``by=`` the one that the question was about.
-        component: as what it was asked: ``player``, the name in ``by=``, or the tag.
-        status: how it came about; ``fallback`` where something stands in for it.
-        calls: the call that gave it, or those that measured what it was taken from; none of a rule.
-        reasoning: why, in the player's words; or in the program's, where it decided.
-        confidence: 0 to 1; None where nothing was said of it.
-        given: the reply's fields where no call has them, JSON-ready.
-        filled_by: who answered for a person: ``random``, ``rule``, or the model's name; empty where
-            nobody had to.
+        player: the player who decided; with ``by=``, the player that the question was about.
+        component: the role in which the player was asked: ``player``, the name in ``by=``, or the
+            tag.
+        status: how the answer came about; ``fallback`` if a stand-in answered.
+        calls: the call that has the answer, or the calls that measured its probabilities. A rule
+            has none.
+        reasoning: the reasons, in the player's words; in the program's, if a program decided.
+        confidence: 0 to 1; None if the reply has none.
+        given: the reply's fields, JSON-ready, if no call has them.
+        filled_by: who answered for a person: ``random``, ``rule``, or the model's name. Empty if
+            no one had to.
     """
 
-    # Read strictly from tapes: a field that no version has is damage.
+    # Tapes are read strictly: a field that no version has written is damage.
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     player: str
     component: str = "player"
     status: Status = "ok"
     calls: tuple[CallRecord, ...] = ()
-    # On a tape these two are ``why`` and ``sure``: recorded runs are read, and written alike.
+    # These two are ``why`` and ``sure`` on a tape, as in the oldest recordings.
     reasoning: Annotated[str, Field(alias="why")] = ""
     confidence: Annotated[Confidence | None, Field(alias="sure")] = None
     given: Columns = field(default_factory=dict)
-    # Left out where it is empty: recordings from before it stay equal.
+    # Left out if it is empty, so that older recordings, which lack it, stay equal.
     filled_by: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
 
     @property
     def call(self) -> CallRecord | None:
-        """The call that gave the answer; None where a rule or probabilities decided."""
-        # With fields of its own the calls only measured, or failed before something stood in.
+        """The call that has the answer; None if a rule decided, or a draw from probabilities."""
+        # If the fields are here, the calls only measured, or failed before a stand-in answered.
         if self.given or not self.calls:
             return None
         return self.calls[-1]
 
     @property
     def fields(self) -> Columns:
-        """What was answered, by field, without reasoning and confidence."""
+        """The answer by field, without reasoning and confidence."""
         reply = self.given or reply_of(self.call)
         of_every_reply = Reply.model_fields
         return {name: value for name, value in reply.items() if name not in of_every_reply}
 
     def __str__(self) -> str:
-        """Return what was answered: ``amount 5``, ``share 0.33``."""
+        """Return the answer in words: ``amount 5``, ``share 0.33``."""
         return ", ".join(f"{name} {_in_words(value)}" for name, value in self.fields.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What happened in a turn and where it led.
+    """What happened in a turn, and the state that it led to.
 
     Attributes:
-        number: 1 for the first turn played; 0 stands for the initial state.
-        state: the state the turn led to.
-        interventions: what was done from outside.
+        number: 1 for the first turn that is played; 0 stands for the initial state.
+        state: the state at the turn's end.
+        interventions: the changes made from outside.
         seconds: wall time of the turn.
-        calls: every model call of the turn, in the order in which the first answers came.
-        by_code: the answers that no call says by itself: of rules, choices, and what stands in.
-        noted: columns that it noted of itself.
-        became: what it noted of decisions, by player and component; see ``Ask.note``.
-        story: what it noted in words.
-        led_to: the figures that it noted as its result, in words.
+        calls: the model calls of the turn, in the order in which their first answers came.
+        by_code: the answers that no call has by itself: those of rules, choices and stand-ins.
+        noted: the columns that the turn noted about itself.
+        became: the outcomes of decisions, by player and component; see ``Ask.note``.
+        story: what the turn noted in words.
+        led_to: the turn's result in words.
     """
 
     number: int
@@ -133,17 +135,17 @@ class Turn:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """The decisions: first those of code, then those that models and people gave."""
+        """The decisions: first those of code, then those of models and people."""
         answers = list(self.by_code)
-        # By identity: equal calls, as of repeats, are different ones.
+        # By identity, since equal calls, such as repeats, are different calls.
         told_by_code: set[int] = set()
         for answer in self.by_code:
             told_by_code.update(map(id, answer.calls))
         for call in self.calls:
             if id(call) in told_by_code:
                 continue
-            # A call that only measured what a choice is made of is no decision; one that failed is
-            # kept, since nothing else says of it.
+            # A call that only measured probabilities is not a decision. A failed one is kept, since
+            # nothing else tells of the failure.
             if call.status == "ok" and measures(call.request):
                 continue
             site = call.request.site or CallSite(component="call")
@@ -162,14 +164,15 @@ class Turn:
 
     @property
     def statuses(self) -> Counter[str]:
-        """How the turn's calls came out, and of decisions without a call those that went wrong."""
+        """How many of the turn's calls, and failed decisions without calls, had each status."""
         counts: Counter[str] = Counter()
-        # An answer of code, such as a stand-in, has the last word on its call.
+        # An answer of code, such as a stand-in, decides the status of its calls.
         by_call: dict[int, Status] = {}
         for answer in self.by_code:
             if answer.status == "ok":
                 continue
-            # Of a model that answered for a person the call was as good as any other.
+            # Only the person's call failed; the call of a model that answered instead is a good
+            # one.
             calls = answer.calls[:1] if answer.filled_by else answer.calls
             for call in calls:
                 by_call[id(call)] = answer.status
@@ -185,11 +188,11 @@ class Turn:
         return sum(call.tokens for call in self.calls)
 
     def columns(self) -> Columns:
-        """Return what the turn's row of the frame says: of the state, and what was noted.
+        """Return the columns of the turn's row in the frame: the state's, and those that it noted.
 
         Raises:
             ConfigError: the turn noted a column that the state has too, or the state's class failed
-                to say what its columns are.
+                to return its columns.
         """
         try:
             columns: Columns = self.state.columns()
@@ -209,16 +212,16 @@ class Turn:
         return {**columns, **self.noted}
 
     def in_words(self) -> Sequence[str]:
-        """Return the turn's story and what it led to; by default, its columns in one line."""
+        """Return the turn's story and its result; without either, its columns in one line."""
         if self.led_to:
             return (*self.story, result_in_words(self.led_to))
         if self.story:
             return self.story
-        # A world that notes nothing still has a line a turn.
+        # A world without notes still gets one line a turn.
         columns = [f"{name} {value}" for name, value in self.columns().items()]
         return (result_in_words(", ".join(columns)),)
 
 
 def result_in_words(figures: str) -> str:
-    """Return the line of text that says what a turn led to."""
+    """Return the line of text that states a turn's result."""
     return f"it led to: {figures}"

@@ -1,9 +1,9 @@
-"""What a tape gives back of a state, or of parameters: it is what a run continues with.
+"""States and parameters as a tape gives them back, which is how a run uses them.
 
-A state is written as JSON and read back after each turn, with and without a tape, so that a run
-continues with the same values as its replay, a fork or a resumed run. A value may come back as
-another type where its annotation does not say which: a tuple in ``Any`` is a list then. A value of
-which something would be lost is an error.
+A state is written as JSON and read back after each turn, also in a run that is on no tape. So a run
+continues with the same values as its replay, a fork or a resumed run. If an annotation leaves the
+type open, a value may come back as another type: a tuple in ``Any`` comes back as a list. If a part
+of a value would be lost, that is an error.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from llmsim_lab.types import CallRecord, Places
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 ValuePath = tuple[str, ...]
-"""Where a value is: the name of a class, then the names of fields, keys and items."""
+"""The place of a value: the name of a class, then the names of fields, keys and items."""
 
 _NO_CALLS = Places()
 _ANYTHING: Any = Any
-"""The type of values of which none is known; a form of typing's, and no class."""
+"""The type of values without annotation; it is a form of ``typing`` and not a class."""
 _UNWRITABLE = (ValueError, TypeError, OverflowError, RecursionError, TapeError)
-"""What writing JSON raises, by pydantic, by a class's own serializer, or of calls."""
+"""The errors of writing JSON: of pydantic, of a class's own serializer, or of calls."""
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
-"""What reading JSON raises, by pydantic or by a class's own validator."""
+"""The errors of reading JSON: of pydantic, or of a class's own validator."""
 
 
 class Kept(NamedTuple):
@@ -70,28 +70,27 @@ def kept_state(
 
     Args:
         state: the state.
-        cls: its class.
-        calls: its turn's.
-        on_tape: whether its run is on a tape.
+        cls: the class of the run's states.
+        calls: the calls of the state's turn.
+        on_tape: True if the run is on a tape.
 
     Raises:
-        ConfigError: something would be lost; says of which field, and why.
+        ConfigError: a part of the state would be lost; the message names the field, and why.
     """
     name = cls.__name__
-    # A subclass would come back as its base, without its own fields.
+    # A subclass would come back as its base class, without its own fields.
     if type(state) is not cls and not is_defined_again(type(state), cls):
         raise ConfigError(
             f"the state is a {type(state).__name__}, and its tape would give a {name} back: write "
             f"Run[{type(state).__name__}]"
         )
-    # A state may hold replies, whose calls are named by their places in the turn.
+    # A state may hold replies, which name their calls by the calls' places in the turn.
     places = Places(
         calls,
         others={},
         are_numbered=on_tape,
     )
-    # Written and read at each turn and not only on tapes: what a run continues with must not depend
-    # on whether it is recorded.
+    # This happens in every run: whether it is recorded must make no difference.
     try:
         raw = encoded(state, cls, places)
     except _UNWRITABLE as error:
@@ -100,8 +99,8 @@ def kept_state(
         back = decoded(raw, cls, places)
     except _UNREADABLE as error:
         raise _cannot_read((name,), state, error) from error
-    # The state itself, with what only it has: cached properties, and what it shares with the state
-    # before it.
+    # The state itself is kept if it is equal. It has more than what came back: cached properties,
+    # and parts that it shares with the state before it.
     if is_same(state, back, (name,)):
         back = state
     return Kept(back, raw)
@@ -112,10 +111,10 @@ def kept_config(config: ConfigT, name: str) -> ConfigT:
 
     Args:
         config: the configuration.
-        name: of the world.
+        name: the world's name.
 
     Raises:
-        ConfigError: something would be lost; says of which parameter, and why.
+        ConfigError: a part of a parameter would be lost; the message names the parameter, and why.
     """
     _check_depth(config, (name,))
     try:
@@ -126,7 +125,7 @@ def kept_config(config: ConfigT, name: str) -> ConfigT:
         back = type(config).model_validate(values)
     except _UNREADABLE as error:
         raise _cannot_read((name,), config, error) from error
-    # As after a cell was run again: old objects, new classes.
+    # The cell of a class was run again: an old object meets the new class.
     if is_defined_again(type(config), type(back)):
         raise defined_again(name, type(config).__module__)
     if is_same(config, back, (name,)):
@@ -136,12 +135,13 @@ def kept_config(config: ConfigT, name: str) -> ConfigT:
         for field, value in back.__dict__.items()
         if not is_same(config.__dict__[field], value, (name, field))
     }
-    # Not the one that came back, which does not know what was given and what is a default.
+    # A copy of the given one, which knows which values are defaults. The one that came back does
+    # not.
     return config.model_copy(update=changed)
 
 
 def config_as_json(config: BaseModel) -> JSONObject:
-    """Return a configuration as a manifest has it."""
+    """Return a configuration in the form of a manifest."""
     return config.model_dump(
         mode="json",
         by_alias=True,
@@ -152,10 +152,10 @@ def config_as_json(config: BaseModel) -> JSONObject:
 
 
 def reply_as_json(reply: BaseModel) -> JSONObject:
-    """Return the fields of a reply of code as a record has them.
+    """Return the fields of a reply of code in the form of a record.
 
     Raises:
-        ConfigError: JSON cannot hold one; says which.
+        ConfigError: JSON cannot hold a field; the message names it.
     """
     try:
         written: JSONObject = reply.model_dump(
@@ -163,7 +163,7 @@ def reply_as_json(reply: BaseModel) -> JSONObject:
             warnings=False,
             fallback=number_of,
         )
-        # Most replies are of numbers and texts, which JSON gives back as they are.
+        # Most replies consist of numbers and texts, which JSON gives back unchanged.
         if not SCALARS.issuperset(map(type, written.values())):
             written = loads(dumps(_ordered(written, reply)))
     except _UNWRITABLE as error:
@@ -172,7 +172,7 @@ def reply_as_json(reply: BaseModel) -> JSONObject:
 
 
 def _ordered(written: JSON, value: object) -> JSON:
-    """Return JSON of a value with its sets in one order, which differs between processes."""
+    """Return a value's JSON with its sets sorted, since their order differs between processes."""
     if isinstance(value, set | frozenset) and isinstance(written, list):
         return sorted(written, key=dumps)
     if isinstance(written, dict):
@@ -185,13 +185,13 @@ def _ordered(written: JSON, value: object) -> JSON:
 
 
 def kept_values(values: Mapping[str, object]) -> JSONObject:
-    """Return values of no known type as a tape gives them back: numbers, texts, lists and dicts.
+    """Return values without annotated types as a tape gives them back.
 
     Args:
-        values: by name.
+        values: numbers, texts, lists and dicts, by name.
 
     Raises:
-        ConfigError: something would be lost; says of which value, and why.
+        ConfigError: a part of a value would be lost; the message names the value, and why.
     """
     _check_depth(values, ())
     try:
@@ -202,7 +202,7 @@ def kept_values(values: Mapping[str, object]) -> JSONObject:
         back: JSONObject = decoded(raw, _ANYTHING)
     except _UNREADABLE as error:
         raise _cannot_read((), values, error) from error
-    # For what it raises; what came back is what is kept in any case.
+    # Called only because it raises if something is lost.
     is_same(values, back, ())
     return back
 
@@ -210,18 +210,18 @@ def kept_values(values: Mapping[str, object]) -> JSONObject:
 # --- writing and reading -------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
+@lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time it runs
 def _adapter_of(cls: type) -> TypeAdapter[Any]:
-    """Return what writes and reads values of a type, within a list and an object.
+    """Return an adapter that writes and reads values of a type, inside a list and an object.
 
-    On a line of a tape a state stands within two objects, and how deeply JSON may be nested is
-    limited: a state that can be read alone might make its line unreadable.
+    The depth of nested JSON is limited, and on a tape's line a state stands inside two objects.
+    Without this list and object, a state could be read alone that makes its line unreadable.
     """
     holder: Any = TypedDict("holder", {"state": cls})  # type: ignore[valid-type]
     return TypeAdapter(list[holder])
 
 
-# What stands around a state in that list and object.
+# The JSON of that list and object, around the state.
 _HOLDER_BEGINS = b'[{"state":'
 _HOLDER_ENDS = b"}]"
 
@@ -236,14 +236,14 @@ def encoded(
     Args:
         value: the state.
         cls: its type.
-        places: the calls that it may name.
+        places: the calls that the state may name.
 
     Raises:
-        ValueError: it holds something that JSON cannot.
+        ValueError: the state holds something that JSON cannot hold.
     """
     adapter = _adapter_of(cls)
     holders = [{"state": value}]
-    # By the names of the fields, as ``replace`` takes them, and without what is computed of them.
+    # With the names of fields that ``replace`` takes, and without computed fields.
     try:
         raw = adapter.dump_json(
             holders,
@@ -252,7 +252,9 @@ def encoded(
             warnings=False,
             fallback=number_of,
         )
-    except ValueError:  # half a character, which pydantic cannot write as JSON; or a true fault
+    except (
+        ValueError
+    ):  # pydantic cannot write half a character as JSON; any other fault is raised below
         ready = adapter.dump_python(
             holders,
             mode="json",
@@ -270,15 +272,15 @@ def decoded(
     cls: type,
     places: Places = _NO_CALLS,
 ) -> Any:
-    """Return the state that JSON holds, strictly of a type.
+    """Return the state in some JSON, read strictly by its type.
 
     Args:
         raw: the JSON.
         cls: the type.
-        places: the calls that it may name.
+        places: the calls that the state may name.
 
     Raises:
-        ValueError: it holds something else.
+        ValueError: the JSON holds something else.
     """
     adapter = _adapter_of(cls)
     holders = _HOLDER_BEGINS + raw + _HOLDER_ENDS
@@ -290,8 +292,8 @@ def decoded(
             within=1,
         )[0]["state"]
     except ValueError:
-        # Behind a validator of mode "before" or "wrap" strict pydantic takes no list for a tuple.
-        # Read laxly then, where what would be written of the value says just this.
+        # Behind a validator of mode "before" or "wrap", strict pydantic does not take a list for a
+        # tuple. So the JSON is read laxly, and accepted if writing the value gives the same JSON.
         with suppress(ValueError):
             [holder] = adapter.validate_json(
                 holders,
@@ -300,7 +302,7 @@ def decoded(
                 by_name=True,
             )
             again = encoded(holder["state"], cls, places)
-            # As values, since how JSON is spaced does not count.
+            # Compared as values, since spaces in JSON do not matter.
             is_unchanged = dumps(loads(again)) == dumps(loads(raw))
             if is_unchanged:
                 return holder["state"]
@@ -315,17 +317,17 @@ def is_same(
     back: object,
     path: ValuePath,
 ) -> bool:
-    """Return True if a value came back just as it was; False if as another that says the same.
+    """Return True if a value came back unchanged, and False if another type with equal content did.
 
     Args:
-        was: the value.
-        back: what came back.
-        path: where it is.
+        was: the value before.
+        back: the value that came back.
+        path: the value's place.
 
     Raises:
-        ConfigError: something is lost.
+        ConfigError: a part of the value is lost.
     """
-    if was is back:  # a member of an Enum, or the record of a call
+    if was is back:  # so are members of an Enum, and records of calls
         return True
     cls: type = type(was)
     if cls is type(back):
@@ -334,9 +336,9 @@ def is_same(
     return False
 
 
-@lru_cache(maxsize=1024)  # asked of every value in every state
+@lru_cache(maxsize=1024)  # called for every value in every state
 def _comparison_of(cls: type) -> Callable[[Any, Any, ValuePath], bool]:
-    """Return what compares two values of a class."""
+    """Return the function that compares two values of a class."""
     if issubclass(cls, Mapping):
         return _is_same_dict
     if issubclass(cls, list | tuple):
@@ -361,23 +363,23 @@ def _is_same_dict(
     back: Mapping[Any, object],
     path: ValuePath,
 ) -> bool:
-    # An enum of texts, or numpy's text, equals the text that a tape gives back as a key.
+    # Types are compared too: an enum of texts, or numpy's text, equals the key that came back.
     same = _types_of(was) == _types_of(back)
-    # Most are of numbers, and may have thousands: compared at once. Their types too, since 1 equals
-    # 1.0 and True.
+    # Most dicts hold numbers, perhaps thousands, which are compared in one go; with their types,
+    # since 1 equals 1.0 and True.
     types = _types_of(was.values())
     if SCALARS.issuperset(types) and was == back and types == _types_of(back.values()):
         return same
-    # A field that is not written, with exclude=, say.
+    # A field was not written, perhaps because of exclude=.
     if len(was) != len(back):
         raise _lost(_place(path), was, back)
-    # In their order, which is part of a dict here: prompts and columns follow it.
+    # Compared in order, since prompts and columns follow the order of a dict.
     pairs = zip(was.items(), back.items(), strict=True)
     for (key, value), (key_back, value_back) in pairs:
         if key != key_back:
             if isinstance(key, str):
                 raise _lost(_place(path), was, back)
-            same = False  # a number as a key of a dict in ``Any`` is a text in JSON
+            same = False  # in ``Any``, a number as a key comes back as a text
         if not is_same(value, value_back, (*path, str(key))):
             same = False
     return same
@@ -415,12 +417,12 @@ def _is_same_model(
     read_back = back.__dict__
     same = True
     if list(written) != list(read_back):
-        # A cached property, or the call that gave a reply: what came back has none.
+        # What came back lacks cached properties, and the call that gave a reply.
         written = {name: written.get(name) for name in read_back}
         same = False
     if not _is_same_dict(written, read_back, path):
         same = False
-    # Of a class with extra="allow".
+    # Fields of a class with extra="allow".
     extra = was.__pydantic_extra__
     if extra and not is_same(extra, back.__pydantic_extra__, path):
         same = False
@@ -442,7 +444,7 @@ def _is_same_time(
 ) -> bool:
     _check_time(was, path)
     is_same_time = _is_same_value(was, back, path)
-    # Zones of several libraries may have one offset, and another name for it.
+    # Different libraries may give one offset zones with different names.
     return is_same_time and type(was.tzinfo) is type(back.tzinfo)
 
 
@@ -452,11 +454,11 @@ def _is_same_collection(
     path: ValuePath,
 ) -> bool:
     for value in was:
-        if isinstance(value, datetime | time):  # of which two may be equal in different zones
+        if isinstance(value, datetime | time):  # two times in different zones may be equal
             _check_time(value, path)
     if was != back:
         raise _lost(_place(path), was, back)
-    # Sets have no order in which members could be compared one by one.
+    # Members of a set cannot be compared one by one, since a set has no order.
     return SCALARS.issuperset(map(type, was))
 
 
@@ -467,7 +469,7 @@ def _is_same_value(
 ) -> bool:
     if _is_equal(was, back, path):
         return True
-    # An object that its class writes and reads by itself, and that equals no other.
+    # The class writes and reads its objects itself, but does not compare them.
     equals_no_other = type(was).__eq__ is object.__eq__ and not isinstance(was, Iterator)
     if equals_no_other and getattr(was, "__dict__", None) == getattr(back, "__dict__", None):
         return False
@@ -479,7 +481,7 @@ def _is_equal(
     back: object,
     path: ValuePath,
 ) -> bool:
-    # An array compares member by member, and has no truth value.
+    # An array compares member by member, so the result is not a single boolean.
     try:
         return bool(was == back)
     except (TypeError, ValueError) as error:
@@ -494,22 +496,22 @@ def _check_converted(
     back: object,
     path: ValuePath,
 ) -> None:
-    """Raise ConfigError if a value that came back as another type does not say the same.
+    """Raise ConfigError if a value came back as another type with other content.
 
-    So it may where its annotation does not say which type: in ``Any``, ``Sequence`` or a union.
+    A type may change if the annotation leaves it open: in ``Any``, ``Sequence`` or a union.
     """
     if isinstance(was, Enum):
-        # In a field of its own type it would have come back as a member.
+        # A field annotated with the enum would have given the member back.
         is_same(was.value, back, path)
     elif isinstance(back, Mapping) and _has_fields(was):
         # A model in ``Any`` comes back as a dict of its fields.
         _is_same_dict(fields_of(was), back, path)
     elif isinstance(back, list | tuple) and isinstance(was, list | tuple | deque):
-        # As lists, since a deque equals no list.
+        # As lists, since a deque never equals a list.
         _is_same_list(list(was), list(back), path)
     elif isinstance(was, datetime) and isinstance(back, str):
         _check_time(was, path)
-        # As in a field without a type, where a time comes back as text.
+        # In a field without a type, a time comes back as a text.
         if datetime.fromisoformat(back) != was:
             raise _lost(_place(path), was, back)
     elif isinstance(was, datetime | time):
@@ -521,18 +523,18 @@ def _check_converted(
 
 
 def _is_whole_as_text(was: object, back: object) -> bool:
-    """Return True if a value came back as a text that says all of it."""
+    """Return True if a value came back as a text that holds all of it."""
     if not isinstance(back, str) or isinstance(was, str | Iterator):
         return False
-    # A time of pandas' in nanoseconds, and a secret, which is written as asterisks.
+    # pandas' times have nanoseconds, which are cut off; a secret is written as asterisks.
     is_cut = getattr(was, "nanoseconds", 0) or hasattr(was, "get_secret_value")
     return not is_cut and all_finite(was)
 
 
 def _check_time(value: datetime | time, path: ValuePath) -> None:
-    """Raise ConfigError for a time of which a tape would not keep all."""
+    """Raise ConfigError for a time that a tape would not keep whole."""
     zone = value.tzinfo
-    # A zone that knows its offset without a date has one offset, which JSON can say.
+    # A zone with one fixed offset, which JSON can hold, knows its offset without a date.
     if zone is not None and zone.utcoffset(None) is None:
         raise ConfigError(
             f"{_place(path)} is a time in the zone {zone}, and a tape keeps its offset alone, "
@@ -550,14 +552,14 @@ def _check_time(value: datetime | time, path: ValuePath) -> None:
 
 
 def is_defined_again(cls: type, other: type) -> bool:
-    """Return True if two classes are one that was defined twice."""
+    """Return True if two classes are the same class, defined twice."""
     is_same_module = cls.__module__ == other.__module__
     is_same_name = cls.__qualname__ == other.__qualname__
     return is_same_module and is_same_name and cls is not other
 
 
 def defined_again(name: str, module: str) -> ConfigError:
-    """Return the error of a class that was defined twice, where both meet."""
+    """Return the error for a class that was defined again while objects of the old one are used."""
     if module == "__main__":
         return ConfigError(
             f"{name} was defined again since something that uses it was made: run the cells again "
@@ -575,7 +577,7 @@ def _lost(
     was: object,
     back: object,
 ) -> ConfigError:
-    """Return the error of a value that would not come back as it is."""
+    """Return the error for a value that would come back changed."""
     cls = type(was)
     if isinstance(was, Number) and (back is None or not all_finite(was)):
         return _not_finite(place, was)
@@ -609,10 +611,10 @@ def _cannot_write(
     value: object,
     error: BaseException,
 ) -> ConfigError:
-    """Return the error of a state that cannot be written; it names the innermost such value."""
-    # Asked first: what is too deep fails in several ways, none of which says so.
+    """Return the error for a state that cannot be written; it names the innermost faulty value."""
+    # Checked first: too much depth fails in several ways, and none of them names the cause.
     _check_depth(value, path)
-    # The innermost value that fails is the one to name.
+    # The message names the innermost value that fails.
     for name, part in _parts_of(value):
         try:
             _as_json(part)
@@ -633,11 +635,11 @@ def _cannot_read(
     value: object,
     error: Exception,
 ) -> ConfigError:
-    """Return the error of a state whose JSON its class does not take."""
+    """Return the error for a state whose JSON its class cannot read."""
     _check_depth(value, path)
     try:
         _as_json(value)
-    except _UNWRITABLE as error_of_writing:  # of NaN and numbers of too many digits
+    except _UNWRITABLE as error_of_writing:  # NaN, or a number with too many digits
         return _cannot_write(path, value, error_of_writing)
     if isinstance(error, ValidationError):
         fault = faults(error)
@@ -649,8 +651,8 @@ def _cannot_read(
 
 
 def _check_depth(value: object, path: ValuePath) -> None:
-    """Raise ConfigError if something in a value is nested too deeply for a tape."""
-    # By its parts, so that the message names the field.
+    """Raise ConfigError if a value is nested too deeply for a tape."""
+    # Part by part, so that the message names the field.
     for name, part in _parts_of(value):
         if is_too_deep(part):
             raise ConfigError(
@@ -665,7 +667,7 @@ def _as_json(value: object) -> bytes:
 
 
 def _parts_of(value: object) -> list[tuple[str, object]]:
-    """Return what is directly in a value, by name."""
+    """Return the parts of a value, by name."""
     if _has_fields(value):
         return [(str(name), part) for name, part in fields_of(value).items()]
     if isinstance(value, list | tuple | set | frozenset | deque):
@@ -674,7 +676,7 @@ def _parts_of(value: object) -> list[tuple[str, object]]:
 
 
 def _has_fields(value: object) -> bool:
-    """Return True if a value is made of others by name; see ``fields_of``."""
+    """Return True if a value has parts with names; see ``fields_of``."""
     return isinstance(value, BaseModel | Mapping) or is_dataclass(value)
 
 

@@ -1,9 +1,9 @@
-"""Which prompt a question asks with: the one that it names, or the one that a fork put there.
+"""The prompts that a run asks with, and how a fork or a study replaces them.
 
-A prompt with slots is known by its name and digest. One without slots may be another text for each
-player and turn, so it is known by its kind of question and position in the turn: ``gift`` at the
-place ``gift#text``, the next ``gift@2``. An edit there stands in for whatever text is asked; what a
-function made of one text, for that text alone.
+A prompt with slots is identified by its name and digest. The text of a prompt without slots may
+differ for each player and turn, so such a prompt is identified by its kind of question and its
+position in the turn: ``gift`` at the place ``gift#text``, then ``gift@2``. An edited prompt at such
+a place replaces any text that is asked there. A study's function edits each text by itself.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from llmsim_lab.run.registry import file_of
 from llmsim_lab.types import Decision
 
 _MOST_PROMPTS = 64
-"""More than any world has: one that puts templates together by code has a new one each turn."""
+"""No world needs as many. More come from code that puts its templates together anew each turn."""
 _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 
 class Edits(Protocol):
-    """What a study makes of a run's prompts, each when it is first asked with."""
+    """A study's edits of a run's prompts; each is made when its prompt is first asked."""
 
     @property
     def missing(self) -> list[str]:
-        """The names of prompts that are edited and were not asked with so far."""
+        """The names of edited prompts that were not asked so far."""
         ...
 
     def __call__(self, prompt: Prompt) -> Prompt:
-        """Return the prompt as it is to be asked with."""
+        """Return the prompt to ask instead."""
         ...
 
     def is_fixed(self, name: str) -> bool:
-        """Return True where a prompt becomes one text, whatever it was."""
+        """Return True if an edit replaces a prompt by one fixed text, whatever it was."""
         ...
 
 
 class UsedPrompt(NamedTuple):
-    """What a question asks with.
+    """The prompt that a question is asked with.
 
     Attributes:
-        prompt: the prompt; or a text without slots that was not edited.
-        is_edited: whether it is another than the question names.
+        prompt: the prompt; or a text, if it has no slots and was not edited.
+        is_edited: True if it is not the prompt that the question names.
     """
 
     prompt: Prompt | str
@@ -69,12 +69,12 @@ class PromptsInUse:
     """The prompts that a run asks with, by their places.
 
     Args:
-        world: the run's class, beside whose file its prompts' files are.
-        by_place: those that are known already.
+        world: the run's class. Files of prompts are looked for beside its file.
+        by_place: the prompts that are in use from the start.
 
     Attributes:
         by_place: the prompts, by their places.
-        edit: a study's edits of what is first asked; None outside a study.
+        edit: a study's edits; None outside a study.
     """
 
     def __init__(
@@ -85,28 +85,28 @@ class PromptsInUse:
         self._world = world
         self.edit: Edits | None = None
         self._varied: set[str] = set()
-        """Places of prompts whose edit stands in for several texts, which was warned of."""
+        """Places whose edit replaces several texts, and that a warning has named."""
         self.put(by_place)
 
     def put(self, by_place: Mapping[str, Prompt]) -> None:
-        """Ask with these prompts from now on."""
+        """Use these prompts from now on."""
         self.by_place = dict(by_place)
         self._has_edited_texts = any(f"{PLAIN}:" in place for place in self.by_place)
-        # Found anew, since a place may have another prompt now.
+        # Emptied, since another prompt may be at a place now.
         self._used: dict[Hashable, UsedPrompt] = {}
 
     def shipped(self, name: str) -> Prompt:
-        """Return a prompt that comes with the package, or the one that a fork put in its place.
+        """Return a prompt of this package, or the edited prompt that a fork put in its place.
 
         Args:
-            name: of the prompt.
+            name: the prompt's name.
 
         Raises:
             PromptError: there is no prompt of that name.
         """
         key = ("shipped", name)
         if key not in self._used:
-            # A recorded run keeps the prompts that it had, whatever the package's files say today.
+            # A recorded run keeps its prompts, even if the package's files have changed since.
             kept: list[Prompt] = []
             for place, prompt in self.by_place.items():
                 if place.partition("#")[0] == name:
@@ -127,27 +127,27 @@ class PromptsInUse:
         is_replay: bool = False,
         ending: Callable[[tuple[str, ...]], str] | None = None,
     ) -> UsedPrompt:
-        """Return the prompt that a question names, or the one that a fork put in its place.
+        """Return the prompt that a question names, or the edited prompt in its place.
 
         Args:
-            source: as ``ask`` takes it: a text, a file, or a prompt.
-            reply: what is asked for; a text's prompt is called after it.
-            name: what the prompt is called if it has no slots.
-            system: the system message, for a prompt that has none.
-            is_replay: whether the run was played before, so that nothing is warned of.
-            ending: returns what the user message ends with besides, of the prompt's slots.
+            source: a text, a file, or a prompt, as ``ask`` takes it.
+            reply: the class of the reply; the prompt of a text is named after it.
+            name: the prompt's name if it has no slots.
+            system: the system message, for a prompt without one.
+            is_replay: True if the run was played before, so that no warning is logged again.
+            ending: a function of the prompt's slots that returns a text to add to the user message.
 
         Raises:
             PromptError: the file cannot be read, a template is wrong, or there are two system
                 messages.
-            ConfigError: it is not a prompt, or there are too many different ones.
+            ConfigError: the source is not a prompt, or there are too many different prompts.
         """
-        # Two prompts of one text are equal, and yet have names of their own.
+        # With the name, since two prompts with the same text are equal but have their own names.
         key = (source, getattr(source, "name", ""), reply, system)
-        # Asked of each question in each turn: what a template is, is found once.
+        # Looked up first, since this is called for each question in each turn.
         try:
             return self._used[key]
-        except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
+        except (KeyError, TypeError):  # new; or not hashable, and so not a prompt: see below
             pass
         if isinstance(source, str) and not is_file_name(source):
             text = dedented(source)
@@ -158,7 +158,7 @@ class PromptsInUse:
                     system,
                     is_replay=is_replay,
                 )
-            # Without the tag: one text is one prompt, whatever it is asked about.
+            # Named without the tag: one text is one prompt, whatever it is asked about.
             source = Prompt(text, name=kind_of(reply))
         prompt = self._with_system(self._prompt_of(source), system)
         added = ending(prompt.slots) if ending else ""
@@ -168,9 +168,9 @@ class PromptsInUse:
                 system=prompt.system,
                 name=prompt.name,
             )
-        # A fork keeps its edited prompt at the place of the one that the source still names.
+        # A fork keeps its edited prompt at the place of the original, which the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
-        # Once a place has a prompt, it stays: the manifest names it.
+        # Set only once, since the manifest names the prompt of a place.
         if place not in self.by_place:
             self._check_number()
             if self.edit is not None:
@@ -185,7 +185,7 @@ class PromptsInUse:
         return self._used[key]
 
     def _prompt_of(self, source: object) -> Prompt:
-        """Return a prompt, read from its file if need be, which lies beside the world's own."""
+        """Return a prompt; a file is read, and looked for beside the world's own file."""
         if isinstance(source, Prompt):
             return source
         if not isinstance(source, str | Path):
@@ -194,7 +194,7 @@ class PromptsInUse:
                 "or a Prompt"
             )
         world_file = file_of(self._world)
-        # A world from a notebook's cell has no file: then it is the working folder.
+        # A world from a notebook has no file; then paths are relative to the working folder.
         path = Path(source)
         if world_file is not None:
             path = world_file.parent / source
@@ -217,8 +217,8 @@ class PromptsInUse:
         )
 
     def _check_number(self) -> None:
-        """Raise ConfigError for a further prompt where there are too many."""
-        # Each is in the manifest.
+        """Raise ConfigError if there would be too many prompts."""
+        # Counted, since the manifest holds all of them.
         templates = [place for place in self.by_place if PLAIN not in place]
         if len(templates) >= _MOST_PROMPTS:
             raise ConfigError(
@@ -237,20 +237,20 @@ class PromptsInUse:
         *,
         is_replay: bool,
     ) -> UsedPrompt:
-        """Return what is asked where code gives a text without slots.
+        """Return the prompt for a text without slots.
 
         Args:
             text: the text.
-            name: of the question's kind and position.
+            name: the name of the question's kind and position.
             system: the template of the system message.
             is_replay: see ``named``.
 
         Raises:
-            PromptError: it is to be edited, and cannot be.
+            PromptError: a study edits the prompt, and the text cannot be edited.
         """
         place = f"{name}{PLAIN}"
         at_place = self.by_place.get(place)
-        # A fork's edit, which stands in for whatever text the code gives there.
+        # A fork's edit, which replaces any text that the code gives here.
         if at_place is not None and not is_as_written(at_place):
             if not is_replay:
                 self._warn_if_varied(at_place, digest_of(system, text), place)
@@ -262,7 +262,7 @@ class PromptsInUse:
         # Nothing at this place was edited, and nothing will be.
         if at_place is not None and self.edit is None and not self._has_edited_texts:
             return as_written
-        # What a study's function made of just this text.
+        # A study's edit of exactly this text.
         place_of_text = f"{place}:{digest_of(system, text)[:8]}"
         if place_of_text in self.by_place:
             return UsedPrompt(self.by_place[place_of_text], is_edited=True)
@@ -274,16 +274,16 @@ class PromptsInUse:
             )
         if prompt is None:
             return as_written
-        # Noted as it was asked first, so that a fork can say what it edits.
+        # The first text that was asked is kept, so that a fork can edit it.
         if self.edit is None:
             self.by_place.setdefault(place, prompt)
             return as_written
         edited = self.edit(prompt)
-        # The study's edit is of another prompt.
+        # The study edits other prompts only.
         if edited.digest == prompt.digest:
             self.by_place.setdefault(place, prompt)
             return as_written
-        # One text stands in for whatever text is asked; a function edits each by itself.
+        # A fixed text replaces any text that is asked here; a function edits each text by itself.
         if self.edit.is_fixed(name):
             self.by_place[place] = edited
         else:
@@ -298,9 +298,9 @@ class PromptsInUse:
         digest: str,
         place: str,
     ) -> None:
-        """Warn once where one text stands in for several, of which only one was edited."""
+        """Warn once if the edit of one text replaces other texts, too."""
         is_same = edited.parent in (None, digest)
-        # An edit with slots of its own says something else to each player.
+        # An edit with slots gives each player a text of its own.
         if is_same or place in self._varied or Prompt(edited.user).slots:
             return
         self._varied.add(place)

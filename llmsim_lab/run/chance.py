@@ -1,4 +1,4 @@
-"""Players who answer by chance: replies drawn evenly from what is allowed."""
+"""Random players: replies drawn evenly from what is allowed."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from llmsim_lab.run.question import AskedQuestion
 from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
 BY_CHANCE = "A random answer."
-"""The reasoning of who answers by chance."""
+"""The reasoning of a random player."""
 _MOST_DRAWS = 100
-"""Of one reply: the class may have rules of its own, such as two fields that add up to 10."""
+"""Tries for one reply: its class may have rules, such as two fields that add up to 10."""
 _DEEPEST = 4
-"""How deep objects may lie in one another, if they need not go on."""
+"""How deeply objects may be nested, if the schema allows a shallower one."""
 _MORE = 3
-"""How many items are drawn beyond the fewest, at most."""
+"""At most how many items are drawn beyond the fewest allowed."""
 _MOST_CHARS = 200
-"""Of a text in a reply that a model might give, where the schema says nothing."""
+"""The longest text in a reply like a model's, if the schema sets no limit."""
 _FORMED = {"enum", "const", "pattern", "format", "contentSchema"}
-"""What a schema says of texts that not every text is."""
+"""Keywords of a schema that allow only some texts."""
 
 
 def random_reply(question: AskedQuestion, rng: Random) -> Decision:
     """Return a reply drawn evenly from what is allowed.
 
     Args:
-        question: what is asked.
-        rng: draws.
+        question: the question.
+        rng: the random numbers.
 
     Raises:
-        ConfigError: no reply that the class takes was drawn.
+        ConfigError: no draw was a reply that the class accepts.
     """
     reply = question.batch.reply
     for _ in range(_MOST_DRAWS):
@@ -62,14 +62,14 @@ def random_reply(question: AskedQuestion, rng: Random) -> Decision:
 
 
 def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
-    """Return a reply that a model might give: of its schema, or the letter of an option.
+    """Return a reply that a model might give: one that fits the schema, or the letter of an option.
 
-    What can be true is: what is accepted is mostly asked about further. Texts are words of the
-    prompt, since a class may want words of its subject.
+    Booleans are True where they may be: a yes mostly leads to more questions. Texts are words of
+    the prompt, since a class may accept only words of its subject.
 
     Args:
-        request: what is asked.
-        rng: draws.
+        request: the request.
+        rng: the random numbers.
     """
     if request.top_logprobs:
         share = math.log(1 / len(LABELS))
@@ -99,7 +99,7 @@ def _drawn_fields(question: AskedQuestion, rng: Random) -> dict[str, object]:
         drawn["reasoning"] = BY_CHANCE
     for name, part in fields_of(reply).items():
         is_of_every_reply = name in Reply.model_fields
-        # A contract's reply must have a confidence; others may leave it out.
+        # The fixed replies of this package must have a confidence; others may leave it out.
         if name in drawn or (is_of_every_reply and not reply.model_fields[name].is_required()):
             continue
         if name in allowed.choices:
@@ -112,14 +112,14 @@ def _drawn_fields(question: AskedQuestion, rng: Random) -> dict[str, object]:
     return drawn
 
 
-@lru_cache(maxsize=1024)  # most players of a turn have the same limits
+@lru_cache(maxsize=1024)  # cached, since most players of a turn have the same limits
 def _within(
     reply: type[Decision],
     name: str,
     lowest: Number,
     highest: Number,
 ) -> Schema:
-    """Return the schema of a field of numbers with other bounds."""
+    """Return the schema of a numeric field with other bounds."""
     limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
     return narrowed(
         fields_of(reply)[name],
@@ -134,20 +134,20 @@ def _drawn(
     rng: Random,
     depth: int = 0,
 ) -> object:
-    """Return a value of a schema, as JSON has it or as Python does.
+    """Return a random value that fits a schema, as JSON or Python has it.
 
     Args:
         part: the schema.
-        root: the whole schema, with the definitions that it may refer to.
-        rng: the player's own.
-        depth: in how many objects and lists the value lies.
+        root: the whole schema, with the definitions that ``part`` may refer to.
+        rng: the player's random numbers.
+        depth: the number of objects and lists around the value.
     """
     part = resolved(part, root)
     if "const" in part:
         return part["const"]
     if "enum" in part:
         return rng.choice(part["enum"])
-    if "anyOf" in part:  # of an optional field the first is its type, the second null
+    if "anyOf" in part:  # an optional field has its type first, and null second
         alternatives = part["anyOf"]
         if depth > _DEEPEST and {"type": "null"} in alternatives:
             return None
@@ -189,15 +189,15 @@ def _drawn_object(
         drawn[name] = _drawn(inside, root, rng, depth)
     if drawn:
         return drawn
-    # Of a mapping, the fewest that it may have.
+    # A mapping gets the fewest items that it may have.
     fewest = part.get("minProperties", 0)
-    # Names that are numbers do where they have to be; the schema does not say so.
+    # Keys are numbers, in case they have to be: the schema does not say so.
     names = [str(number) for number in range(1, fewest + 1)]
     allowed = resolved(part.get("propertyNames", {}), root).get("enum", ())
     if len(allowed) >= fewest:
         names = rng.sample(allowed, fewest)
     values = part.get("additionalProperties")
-    if not isinstance(values, Mapping):  # true, where a class says nothing of them
+    if not isinstance(values, Mapping):  # ``true``, if the class does not say what the values are
         values = {"type": "string"}
     for name in names:
         drawn[name] = _drawn(values, root, rng, depth)
@@ -225,7 +225,7 @@ def _drawn_items(
 
 def _drawn_number(part: Schema, rng: Random) -> float:
     is_whole = part.get("type") == "integer"
-    # Of a Decimal, too, a schema says its bounds as floats.
+    # A schema has the bounds of a Decimal as floats, too.
     lowest, highest = cast("tuple[float, float]", own_range(part))
     step = part.get("multipleOf")
     width = max(100 if is_whole else 1.0, step or 0)
@@ -259,11 +259,11 @@ def _drawn_text(part: Schema, rng: Random) -> object:
         return _drawn_time(core, rng)
     if text_format.startswith("uuid"):
         digits = uuid.UUID(int=rng.getrandbits(128), version=4).hex
-        version = text_format.removeprefix("uuid") or "4"  # of which Python makes those to 5
+        version = text_format.removeprefix("uuid") or "4"  # Python makes versions 1 to 5
         return uuid.UUID(f"{digits[:12]}{version}{digits[13:]}")
     if "pattern" in part:
         return _text_like(part, rng)
-    if text_format in FORMATS:  # of which one text is as good as another
+    if text_format in FORMATS:  # any text of such a format will do
         return FORMATS[text_format]
     text = "random".ljust(part.get("minLength", 0), "m")
     return text[: part.get("maxLength")]
@@ -289,7 +289,7 @@ _FIRST_DAYS = {
     "past": dt.date(1970, 1, 1),
     "future": dt.date(2100, 1, 1),
 }
-"""Of days that a class does not bound; days to come are far off, since no clock is read."""
+"""The bounds of dates without bounds; future dates are far ahead, since no clock is read."""
 _DAYS = dt.timedelta(days=10_000)
 _SECOND = dt.timedelta(seconds=1)
 _DAY = dt.timedelta(days=1)
@@ -324,7 +324,7 @@ def _drawn_time_of_day(
     zone = first.tzinfo or last.tzinfo
     if core.get("tz_constraint") == "aware":
         zone = dt.UTC
-    # On one day, since times cannot be added up.
+    # As times of one day, since plain times cannot be added to.
     start = dt.datetime.combine(
         _FIRST_DAYS[None],
         first,
@@ -340,7 +340,7 @@ def _drawn_time_of_day(
 
 
 def _start(core: Schema) -> Any:
-    """Return the least value where a class names none."""
+    """Return the least value, if a class names none."""
     if core["type"] == "timedelta":
         return dt.timedelta(0)
     day = _FIRST_DAYS[core.get("now_op")]

@@ -1,6 +1,6 @@
-"""Prompts without slots, what a question's prompt is called, and edits of a run's prompts.
+"""Prompts without slots, the names of questions' prompts, and edits of a run's prompts.
 
-A text without slots is asked as it stands, or as an f-string made it; see ``_run_prompts``.
+A text without slots is asked as it is, even if an f-string made it; see ``_run_prompts``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from llmsim_lab.prompts.prompt import RenderedPrompt
 from llmsim_lab.types import Decision
 
 PLAIN = "#text"
-"""What the place of a prompt without slots ends in; after it may come one text's digest."""
+"""The end of the place of a prompt without slots; the digest of a single text may follow it."""
 _SIGNS = ("{{", "{%", "{#")
 
 
 def is_file_name(text: str) -> bool:
-    """Return True for a text that names a prompt's file: one word that ends in ``.md``."""
+    """Return True for the name of a prompt's file: one word that ends in ``.md``."""
     return text.endswith(".md") and len(text.split()) == 1
 
 
 @lru_cache(maxsize=256)
 def dedented(text: str) -> str:
-    """Return a text of source code without its indentation and blank ends."""
-    # The first line stands behind the quotes, the others where the source is indented to.
+    """Return a text from source code without its indentation and without blanks at its ends."""
+    # The first line follows the quotes. Only the other lines are indented.
     first, newline, rest = text.partition("\n")
     return f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
 
@@ -43,20 +43,20 @@ def kind_of(
     reply: type[Decision] | None,
     tag: str = "",
 ) -> str:
-    """Return what a question's prompt is called: after its tag, else after what is asked for."""
+    """Return the name of a question's prompt: the question's tag, else its reply's class."""
     if tag:
         return re.sub(r"[#@\s]+", "_", tag)
-    # PublicOffer is public_offer.
+    # PublicOffer becomes public_offer.
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
 
 
 def is_as_written(prompt: Prompt) -> bool:
-    """Return True for a prompt without slots that is noted as it was asked first, not edited."""
+    """Return True for a prompt without slots that is kept as it was asked first, unedited."""
     return prompt.parent == prompt.digest
 
 
 class _SentAsItIs(Prompt):
-    """A text that is sent as it is, below a system message that is a template."""
+    """A text that is sent as it is, with a system message that is a template."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class _SentAsItIs(Prompt):
         system: str,
         name: str,
     ) -> None:
-        # The text itself may hold braces, which a template would fill in.
+        # A stand-in for the text, whose braces a template would try to fill in.
         super().__init__("the text", system=system, name=name)
         self._sent = text
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
-        """Return what renders the system message above the text."""
+        """Return a function that fills in the system message and puts the text below it."""
         fill = super().sharing(values)
 
         def render(other_values: Mapping[str, object]) -> RenderedPrompt:
@@ -91,7 +91,7 @@ def as_sent(
     system: str,
     name: str,
 ) -> Prompt | str:
-    """Return a text without slots as it is sent: below its system message, if there is one."""
+    """Return a text without slots as it is sent: with its system message, if there is one."""
     if not system:
         return text
     return _SentAsItIs(text, system=system, name=name)
@@ -102,7 +102,7 @@ def as_prompt(
     name: str,
     system: str,
 ) -> Prompt | None:
-    """Return a text as a prompt that is noted as written; None where a prompt cannot hold it."""
+    """Return a text as an unedited prompt; None if a prompt cannot hold the text."""
     if has_slots(text):
         return None
     try:
@@ -113,7 +113,7 @@ def as_prompt(
         )
     except PromptError:
         return None
-    # What is_as_written knows it by.
+    # is_as_written recognises an unedited prompt by this.
     prompt.parent = prompt.digest
     return prompt
 
@@ -122,12 +122,12 @@ def with_edits(
     prompts: Mapping[str, Prompt],
     edits: Sequence[Prompt],
 ) -> dict[str, Prompt]:
-    """Return a run's prompts by place, some of them edited.
+    """Return a run's prompts by place, with some of them edited.
 
     Args:
-        prompts: by place.
-        edits: each takes the place of the prompt that it was edited from, else of those of its
-            name.
+        prompts: the run's prompts, by place.
+        edits: edited prompts. Each replaces the prompt that it was edited from, or all prompts of
+            its name if there is no such prompt.
 
     Raises:
         ConfigError: the run uses no prompt of that name, or two edits are of one prompt.
@@ -138,9 +138,10 @@ def with_edits(
         named = {place: prompt for place, prompt in prompts.items() if prompt.name == edit.name}
         if not named:
             raise _no_such_prompt(edit.name, {prompt.name for prompt in prompts.values()})
-        # By the digest first: of two prompts of one name only the edited one is meant.
+        # The digest of the original tells which of several prompts with one name was edited.
         origins = [place for place, prompt in named.items() if prompt.digest == edit.parent]
-        # An edit that knows no origin here, as one of another run, is of all of its name.
+        # An edit of another run's prompt has no original here, and replaces all prompts of its
+        # name.
         for place in origins or named:
             if place in taken and taken[place] != edit:
                 raise ConfigError(
@@ -150,7 +151,7 @@ def with_edits(
             edited[place] = edit
             if not place.endswith(PLAIN):
                 continue
-            # What a study made of single texts goes with the prompt that they were asked for.
+            # A study's edits of single texts go with the prompt that is replaced.
             for other in named:
                 if other.startswith(f"{place}:") and other not in origins:
                     del edited[other]

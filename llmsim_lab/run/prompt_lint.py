@@ -1,4 +1,4 @@
-"""The order of a world's prompts, from some turns in which chance answers for models."""
+"""The order of a world's prompts, found by playing some turns with random players."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 _log = logging.getLogger(__name__)
 _MOST_TURNS = 10
-"""So many are played at most until something is asked."""
+"""At most how many turns are played until something is asked."""
 _ENOUGH_TURNS = 5
-"""After so many turns that ask no more are played: a history has begun."""
+"""How many turns with questions are enough: by then a history has begun."""
 _ENOUGH_PROMPTS = 1_000
-"""Nor after so many prompts."""
+"""How many prompts are enough."""
 
 
 def prompt_orders(
     world: Callable[..., Any],
     config: Any,
 ) -> list[PromptOrder]:
-    """Play turns of a world in which chance answers for models, and return their prompts' order.
+    """Play turns of a world with random players instead of models; return its prompts' order.
 
-    Each question is judged by the last turn that asks it, when a history is no longer empty.
+    Each question is judged by the last turn that asks it, when its history is no longer empty.
 
     Args:
-        world: its class.
-        config: its configuration; who is no model in it stays what it is.
+        world: the world's class.
+        config: its configuration; players in it that are not models stay.
     """
     prompts_asked: dict[str, dict[str, list[str]]] = {}  # by question and turn
     turns_that_ask = set[str]()
@@ -55,13 +55,13 @@ def prompt_orders(
         return await question.put_to(client)
 
     async def play(run: Any) -> None:
-        # A class of replies may want words of its subject, which other chance players do not say.
+        # Texts are words of the prompt, since a class may accept only words of its subject.
         with scoped(stand_in=partial(_chance_reply, rng=Random(run.turn_number))):
             await run.step()
 
-    # People too: what they are shown is what a model would be sent.
+    # People are replaced too: they are shown what a model would be sent.
     models = [name for name, word in config.players.items() if word in ("model", "person")]
-    if "*" not in config.players:  # then the model answers for all others
+    if "*" not in config.players:  # the model answers for all others
         models.append("*")
     run = world(
         config,
@@ -80,7 +80,7 @@ def prompt_orders(
         except Exception as error:
             if not has_asked:
                 raise
-            # What is known by then stands: chance may lead where no model would.
+            # The orders found so far are returned: random answers may lead where no model would.
             words = (
                 f"Turn {run.turn_number + 1} failed when chance answered, and lint looked no "
                 f"further: {error_text(error)}"
@@ -97,7 +97,7 @@ def prompt_orders(
 
 
 def _chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
-    """Return a reply by chance whose texts are the player's own, as those of a model are."""
+    """Return a random reply with a text of its own for each player, as models give."""
     words = request.prompt.split()
     rng.shuffle(words)
     shuffled = Message("user", " ".join(words))
@@ -105,7 +105,7 @@ def _chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
 
 
 def _judged(by_place: dict[str, list[str]]) -> PromptOrder:
-    """Return a question's order in its last turn, compared with its first one."""
+    """Return a question's order in its last turn, with its first turn to compare."""
     first = next(iter(by_place))
     last = next(reversed(by_place))
     order = prompt_order(last, by_place[last])

@@ -1,7 +1,7 @@
-"""In which order the prompts of one question say what is the same for all players.
+"""Whether the prompts of one question begin with what is the same for all players.
 
-A server reads a prompt anew from the first place on where it differs from those that it holds. What
-is the same for all therefore belongs first.
+A server has to read a prompt from the first place where it differs from the prompts that it has in
+memory. So text that is the same for all should come first.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from llmsim_lab.prompts import RenderedPrompt
 from llmsim_lab.tape.prompts_read import shared_start
 
 _SHORT = 200
-"""Prompts of fewer characters are read at once, whatever their order."""
+"""Shorter prompts, in characters, are read at once, whatever their order."""
 _LITTLE = 0.3
-"""Of a prompt: what is the same from the start is less than this share."""
+"""The common start is short if it is less than this share of a prompt."""
 _MUCH = 0.6
-"""Of the rest: what is the same is more than this share."""
+"""Much of the rest is common if it is more than this share."""
 _MOST_PROMPTS = 50
-"""So many of a question are compared: what they share, the others share as well, or nearly."""
+"""How many prompts of a question are compared; the others hardly change the result."""
 _GROWTH = 50
 """Prompts that grow by fewer characters have no history."""
 _SENTENCE = re.compile(r"\n|(?<=[.!?:;])\s+")
-"""What divides a text into pieces that could stand elsewhere in it."""
+"""Divides a text into pieces that could stand elsewhere in it."""
 
 
 @dataclass(
@@ -40,13 +40,13 @@ class PromptOrder:
     """What the prompts of one question have in common.
 
     Attributes:
-        place: which question it is: ``turn 1, Gift``.
-        prompts: how many.
-        characters: of a prompt, in the mean.
-        tokens: the same as estimated tokens.
-        start: how many characters all have in common from their start.
-        elsewhere: of the rest, the share in sentences and lines that all have, 0 to 1.
-        differs: what differs first, in words.
+        place: the question in words: ``turn 1, Gift``.
+        prompts: the number of prompts.
+        characters: the mean length of a prompt in characters.
+        tokens: the mean length in estimated tokens.
+        start: the number of characters that all prompts have in common from their start.
+        elsewhere: the share of the rest, 0 to 1, in sentences and lines that all prompts have.
+        differs: the first difference, in words.
         begun: the same question in an earlier turn; None if there is none to compare with.
     """
 
@@ -61,14 +61,14 @@ class PromptOrder:
 
     @property
     def is_late(self) -> bool:
-        """Whether what is the same for all comes too late to be kept by a server."""
+        """True if text that is the same for all comes too late for a server to keep it."""
         is_long = self.prompts > 1 and self.characters >= _SHORT
         is_little = self.start < _LITTLE * self.characters
         return is_long and self.elsewhere > _MUCH and (is_little or self._grows_late)
 
     @property
     def _grows_late(self) -> bool:
-        """Whether a history grows where a server cannot keep it, however long the rules before."""
+        """True if a history grows too late for a server to keep it, even after long rules."""
         if self.begun is None:
             return False
         growth = self.characters - self.begun.characters
@@ -99,19 +99,19 @@ def prompt_order(place: str, prompts: Sequence[str]) -> PromptOrder:
     """Return what the prompts of one question have in common.
 
     Args:
-        place: which question it is, in words.
-        prompts: one of each player, at least one.
+        place: the question in words.
+        prompts: the prompts of its players, at least one.
     """
     compared = prompts[:_MOST_PROMPTS]
     first = min(compared)
     last = max(compared)
-    # Sorted, first and last are those that have least in common from their start.
-    start = shared_start((first,), (last,))  # what these two share, all between them share
+    # In sorted order, the first and the last have the least in common from their start.
+    start = shared_start((first,), (last,))  # all texts between these two have this start as well
     pieces = []
     for text in compared:
         sentences = _SENTENCE.split(text[start:].strip())
         pieces.append(Counter(filter(None, sentences)))
-    # Sentences that all have, as often as all have them, wherever they stand.
+    # Sentences that all prompts have, wherever they stand; repeated ones count repeatedly.
     shared = _size(reduce(and_, pieces)) * len(compared)
     rest = sum(map(_size, pieces))
     return PromptOrder(
@@ -134,7 +134,7 @@ def _difference(
     last: str,
     start: int,
 ) -> str:
-    """Return what differs between two prompts that share so many characters, in words."""
+    """Return the first difference between two prompts, in words."""
     for text in (first, last):
         name = _slot_at(text, start)
         if name.isidentifier():
@@ -145,12 +145,12 @@ def _difference(
 
 
 def _line_at(text: str, place: int) -> str:
-    """Return how a text goes on from a place, to the end of that line at most."""
+    """Return a text from a place to the end of its line, shortened."""
     return clip(text[place : place + 60].partition("\n")[0], 30)
 
 
 def _slot_at(text: str, place: int) -> str:
-    """Return the slot of a prompt whose value holds a place, or ends there; empty if none does."""
+    """Return the slot of a prompt whose value holds or ends at a place; empty if there is none."""
     if not isinstance(text, RenderedPrompt):
         return ""
     before_user = len(text) - len(text.user)

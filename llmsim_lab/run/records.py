@@ -1,8 +1,8 @@
-"""A run as a tape holds it: each turn as JSON, and the manifest of what defines the run.
+"""A run as a tape holds it: each turn as JSON, and the manifest, which defines the run.
 
-A turn's calls are not written again: the turn names them by their numbers on the tape, and what in
-it refers to a call of the turn says its place among them. The manifest is enough to play the run
-again, and to tell two runs apart.
+A turn's record does not repeat its calls. It names them by their numbers on the tape, and other
+parts of the record name a call by its place in the turn. The manifest has all that is needed to
+play the run again, and to tell two runs apart.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from llmsim_lab.types import Attempt, CallRecord, Places
 Record = Mapping[str, Any]
 """A turn's record as a tape has it, JSON."""
 Manifest = Mapping[str, Any]
-"""What defines a run, as a tape has it, JSON."""
+"""All that defines a run, as a tape has it, JSON."""
 
-# Made once: an adapter takes milliseconds to make.
+# Made once, since making an adapter takes milliseconds.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _MOST_OF_A_SETTING = 60
 
@@ -62,27 +62,27 @@ def tape_turn(
     turn: Turn,
     state: bytes = b"",
 ) -> tuple[int, bytes]:
-    """Return a turn as the tape takes it: its number, and its record and row as parts of a line.
+    """Return a turn as the tape takes it: its number, and the parts of its line.
 
     Args:
         run: the run.
-        turn: the turn, its calls recorded.
-        state: its state as JSON, where it is known.
+        turn: the turn, whose calls are recorded.
+        state: the turn's state as JSON, if the caller has it.
 
     Raises:
-        ConfigError: a column of its row is not ready for JSON.
+        ConfigError: a column of the turn's row is not ready for JSON.
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
-    # Those of past turns are in their turns' own records.
+    # Interventions of past turns are in those turns' records.
     planned = [change for change in run.planned if change.turn > turn.number]
     planned.sort(key=lambda change: change.turn)
     cls = type(run)
-    # A step has it already, from reading the state back.
+    # A step has the JSON already, from reading the state back.
     state = state or encoded(turn.state, cls.state_type, Places(turn.calls))
     rest = dumps(_rest_of_record(turn, planned)).encode()
     row = dumps(row_on_tape(cls, turn)).encode()
-    # Put together by bytes: the state is written once, however large it is. ``rest`` begins with a
-    # brace, in whose place the state stands.
+    # Joined as bytes, so that the state, which may be large, is written only once. The brace that
+    # ``rest`` begins with is cut off, since the state comes first.
     return turn.number, b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
 
 
@@ -90,10 +90,10 @@ def row_on_tape(cls: RunClass, turn: Turn) -> JSONObject:
     """Return a turn's row of the run's frame as a tape has it, JSON-ready.
 
     Raises:
-        ConfigError: a column is not ready for JSON; says which.
+        ConfigError: a column is not ready for JSON; the message names it.
     """
     row = turn_row(turn)
-    # As most rows are; else each value goes through JSON and back.
+    # Most rows are plain; any other goes through JSON and back.
     if SCALARS.issuperset(map(type, row.values())) and all_finite(row):
         return row
     try:
@@ -126,7 +126,7 @@ def _rest_of_record(
     turn: Turn,
     planned: Sequence[StateChange] = (),
 ) -> JSONObject:
-    """Return a turn's record but for its state, JSON-ready."""
+    """Return a turn's record without its state, JSON-ready."""
     values: dict[str, object] = {
         "turn": turn.number,
         "seconds": turn.seconds,
@@ -137,7 +137,7 @@ def _rest_of_record(
         "became": turn.became,
         "story": turn.story,
     }
-    if turn.led_to:  # a turn without one is written as before there were any
+    if turn.led_to:  # left out if empty, so that older recordings, which lack it, stay equal
         values["led_to"] = turn.led_to
     try:
         record: JSONObject = _rest().dump_python(
@@ -148,14 +148,14 @@ def _rest_of_record(
         )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
-    # By their numbers on the tape, which has each attempt on a line of its own.
+    # By their numbers on the tape, where each attempt has a line of its own.
     record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]
     return record
 
 
 @cache
 def _rest() -> TypeAdapter[Any]:
-    """Return what writes and reads a record but for its state and its calls."""
+    """Return the adapter for a record without its state and calls."""
     hints = get_type_hints(Turn, include_extras=True)
     members = {
         "turn": int,
@@ -177,20 +177,20 @@ def decode_turn(
     record: Record,
     attempts: Callable[[int], Attempt],
 ) -> Turn:
-    """Return the turn that a record holds; its values must be of their types exactly.
+    """Return the turn that a record holds; each value must have exactly its type.
 
     Args:
         cls: the run's class.
-        record: the parsed JSON.
-        attempts: gives the attempt of a number on the tape.
+        record: the record, parsed from JSON.
+        attempts: returns the attempt with a number on the tape.
 
     Raises:
-        TapeError: the record does not hold what it should; the tape is damaged.
+        TapeError: the record holds something else; the tape is damaged.
     """
     rest = dict(record)
     with checked(f"turn {record.get('turn')} on the tape is damaged"):
-        # Calls first: the rest names them by their places. Of a text, since of values strict
-        # pydantic takes no list for a tuple.
+        # Calls first, since the rest names them by their places. They are read from text: given
+        # values, strict pydantic does not take a list for a tuple.
         calls = read(
             _CALLS,
             dumps(rest.pop("calls")),
@@ -203,7 +203,7 @@ def decode_turn(
             places,
         )
         values = read(_rest(), dumps(rest), places)
-        # What a run plans is the run's; see planned_in.
+        # Planned interventions belong to the run and not to the turn; see planned_in.
         del values["planned"]
         return Turn(
             number=values.pop("turn"),
@@ -214,7 +214,7 @@ def decode_turn(
 
 
 def changed_values(before: Record, after: Record) -> str:
-    """Return which values of two records, or rows of the frame, differ; at most three of them."""
+    """Return up to three differences between two records, or two rows of the frame, in words."""
     changes = []
     for path, then, now in differing(before, after, missing="not there")[:3]:
         changes.append(f"{clip(path, 80)} was {clip(then, 80)} and is {clip(now, 80)}")
@@ -222,13 +222,13 @@ def changed_values(before: Record, after: Record) -> str:
 
 
 def planned_in(records: Sequence[Record]) -> list[StateChange]:
-    """Return what a run had planned: for turns that were played since, and for later ones.
+    """Return a run's planned interventions: of turns played since, and of later turns.
 
     Args:
-        records: of its turns, oldest first.
+        records: the records of the run's turns, oldest first.
     """
-    # Each record has what was planned when it was written, so that of each turn the record before
-    # it says what was meant for it.
+    # A record has the interventions that were planned when it was written. So the record before a
+    # turn has those for the turn.
     played = []
     for record, after in pairwise(records):
         planned = interventions_of(record, "planned")
@@ -237,10 +237,10 @@ def planned_in(records: Sequence[Record]) -> list[StateChange]:
 
 
 def interventions_of(record: Record, part: str) -> list[StateChange]:
-    """Return what a record says was done at its turn, or was ``planned`` for later ones.
+    """Return a record's interventions: those made at its turn, or those ``planned`` for later.
 
     Raises:
-        TapeError: it cannot be read; the tape is damaged.
+        TapeError: the record cannot be read; the tape is damaged.
     """
     with checked(f"turn {record['turn']} on the tape is damaged"):
         return [StateChange.model_validate(values) for values in record[part]]
@@ -250,9 +250,9 @@ def interventions_of(record: Record, part: str) -> list[StateChange]:
 
 
 def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, str | None]]:
-    """Return prompts as a manifest has them, by their places.
+    """Return prompts in the form of a manifest, by their places.
 
-    The system message stands by itself too, since a message may hold a line such as ``## User``.
+    The system message is there separately too, since it may have a line such as ``## User``.
     """
     return {
         place: {
@@ -267,14 +267,14 @@ def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, str | None]
 
 
 def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
-    """Return the configuration that a run was recorded with, of its class's own type.
+    """Return the recorded configuration of a run, as its class's own type.
 
     Args:
         info: the run.
         cls: its class; found by its name if not given.
 
     Raises:
-        TapeError: this version of the package does not understand it.
+        TapeError: this version of the package cannot read the configuration.
     """
     if cls is None:
         cls = class_of_manifest(info.id, info.manifest)
@@ -287,21 +287,21 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
 
 
 def check_manifest(info: RunInfo, path: Path) -> None:
-    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
+    """Raise TapeError for a manifest that lacks something a run needs; the tape is damaged.
 
     Args:
         info: the run.
-        path: of its tape.
+        path: the path of the tape.
     """
     if info.faults:
         raise TapeError(f"run {info.id} on {path} is damaged: {'; '.join(info.faults[:3])}")
 
 
 def llm_config_of(manifest: Manifest, **changes: object) -> LLMConfig | None:
-    """Return the recorded settings of the model's client, with changes; None if it had none.
+    """Return the recorded settings of the run's model, with changes; None if there was no model.
 
     Raises:
-        TapeError: this version of the package does not understand them.
+        TapeError: this version of the package cannot read the settings.
     """
     settings = manifest["llm"]
     with checked("the settings of the model are not understood"):
@@ -313,27 +313,27 @@ def llm_config_of(manifest: Manifest, **changes: object) -> LLMConfig | None:
 def clients_of(run: AnyRun) -> dict[str, LLMClient]:
     """Return the clients that a run asks, by seat; the run's own model has the empty name.
 
-    The client of a contract's class such as a validator is its ``llm_client``.
+    A player such as a validator has its client as ``llm_client``.
     """
     clients: dict[str, LLMClient] = {}
-    # The model first: a manifest names it apart from the seats.
+    # The model first, since a manifest names it apart from the seats.
     for seat, player in {"": run.llm_client, **run.players}.items():
         client = getattr(player, "llm_client", player)
-        # Not by its class: a client around another one counts as well.
+        # Recognised by its method and not by its class: a client may wrap another one.
         if hasattr(client, "model_info"):
             clients[seat] = client
     return clients
 
 
 def settings_entries(run: AnyRun) -> JSONObject:
-    """Return the settings of a run's clients as a manifest has them: ``llm``, and by seat."""
+    """Return the settings of a run's clients in the form of a manifest: ``llm``, and by seat."""
     entries: JSONObject = {"llm": None}
     seats: JSONObject = {}
     for seat, client in clients_of(run).items():
         settings = client.config.model_dump(mode="json")
         if not seat:
             entries["llm"] = settings
-        elif not isinstance(client.backend, Person):  # who has none
+        elif not isinstance(client.backend, Person):  # a person has no settings
             seats[seat] = settings
     if seats:
         entries["seats"] = seats
@@ -344,16 +344,16 @@ def recorded_settings(
     manifest: Manifest,
     turn: float = math.inf,
 ) -> dict[str, LLMConfig]:
-    """Return what a run's clients were asked with at a turn, by seat; the latest if none is named.
+    """Return the settings of a run's clients at a turn, by seat; the latest if no turn is given.
 
-    A run that was resumed with other settings has those of the turns before in its manifest too.
+    The manifest of a run that was resumed with other settings has the earlier ones too.
 
     Raises:
-        TapeError: this version of the package does not understand them.
+        TapeError: this version of the package cannot read the settings.
     """
     entries = manifest
     for earlier in manifest.get("settings_before", ()):
-        # They are in the order of the turns, so that the first that fits is the one.
+        # They are in the order of the turns, so the first that reaches the turn is the right one.
         if turn <= earlier["last_turn"]:
             entries = earlier
             break
@@ -372,7 +372,7 @@ def changed_settings(
     *,
     leave_out: Container[str] = (),
 ) -> str:
-    """Return which settings differ but for the model's name: ``num_ctx 1024 → 16384``."""
+    """Return which settings differ, apart from the model's name: ``num_ctx 1024 → 16384``."""
     then = _plain_settings(before, leave_out)
     now = _plain_settings(after, leave_out)
     return ", ".join(
@@ -385,7 +385,7 @@ def changed_settings(
 
 
 def _plain_settings(config: LLMConfig, leave_out: Container[str]) -> JSONObject:
-    """Return settings by name, each option as ``options.NAME``; without the model's name."""
+    """Return settings by name, with each option as ``options.NAME``, without the model's name."""
     settings: JSONObject = {}
     for name in LLMConfig.model_fields:
         if name not in ("model", "options") and name not in leave_out:
@@ -396,13 +396,15 @@ def _plain_settings(config: LLMConfig, leave_out: Container[str]) -> JSONObject:
 
 
 def prompts_of(manifest: Manifest) -> dict[str, Prompt]:
-    """Return the recorded prompts by the part that used them, as ``engine`` or ``agent:Ann``.
+    """Return the recorded prompts by place, such as ``engine`` or ``agent:Ann``.
 
     Raises:
         TapeError: a prompt's text does not have the digest recorded for it.
     """
     prompts = {}
-    recorded_prompt = cache(_recorded_prompt)  # once each: a thousand agents may share one prompt
+    recorded_prompt = cache(
+        _recorded_prompt
+    )  # once for each prompt: a thousand agents may share one
     for place, entry in manifest.get("prompts", {}).items():
         with checked(f"the recorded prompt of {place} is damaged"):
             prompt = recorded_prompt(
@@ -412,7 +414,7 @@ def prompts_of(manifest: Manifest) -> dict[str, Prompt]:
                 entry["parent"],
                 entry["digest"],
             )
-        # A prompt that was changed on the tape would be taken for the recorded one.
+        # Else a prompt that was edited on the tape would pass for the recorded one.
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt
@@ -426,16 +428,16 @@ def _recorded_prompt(
     parent: str | None,
     digest: str,
 ) -> Prompt:
-    """Return a prompt of a manifest, which may have another digest.
+    """Return a prompt from a manifest; its digest may differ from the recorded one.
 
     Args:
-        text: its text.
-        system: its system message; None in tapes from before manifests had it by itself.
-        name: its name.
-        parent: digest of the prompt it was edited from.
-        digest: its own, as recorded.
+        text: the prompt's text.
+        system: the system message; None on older tapes, which have it only in the text.
+        name: the prompt's name.
+        parent: the digest of the prompt that it was edited from.
+        digest: the recorded digest.
     """
-    # ``of_text`` parses no headings: a system message may hold a line such as ``## User``.
+    # ``of_text`` does not parse headings: a system message may have a line such as ``## User``.
     if system is not None:
         return Prompt.of_text(
             text,
@@ -444,7 +446,7 @@ def _recorded_prompt(
             parent=parent,
         )
     with suppress(PromptError):
-        # A text with headings of its own says by its digest whether it was parsed.
+        # If a text has headings, its digest shows whether they were parsed.
         prompt = Prompt.parse(
             text,
             name=name,

@@ -1,8 +1,8 @@
-"""Which classes of runs there are, and what each is called: on tapes, in files, as an entry point.
+"""The classes of runs, and their names on tapes, in files, and as entry points.
 
-A class that has a ``kind`` is known as soon as it is defined. For tapes to find it before anyone
-has imported it, a package announces it as an entry point of the group ``llmsim_lab.simulations``.
-Nothing here depends on where a module of this package lies, so that tapes outlive its moves.
+A class with a ``kind`` is registered when it is defined. A package may announce its classes as
+entry points of the group ``llmsim_lab.simulations``; tapes then find them without an import.
+Nothing here depends on where a module of this package is, so tapes still work after it has moved.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.prompts.prompt import digest_of
 
 ENTRY_POINTS = "llmsim_lab.simulations"
-"""The group of entry points: a ``kind``, and where its class is."""
+"""The group of entry points: each names a ``kind``, and where its class is."""
 
 _OWN = re.compile(r"([\w.-]+):([\w.]+)")
-"""The name of a world of one's own: its file's stem and its class."""
+"""The name of a user's world on tapes: its file's stem and its class."""
 
 RunClass = type[Any]
 """A class derived from ``Run``, which this module does not import."""
 
-# For the whole process: a tape opened anywhere in it finds the classes that were defined.
+# Shared by the whole process: any tape that is opened finds the classes that were defined.
 _known: dict[str, RunClass] = {}
 
 
@@ -44,47 +44,47 @@ _known: dict[str, RunClass] = {}
 
 
 def file_of(cls: type) -> Path | None:
-    """Return the file that defines a class; None for one from a notebook's cell or a shell."""
+    """Return the file that defines a class; None for a class from a notebook or a shell."""
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None)
-    # Tools that run code from memory write <string> or <stdin> there.
+    # Tools that run code from memory set a name such as <string> or <stdin>.
     if not path or path.startswith("<"):
         return None
     return Path(path)
 
 
 def is_shipped(cls: type) -> bool:
-    """Return True for a class of this package, which needs no import and whose version is known."""
+    """Return True for a class of this package, which is always importable."""
     return cls.__module__.startswith("llmsim_lab.")
 
 
 def identity(cls: type) -> str:
-    """Return what a class is called on tapes: its file's stem and its name, never ``__main__``."""
+    """Return the name of a class on tapes: its file's stem and its own name, never ``__main__``."""
     path = file_of(cls)
     if path is None:
         return f"notebook:{cls.__qualname__}"
     stem = path.stem
-    # Of a package both say nothing: its folder is what one imports.
+    # Inside a package, these stems say nothing. The folder is the name that users import.
     if stem in ("__init__", "__main__"):
         stem = path.parent.name
     return f"{stem}:{cls.__qualname__}"
 
 
 def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
-    """Return a SHA-256 digest of what a world's turns follow from, under what it is of.
+    """Return a SHA-256 digest of the code that a world's turns depend on, by the kind of code.
 
-    ``file``: its file, and those of its state and of its bases. Without one, as in a notebook,
-    ``methods``: their sources.
+    ``file`` is the digest of the files of the class, its state and its bases. If there is no file,
+    as in a notebook, ``methods`` is the digest of the sources of their methods.
 
     Args:
         cls: the world's class.
-        base: ``Run``, whose own code is not in the digests: its package's version is recorded.
+        base: ``Run``. Its code is left out, since the manifest has the package's version.
     """
     classes = _without_base(cls, base)
-    # In the order of the classes and each once: the digest follows from both.
+    # In the order of the classes, and each once: the digest depends on both.
     parts = (*classes, cls.state_type)
     files = dict.fromkeys(file_of(part) for part in parts if not is_shipped(part))
-    # Where there is no file (None has no read_bytes), or none any more, or a zip: the methods.
+    # Methods, if there is no file (None has no read_bytes), if it is gone, or if it is in a zip.
     with suppress(OSError, AttributeError):
         contents = [file.read_bytes() for file in files]  # type: ignore[union-attr]
         return {"file": hashlib.sha256(b"\0".join(contents)).hexdigest()}
@@ -92,23 +92,23 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
 
 
 def sources_digest(cls: RunClass, base: RunClass) -> str:
-    """Return a digest of a world's methods and fields alone, whatever else its file holds.
+    """Return a digest of a world's methods and fields alone, not of the rest of its file.
 
     Args:
         cls: the world's class.
-        base: ``Run``, whose own are not in it.
+        base: ``Run``, whose methods and fields are left out.
     """
     sources = _sources_of(_without_base(cls, base))
     config = _schema_of(cls.config_type)
     state = _schema_of(cls.state_type)
-    # Without those of every run, which a new version of this package may change.
+    # Without the fields of every run, which a new version of this package may change.
     shared = base.config_type.model_fields
     properties = config["properties"]
     fields = {name: schema for name, schema in properties.items() if name not in shared}
     return digest_of(*sources, dumps([fields, state]))
 
 
-# Kept: pydantic takes milliseconds for it, and each study asks anew.
+# Cached, since pydantic needs milliseconds for it, and each study asks again.
 @lru_cache(maxsize=64)
 def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
@@ -120,12 +120,12 @@ def _without_base(cls: RunClass, base: RunClass) -> list[RunClass]:
 
 
 def _sources_of(classes: Sequence[type]) -> list[str]:
-    """Return the sources of classes' methods, or their code where the source is not known."""
+    """Return the sources of classes' methods, or their bytecode if there is no source."""
     sources = []
     for cls in classes:
-        # By name, so that the order of methods in a file does not count.
+        # Sorted by name, so that the order of methods in a file does not matter.
         for name, value in sorted(vars(cls).items()):
-            # Of a class method and of a property, the function.
+            # For a class method or a property, the function inside.
             function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
             if not isinstance(function, types.FunctionType):
                 continue
@@ -141,7 +141,7 @@ def _sources_of(classes: Sequence[type]) -> list[str]:
 
 
 def register(name: str, cls: RunClass) -> None:
-    """Make a class known; the same class defined again, as in a notebook cell, takes over.
+    """Register a class; the same class defined again, as in a notebook cell, replaces it.
 
     Raises:
         ConfigError: another class has that name.
@@ -157,7 +157,7 @@ def register(name: str, cls: RunClass) -> None:
 
 
 def _is_same(cls: type, other: type) -> bool:
-    """Return True for one class, also where a script imports itself by its own name."""
+    """Return True for one class, even if a script imports itself under its own name."""
     if cls.__qualname__ != other.__qualname__:
         return False
     if cls.__module__ == other.__module__:
@@ -167,7 +167,7 @@ def _is_same(cls: type, other: type) -> bool:
 
 
 def _where_packages_are() -> tuple[tuple[str, int], ...]:
-    """Return the folders that Python looks into, with when each was changed last."""
+    """Return the folders that Python imports from, each with the time of its latest change."""
     folders = []
     for folder in sys.path:
         with suppress(OSError):
@@ -175,27 +175,27 @@ def _where_packages_are() -> tuple[tuple[str, int], ...]:
     return tuple(folders)
 
 
-# Cached, since it reads a file of each package, and a tape has thousands of runs. The argument is
-# what the cache is kept by: a package that was installed since changes a folder.
+# Cached, since this reads a file of each package, and a tape has thousands of runs. The argument is
+# the key: installing a package changes a folder.
 @lru_cache(maxsize=1)
 def _announced(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, EntryPoint]:
-    """Return what installed packages announce as classes of runs, by name."""
+    """Return the classes of runs that installed packages announce, by name."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def find_class(name: str) -> RunClass:
-    """Return the class of runs that has a name, such as ``crisis``.
+    """Return the class of runs with this name, such as ``crisis``.
 
     Raises:
-        ConfigError: none is known by that name.
+        ConfigError: there is no class with this name.
     """
     if name in _known:
         return _known[name]
     announced = _announced(_where_packages_are())
     if name in announced:
-        announced[name].load()  # defines the class, which registers itself
+        announced[name].load()  # importing the module defines the class, which registers itself
     if name not in _known:
-        # Those of one's own have a colon, and are imported and not named.
+        # Users' own classes have a colon in their names; they are imported and not named in files.
         kinds = [kind for kind in {*_known, *announced} if ":" not in kind]
         raise ConfigError(
             f"no kind of simulation is called {name!r:.80}; known are: {', '.join(sorted(kinds))}. "
@@ -205,10 +205,10 @@ def find_class(name: str) -> RunClass:
 
 
 def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
-    """Return the class that a recorded run is one of.
+    """Return the class of a recorded run.
 
     Raises:
-        TapeError: no class of that name is known here.
+        TapeError: there is no class with the recorded name.
     """
     name = str(manifest.get("kind"))
     try:
@@ -224,7 +224,7 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
 
 
 def how_to_import(kind: str) -> str:
-    """Return how a world of one's own is made known, by its name on tapes: ``pot:PublicGoods``."""
+    """Return how to import a user's own world, by its name on tapes: ``pot:PublicGoods``."""
     file, _, world = kind.partition(":")
     if file == "notebook":
         return f"run the cell that defines {world}"
@@ -236,15 +236,15 @@ def class_and_config(
     *,
     kind: str = "",
 ) -> tuple[RunClass, Any]:
-    """Read a run's configuration from a file, whose key ``kind`` names the class that plays it.
+    """Read a run's configuration from a file; its key ``kind`` names the class of the run.
 
     Args:
         path: the file.
-        kind: what a file means that names none.
+        kind: the kind of a file that names none.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it is wrong; the message names file
-            and line.
+        ConfigError: the file cannot be read, or has a fault; the message names the file and the
+            line.
     """
     path = Path(path)
     source = YamlFile.read(path)

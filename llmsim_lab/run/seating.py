@@ -1,8 +1,8 @@
-"""A seat: a person, a question, and how it is put.
+"""Seats: how a question is put to a person, and how the answer is read.
 
-Windows, the terminal and a room put questions to people in the same way and take answers by the
-same rules; they differ in how texts get there and back. ``put`` makes of an open question what a
-form is drawn of. What comes back is read and judged here, by field, before anything is sent.
+Windows, the terminal and a room put questions in the same way and judge answers by the same rules;
+only the way of the texts differs. ``put`` turns an open question into one that a form can be drawn
+from. Answers are read and judged here, field by field, before anything is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llmsim_lab.run.forms import Field, fields_of, label_of
 from llmsim_lab.types import HUMAN, ChatReply, ChatRequest, Reply, reply_schema
 
 _DEEPEST = 20
-"""How deep what is typed may be nested; no form is."""
+"""How deeply the values of a form may be nested; no real form comes near it."""
 
 
 @dataclass(
@@ -34,11 +34,11 @@ class SeatQuestion:
     """A question as a person sees it.
 
     Attributes:
-        run: the run that asks; None of questions that are no part of one.
-        question: what waits for the answer.
-        form: the same as it is put: an economy asks for a rate in place of a move.
+        run: the run that asks; None if the question is not part of a run.
+        question: the question that waits for an answer.
+        form: the question as a form shows it; an economy asks people for a rate instead of a move.
         seat: the name of the person's seat.
-        fields: what the form is drawn of.
+        fields: the fields of the form.
     """
 
     run: AnyRun | None
@@ -49,23 +49,23 @@ class SeatQuestion:
 
     @property
     def number(self) -> str:
-        """What an answer names: of a second try another one than of the first."""
+        """The question's number, which an answer names; a second try has another number."""
         return self.question.number
 
     @property
     def draft(self) -> str:
-        """Under which name what is typed is kept: the same before the turn and in it."""
+        """The name under which a draft is kept; the same before the turn begins and during it."""
         return self.question.draft
 
     @property
     def text(self) -> str:
-        """The situation."""
+        """The text of the question."""
         return self.question.text
 
     def as_json(self, faults: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Return the question as pages take it, with what was wrong with an answer, by field."""
+        """Return the question as pages take it, with the faults of a first answer, by field."""
         by_field = dict(faults or {})
-        # Under an empty name stands what is wrong with the answer as a whole.
+        # The empty name stands for the answer as a whole.
         whole = by_field.pop("", "")
         return {
             "id": self.number,
@@ -81,23 +81,23 @@ class SeatQuestion:
         }
 
     def read(self, typed: object) -> dict[str, Any]:
-        """Return the values of a form, by field: what was typed, and else what it began with.
+        """Return a form's values by field: those that were typed, else those that the form showed.
 
         Args:
-            typed: what the form sent: texts and values, nested by the places of the fields.
+            typed: what the form sent: texts and values, nested as the fields are.
 
         Raises:
             AnswerError: there is no such field.
         """
         fields = {tuple(field["place"]): field for field in self.fields}
-        # A form may leave out what was not touched: it has the value that the page showed.
+        # A form may leave out fields that were not touched: they keep the value that it showed.
         values: dict[str, Any] = {}
         for place, field in fields.items():
             if field["value"] is not None:
                 _put_at(values, place, field["value"])
         for place, value in _typed_at(typed, fields):
             if place not in fields:
-                # Loud, since what was typed there would be lost without a word.
+                # An error, since the text that was typed there would be lost silently.
                 name = ".".join(place)
                 raise AnswerError(self.question.name, {name: "there is no such field"})
             if isinstance(value, str):
@@ -106,18 +106,18 @@ class SeatQuestion:
         return values
 
     def taken(self, values: Mapping[str, JSON]) -> dict[str, Any]:
-        """Return the reply that values make, which will be accepted as it is.
+        """Return the reply made from a form's values, which the run will accept.
 
         Raises:
-            AnswerError: something is wrong, by field; nothing was sent.
+            AnswerError: a value is wrong; the error names its field, and nothing was sent.
         """
         self._check(self.form.faults(values))
-        # A field that was left empty is left out, so that it has its class's default.
+        # Empty fields are left out, so that they get their defaults.
         reply = {name: value for name, value in values.items() if value is not None}
         is_put_otherwise = self.form is not self.question
         if self.run is not None and is_put_otherwise:
             reply = self.run._as_reply(reply)
-            # Judged again: a rate within its limits may be a move outside of its own.
+            # Judged again: a rate within its limits may mean a move outside of its limits.
             as_asked = self.question.reply(reply)
             self._check(self.question.faults_of_reply(as_asked))
         return reply
@@ -134,8 +134,8 @@ class SeatQuestion:
         """Answer the question.
 
         Raises:
-            AnswerError: something is wrong, by field; the question waits on.
-            ConfigError: the answer is no longer waited for.
+            AnswerError: a value is wrong; the error names its field, and the question stays open.
+            ConfigError: the question is no longer open.
         """
         person.answer(self.question, self.taken(values))
 
@@ -145,14 +145,14 @@ def put(
     question: OpenQuestion,
     seat: str = "",
 ) -> SeatQuestion:
-    """Return a question as it is put to a person.
+    """Return a question as a person sees it.
 
     Args:
         run: the run that asks.
-        question: what waits for an answer.
-        seat: the name of the person's seat; who is asked if not given.
+        question: the question that waits for an answer.
+        seat: the name of the person's seat; the player's name if not given.
     """
-    # A person says a rate where a model chooses a move.
+    # People name a rate where models choose a move.
     form = question if run is None else run._as_put(question)
     return SeatQuestion(
         run=run,
@@ -164,14 +164,14 @@ def put(
 
 
 def put_reply(reply: type[Reply], text: str = "") -> SeatQuestion:
-    """Return questions that are no part of a run, such as those at the end, as they are put.
+    """Return questions that are not part of a run, such as those at its end, as people see them.
 
     Args:
-        reply: its fields are asked for, but for reasoning and confidence.
-        text: what stands above them.
+        reply: the class whose fields are asked for, except reasoning and confidence.
+        text: the text above the questions.
     """
     schema = reply_schema(reply)
-    # Why, and how sure, is asked of decisions.
+    # Reasoning and confidence are asked for decisions only.
     of_decisions = frozenset(Reply.model_fields)
     properties = {
         name: part for name, part in schema["properties"].items() if name not in of_decisions
@@ -182,7 +182,7 @@ def put_reply(reply: type[Reply], text: str = "") -> SeatQuestion:
         schema={**schema, "properties": properties},
     )
 
-    # The same reading as of a model's reply, so that a form says the same of a wrong value.
+    # Read like a model's reply, so that a wrong value gets the same message.
     def judge(answer: ChatReply) -> object:
         return parse_reply(answer.text, reply, may_lack=of_decisions)
 
@@ -190,14 +190,14 @@ def put_reply(reply: type[Reply], text: str = "") -> SeatQuestion:
 
 
 def _fields(form: OpenQuestion) -> list[Field]:
-    """Return the fields of what is asked for; most begin with nothing in them."""
+    """Return the fields of a form; most are empty at first."""
     parts = form.fields
     started = {name: part.get("start") for name, part in parts.items()}
     schema = {"type": "object", "properties": dict(parts)}
     drawn = fields_of(schema, started)
     fields: list[Field] = []
     for name, part in parts.items():
-        # One of a number or a text; several of an object, one for each of its own fields.
+        # A number or a text has one field; an object has one for each of its own fields.
         of_part = [field for field in drawn if field["place"][0] == name]
         if not of_part:
             of_part = [_field_of_json(name, part)]
@@ -207,7 +207,7 @@ def _fields(form: OpenQuestion) -> list[Field]:
 
 
 def _field_of_json(name: str, part: Mapping[str, Any]) -> Field:
-    """Return the field of what forms cannot draw, a list or a mapping: it is typed as JSON."""
+    """Return a field for a list or mapping, which forms cannot draw: people type it as JSON."""
     words = [part.get("description", ""), field_words(part)]
     return {
         "place": [name],
@@ -223,8 +223,8 @@ def _typed_at(
     places: Container[tuple[str, ...]],
     outer: tuple[str, ...] = (),
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield what a form sent, each value with its place: as deep as there are fields."""
-    # A room's guest may send anything: ten thousand levels would end in a RecursionError.
+    """Yield the values that a form sent with their places, no deeper than its fields are."""
+    # A guest may send anything: ten thousand levels would end in a RecursionError.
     if outer not in places and isinstance(typed, Mapping) and len(outer) < _DEEPEST:
         for name, inner in typed.items():
             yield from _typed_at(
@@ -241,7 +241,7 @@ def _put_at(
     place: tuple[str, ...],
     value: object,
 ) -> None:
-    """Set a value at a place of nested values."""
+    """Set a value at its place in nested values."""
     *outer, last = place
     for name in outer:
         values = values.setdefault(name, {})

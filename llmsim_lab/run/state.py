@@ -1,9 +1,9 @@
-"""The state of a world of one's own: values that are never changed in place.
+"""The state of a user's own world: values that are never changed in place.
 
-A ``State`` is a frozen pydantic model whose dicts and lists are frozen too, so that what a
-turn was cannot be rewritten afterwards. ``replace`` makes the next one. Its numbers, also those in
-dicts and in states inside it, have names such as ``coins.Ann``: columns of the run's frame, and
-what an intervention sets.
+A ``State`` is a frozen pydantic model whose dicts and lists are frozen too, so that no code can
+change a turn that was played. ``replace`` makes the next state. The numbers in a state have names
+such as ``coins.Ann``, also those in dicts and in states inside it. They are the columns of the
+run's frame, and the names that interventions use.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from llmsim_lab.types import OfJson, Status
 COMMON_COLUMNS = frozenset(
     {"turn", "calls", *get_args(Status), "tokens", "seconds", "interventions"}
 )
-"""Columns of every run's frame, beside those of its class."""
+"""The columns of every run's frame, beside those of the run's class."""
 
 Columns = dict[str, Any]
-"""Values by the columns of a frame that have them, or by the fields of a reply; JSON-ready."""
+"""Values by the columns of a frame, or by the fields of a reply; JSON-ready."""
 
 
 class State(OfJson):
     """The base of a world's state: derive from it and annotate fields, each with a default.
 
     Fields may be numbers, texts, booleans, tuples, lists, dicts with texts as keys, and other
-    states. NaN and Infinity are errors. Where a field depends on the run's parameters, leave
-    its default out and write ``def start(self)`` in the run's class.
+    states. NaN and Infinity are errors. If a field depends on the run's parameters, leave out its
+    default and write ``def start(self)`` in the run's class.
 
     Raises:
-        ConfigError: when the class is made: a field has a name that a run's frame or pydantic
+        ConfigError: while the class is made: a field has a name that a run's frame or pydantic
             needs, or a type that JSON cannot hold, such as a graph.
 
     Example:
@@ -53,8 +53,8 @@ class State(OfJson):
         15.0
     """
 
-    # Else a default of 20 for a float stays an int, and a run begun with it would differ from its
-    # own replay, which reads 20.0 from the tape.
+    # Else a default of 20 for a float would stay an int, and a run would differ from its own
+    # replay, which reads 20.0 from the tape.
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -72,15 +72,15 @@ class State(OfJson):
                 )
 
     def model_post_init(self, _context: object, /) -> None:
-        """Freeze what the fields hold."""
+        """Freeze the values of the fields."""
         # pydantic's ``frozen`` only keeps fields from being set: state.coins["Ann"] = -1 would
-        # rewrite a turn that was played. ``__dict__`` goes past __setattr__, which raises.
+        # still change a turn that was played. ``__dict__`` avoids __setattr__, which raises.
         values = self.__dict__
         for name, value in values.items():
             if type(value) is str:
-                # No file can hold half a character.
+                # Files cannot hold half a character.
                 values[name] = whole_text(value)
-            elif type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
+            elif type(value) not in _PLAIN:  # checked here, so that plain values cost no f-string
                 values[name] = _frozen_field(self, name, value)
         extra = self.__pydantic_extra__
         if extra:
@@ -88,13 +88,13 @@ class State(OfJson):
                 extra[name] = _frozen_field(self, name, value)
 
     def replace(self, **changes: Any) -> Self:
-        """Return this state with some fields changed, all of it checked again.
+        """Return this state with some fields changed, and all of it checked again.
 
         Args:
             changes: new values by field.
 
         Raises:
-            ConfigError: there is no such field, or a value is not one for it.
+            ConfigError: there is no such field, or a value does not fit.
         """
         cls = type(self)
         values = {**fields_of(self), **changes}
@@ -106,14 +106,14 @@ class State(OfJson):
             )
         except ValidationError as error:
             raise ConfigError(f"{cls.__name__}: {faults(error, cls.model_fields)}") from error
-        except TypeError as error:  # such as pydantic's of pandas's NaT as a date
+        except TypeError as error:  # such as pydantic's error for pandas's NaT as a date
             changed = ", ".join(f"{name}={brief(value)}" for name, value in changes.items())
             raise ConfigError(f"{cls.__name__}.replace({changed}): {error}") from error
 
     def columns(self) -> dict[str, Any]:
-        """Return what a frame's row says of it: its numbers, and the texts that are its fields.
+        """Return the state's columns of the frame: its numbers, and its fields that are texts.
 
-        Those of computed fields too. A state may add what else follows from it.
+        Computed fields are included. A state may override this to add further columns.
         """
         values = values_in(self)
         for name in type(self).model_computed_fields:
@@ -133,8 +133,8 @@ class State(OfJson):
         update: Mapping[str, Any] | None = None,
         deep: bool = False,
     ) -> Self:
-        """Do what ``replace`` does: a state holds nothing that was not checked."""
-        # ``deep`` says nothing: what is in a state cannot be changed, so that a copy may share it.
+        """Do what ``replace`` does: every value in a state is checked."""
+        # ``deep`` is ignored: nothing in a state can be changed, so a copy may share all of it.
         changes = update or {}
         return self.replace(**changes)
 
@@ -147,16 +147,16 @@ class State(OfJson):
 
 StateT = TypeVar("StateT", bound=State)
 _PLAIN = SCALARS - {str} | {FrozenDict, FrozenList}
-"""Classes of values that cannot be changed, asked first since most values are of these."""
+"""Classes of values that cannot be changed; checked first, since most values are of these."""
 
 
 def _for_table(value: Decimal | Fraction) -> float | int:
     """Return a number that a table can add up and a chart can draw."""
     try:
         number = float(value)
-    except OverflowError:  # of a fraction; a Decimal is infinite then
+    except OverflowError:  # a fraction raises; a Decimal becomes infinite
         number = math.inf
-    # Too large for a float: Python's whole numbers have no largest one.
+    # An integer if it is too large for a float: Python's integers have no limit.
     return number if math.isfinite(number) else int(value)
 
 
@@ -165,10 +165,10 @@ def _frozen_field(
     name: str,
     value: object,
 ) -> object:
-    """Return a field's value with everything in it frozen.
+    """Return a field's value with everything inside it frozen.
 
     Raises:
-        ConfigError: it holds something that can be changed in place, or is nested too deeply.
+        ConfigError: a value inside can be changed in place, or is nested too deeply.
     """
     where = f"{type(state).__name__}.{name}"
     try:
@@ -181,7 +181,7 @@ def _frozen_field(
 
 
 def _frozen(value: object, where: str) -> object:
-    """Return a value with everything in it frozen; see ``_frozen_field``."""
+    """Return a value with everything inside it frozen; see ``_frozen_field``."""
     cls: type = type(value)
     if type(value) is str:
         return whole_text(value)
@@ -192,7 +192,7 @@ def _frozen(value: object, where: str) -> object:
     if isinstance(value, Mapping):
         return _frozen_dict(value, where)
     if isinstance(value, list):
-        # Numbers are as they should be, and there may be many.
+        # Numbers need no freezing, and there may be many.
         return FrozenList(
             [item if type(item) in _PLAIN else _frozen(item, where) for item in value]
         )
@@ -206,15 +206,15 @@ def _frozen_tuple(
     value: tuple[Any, ...],
     where: str,
 ) -> tuple[Any, ...]:
-    """Return a tuple of frozen items; the same one where nothing had to be frozen."""
+    """Return a tuple of frozen items; the same tuple if nothing had to be frozen."""
     items: list[Any] = []
     for item in value:
         is_frozen = _cannot_change(type(item))  # type: ignore[arg-type]
         items.append(item if is_frozen else _frozen(item, where))
-    # The same object, as most are: nothing is made anew.
+    # Most tuples have only frozen items already, and are returned themselves.
     if all(map(operator.is_, items, value)):
         return value
-    if hasattr(value, "_fields"):  # a named one stays one
+    if hasattr(value, "_fields"):  # a named tuple stays one
         return type(value)(*items)
     return tuple(items)
 
@@ -226,12 +226,12 @@ def _frozen_dict(value: Mapping[Any, object], where: str) -> FrozenDict:
                 f"{where} has the key {key!r:.40}; a state's keys are texts, as on the tape: write "
                 f"{str(key)!r:.40}"
             )
-    # Joined, since one question of all keys is quicker than one of each.
+    # Joined, since one check of all keys is faster than one check of each.
     if not "".join(value).isascii():
         value = _with_whole_keys(value, where)
     frozen: dict[str, object] = {}
     for key, item in value.items():
-        # Asked here, so that a number's place is put together for none.
+        # Checked here, so that plain values cost no f-string.
         frozen[key] = item if type(item) in _PLAIN else _frozen(item, f"{where}.{key}")
     return FrozenDict(frozen)
 
@@ -243,7 +243,7 @@ def _with_whole_keys(
     """Return a dict whose keys have no half characters.
 
     Raises:
-        ConfigError: two keys differ in such halves alone.
+        ConfigError: two keys differ only in their half characters.
     """
     whole = {whole_text(key): item for key, item in value.items()}
     if len(whole) < len(value):
@@ -254,9 +254,9 @@ def _with_whole_keys(
     return whole
 
 
-@lru_cache(maxsize=1024)  # asked of every value in every state
+@lru_cache(maxsize=1024)  # called for every value in every state
 def _cannot_change(cls: type) -> bool:
-    """Return True if the values of a class stay as they are, and hold nothing to be frozen."""
+    """Return True if values of a class cannot change, and hold nothing that needs freezing."""
     if cls in _PLAIN:
         return True
     if cls is str or issubclass(cls, Mapping | tuple | Set | MutableSequence | Iterator):
@@ -268,14 +268,14 @@ def _cannot_change(cls: type) -> bool:
 
 
 def fields_of(value: Any) -> Mapping[Any, Any]:
-    """Return what is in a model, a dataclass or a dict, by name; of cached properties none."""
+    """Return the fields of a model or dataclass, or the items of a dict; no cached properties."""
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, BaseModel):
         return {field.name: getattr(value, field.name, None) for field in dataclass_fields(value)}
     inside: Mapping[str, Any] = value.__dict__
     names = type(value).model_fields
-    # A cached property is in the dict as well, once it was computed.
+    # A cached property is in ``__dict__`` as well, once it was computed.
     if len(inside) != len(names):
         inside = {name: inside[name] for name in names if name in inside}
     extra = value.__pydantic_extra__
@@ -285,24 +285,24 @@ def fields_of(value: Any) -> Mapping[Any, Any]:
 
 
 class ValueInState(NamedTuple):
-    """A value in a state, and its path there: names of fields and keys."""
+    """A value in a state, and its path: the names of fields and keys that lead to it."""
 
     path: tuple[str, ...]
     value: Any
 
 
 def values_in(state: State) -> dict[str, ValueInState]:
-    """Return what is in a state, by names such as ``coins.Ann``.
+    """Return the values in a state, by names such as ``coins.Ann``.
 
     Raises:
-        ConfigError: two values have one name, as with a key that holds a dot.
+        ConfigError: two values have the same name, because a key holds a dot.
     """
     values: dict[str, ValueInState] = {}
 
     def walk(holder: object, path_to_it: tuple[str, ...]) -> None:
         for key, value in fields_of(holder).items():
             path = (*path_to_it, key)
-            # Keys are texts, but for those in a model of another class.
+            # Keys are texts, except in models that are not states.
             name = ".".join(map(str, path))
             if name in values:
                 raise ConfigError(
@@ -320,17 +320,17 @@ def values_in(state: State) -> dict[str, ValueInState]:
 
 
 def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
-    """Return a state with other values at some names, such as ``coins.Ann``.
+    """Return a state with new values at some names, such as ``coins.Ann``.
 
     Args:
         state: the state.
-        values: by name.
+        values: the new values, by name.
 
     Raises:
-        ConfigError: there is no such name, or a value is not one for it.
+        ConfigError: there is no such name, or a value does not fit.
     """
     places = values_in(state)
-    # A copy, whose dicts can be changed: the state's own are frozen.
+    # A copy with plain dicts, which can be changed.
     changed: dict[str, Any] = state.model_dump(round_trip=True)
     for name, value in values.items():
         if name not in places:
@@ -339,7 +339,7 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
                 f"{listed([*places])}"
             )
         _check_can_be_set(state, name, places[name].path)
-        # Through the copy by its path, and not by splitting the name: a key may hold a dot.
+        # Found by path and not by splitting the name: a key may hold a dot.
         *path, last = places[name].path
         holder = changed
         for key in path:
@@ -353,7 +353,7 @@ def _check_can_be_set(
     name: str,
     path: tuple[str, ...],
 ) -> None:
-    """Raise ConfigError if a value is in a field that its class has marked as derived."""
+    """Raise ConfigError if a value belongs to a field that its class marks as derived."""
     holder: Any = state
     for key in path:
         if isinstance(holder, BaseModel):

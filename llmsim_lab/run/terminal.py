@@ -1,4 +1,4 @@
-"""Asking people on the terminal: each field of an answer in turn, until it is right."""
+"""Asking people on the terminal, one field of an answer after another, until it is right."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from llmsim_lab.run.records import clients_of
 from llmsim_lab.run.seating import SeatQuestion, put
 
 _terminal = threading.Lock()
-"""Held while a person is asked: several are asked at once, each in a thread, on one terminal."""
+"""Held while a person is asked: several threads may ask, and there is only one terminal."""
 
 
 def ask_on_terminal(
     question: OpenQuestion,
     run: AnyRun | None = None,
 ) -> Mapping[str, Any]:
-    """Show the question and ask for each field until the answer as a whole is right.
+    """Show a question, and ask for each field until the whole answer is right.
 
     Args:
-        question: what waits for an answer.
-        run: the run that asks, which may put it in another way to people.
+        question: the question that waits for an answer.
+        run: the run that asks, which may put the question to people differently.
 
     Raises:
         ConfigError: no one is at the keyboard.
@@ -48,7 +48,7 @@ def ask_on_terminal(
             except AnswerError as error:
                 for name, fault in error.by_field.items():
                     _say(f"Not accepted: {f'{name} {fault}'.strip()}.")
-                # Only what is wrong is asked again; all, where it is the answer as a whole.
+                # Only wrong fields are asked again; all of them, if the answer as a whole is wrong.
                 wrong = seated.form.fields.keys() & error.by_field.keys()
                 for name in wrong or seated.form.fields:
                     values[name] = _field(seated, name)
@@ -61,7 +61,7 @@ def _say(text: str) -> None:
 
 
 def _field(asked: SeatQuestion, name: str) -> Any:
-    """Ask for a field of the answer until it is right by itself."""
+    """Ask for one field until its value is right."""
     form = asked.form
     schema = form.fields[name]
     about = ""
@@ -87,13 +87,13 @@ def _field(asked: SeatQuestion, name: str) -> Any:
 
 
 def ask_people_here(run: AnyRun) -> None:
-    """Have the people of a run asked on the terminal, where nothing else can ask them.
+    """Ask the people of a run on the terminal, if no other code can ask them.
 
-    So it is in a plain script, which does nothing else while the run is played. In a notebook, and
-    where another thread or task may answer, they are left alone.
+    That is the case in a plain script, which does nothing else while the run is played. In a
+    notebook, and wherever another thread or task may answer, this does nothing.
 
     Raises:
-        ConfigError: nothing can ask them, and there is no terminal.
+        ConfigError: no other code can ask them, and there is no terminal.
     """
     unasked = {
         seat: client.backend
@@ -104,13 +104,13 @@ def ask_people_here(run: AnyRun) -> None:
     }
     if not unasked or not _is_plain_script():
         return
-    # Without a console, as under pythonw, there is no standard input at all.
+    # Without a console, as under pythonw, there is no standard input.
     if sys.stdin is not None and sys.stdin.isatty():
         for person in unasked.values():
             person.ask = partial(ask_on_terminal, run=run)
         return
     for seat, person in unasked.items():
-        # One with a limit is not waited for without end.
+        # A person with a time limit does not keep the run waiting for ever.
         if person.timeout_s >= DAY_S:
             cls = type(run).__name__
             raise ConfigError(
@@ -121,21 +121,21 @@ def ask_people_here(run: AnyRun) -> None:
 
 
 def _is_plain_script() -> bool:
-    """Return True where nothing but a run is under way, so that only the terminal can answer."""
-    # Not imported: where IPython is not loaded there is no kernel.
+    """Return True if nothing but the run is under way, so that only the terminal can answer."""
+    # Not imported here: if IPython is not loaded, there is no kernel.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return False
-    # Any other thread may be a server whose guests answer, as a room's.
+    # Any other thread may be a server whose guests answer, such as a room's.
     threads = [thread for thread in threading.enumerate() if thread.name != LOOP_THREAD]
     if threads != [threading.main_thread()]:
         return False
-    # While runs are played on the loop of ``run_sync`` the main thread waits for them.
+    # ``run_sync`` plays runs on a loop of its own, while the main thread waits.
     return threading.current_thread().name == LOOP_THREAD or _tasks_here() <= 1
 
 
 def _tasks_here() -> int:
-    """Return how many tasks there are beside each other on this thread."""
+    """Return how many tasks run on this thread's loop."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:  # no loop runs here

@@ -1,6 +1,6 @@
-"""What a world tells the people in its seats: of the latest turn, and at the end their payoff.
+"""What a world tells the people in its seats: about the latest turn, and their payoff at the end.
 
-Rooms and windows show it. A world's code may raise anything here, and that ends neither.
+Rooms and windows show it. A world's code may raise anything here; rooms and windows go on.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def told_in(
     run: Run,
     seats: Iterable[str],
 ) -> dict[str, dict[str, JSON]]:
-    """Return what players are told of the latest turn, and at the end their payoff, by seat."""
+    """Return what players are told of the latest turn, and their payoff at the end, by seat."""
     told: dict[str, dict[str, JSON]] = {}
-    if not run.turn_number:  # of the state that it began with, nothing came about
+    if not run.turn_number:  # the first state is not the result of a turn
         return told
     for seat in seats:
         lines = told_of(run, run.state, seat)
@@ -58,7 +58,7 @@ def told_in(
 
 
 def payoff_of(run: Run, seat: str) -> float | None:
-    """Return what a player is paid, where the world has ``payoff(player)``."""
+    """Return a player's payoff, if the world has ``payoff(player)``."""
     payoff = getattr(run, "payoff", None)
     if not callable(payoff) or not run.turn_number:  # a round may end before its first turn
         return None
@@ -78,7 +78,7 @@ def told_of(
     state: State,
     seat: str,
 ) -> dict[str, JSON]:
-    """Return what a player is told of a state; what is no number and no text as a text."""
+    """Return what a player is told of a state; values that are not JSON become texts."""
     try:
         results = dict(run.told(state, seat))
     except Exception as error:  # noqa: BLE001 - a world's own code, which must not end the page
@@ -88,11 +88,11 @@ def told_of(
 
 
 def _as_told(value: object) -> JSON:
-    """Return a value as pages take it; NaN is no JSON, nor are other libraries' numbers."""
+    """Return a value as pages take it: neither NaN nor other libraries' numbers are JSON."""
     is_number = isinstance(value, float) and math.isfinite(value)
     if is_number or isinstance(value, str | bool | int):
         return cast("JSON", value)
-    # A list of winners: a person does not read ['Cy'].
+    # A list of winners is written as a person would: not ['Cy'].
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(str(item) for item in value)
     return str(value)

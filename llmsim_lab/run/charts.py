@@ -1,4 +1,4 @@
-"""What of a run is charted: in which order, with a line for each player, on which axis.
+"""Which charts a run has: their order, their lines, and their axes.
 
 The page, the window and static pictures draw these charts, in this order. A chart is a ``Series``
 whose column may hold a star: ``belief.*`` draws a line for each key of the dict ``belief``.
@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Annotated, Any, NamedTuple, Protocol, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Protocol, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -21,9 +21,9 @@ from llmsim_lab.run.state import State, fields_of
 from llmsim_lab.run.turn import Turn
 
 _WHOLE_SHARE_FROM = 0.2
-"""Values from 0 to 1 that reach this are drawn on the whole axis of a share."""
+"""Values from 0 to 1 are drawn on an axis from 0 to 1, if one of them reaches this."""
 _LEAST_POINTS = 2.0
-"""The least span of an axis in percent, percentage points: less would make noise look like news."""
+"""The least span of an axis in percentage points: less would make noise look like news."""
 _LEAST_SHARE = 0.1
 """The least span of any other axis, as a share of its largest value."""
 _UNITS = {
@@ -35,28 +35,28 @@ _UNITS = {
     "gbp": "£",
     "s": "s",
 }
-"""Units by how a name ends; ``front/text.js`` has the same."""
+"""Units by the ends of names; ``front/text.js`` has the same."""
 _NOT = re.compile(r"^(is |has )?")
-"""Where a "not" goes into a field's name."""
+"""Finds the place for a "not" in a field's name."""
 _MOST_CHARACTERS = 20_000
-"""Of a field that is shown as a table or a network."""
+"""The longest field that is shown as a table or a network, in characters."""
 
 
 class Charted(Protocol):
-    """What has charts: a run, or a recorded one whose class is not known."""
+    """A run that has charts; also a recorded run whose class is not known."""
 
     @property
     def series(self) -> Sequence[Series | str]:
-        """Its columns of numbers."""
+        """The run's columns of numbers."""
         ...
 
     @property
     def turns(self) -> Sequence[Turn]:
-        """Its turns, the initial state first."""
+        """The run's turns, the initial state first."""
         ...
 
     def prediction(self) -> Mapping[str, float]:
-        """Return what theory says, by column."""
+        """Return what theory predicts, by column."""
         ...
 
 
@@ -64,7 +64,7 @@ class Charted(Protocol):
 
 
 class ChartedColumns:
-    """The columns of numbers that a run's turns have had so far, and the charts that they make.
+    """The columns of numbers of a run's turns so far, and the charts made from them.
 
     Args:
         run: the run.
@@ -73,85 +73,101 @@ class ChartedColumns:
     def __init__(self, run: Charted) -> None:
         self._run = run
         self._patterns: dict[str, str] = {}
-        """By column: the chart that draws it, such as ``belief.*`` for ``belief.Ada``."""
+        """The chart that draws each column, such as ``belief.*`` for ``belief.Ada``."""
         self._dicts: set[str] = set()
-        """Those charts, since a run may have 100,000 columns."""
+        """The charts with a star. Kept as a set, since a run may have 100,000 columns."""
 
     def add(
         self,
         turn: Turn,
         row: Mapping[str, object],
     ) -> bool:
-        """Take a turn's row, and return True if it has columns of numbers that are new."""
-        new = [name for name in own_numbers(row) if name not in self._patterns]
-        if new:
+        """Take a turn's row; return True if it has new columns of numbers."""
+        new_names = [name for name in own_numbers(row) if name not in self._patterns]
+        if new_names:
             patterns = _patterns_in(turn.state)
-            for name in new:
-                # A class that names its columns itself may have them as "Taiwan.trust_level".
+            for name in new_names:
+                # A class that names its columns itself may have names such as "Taiwan.trust_level".
                 _, dot, rest = name.partition(".")
                 pattern = name
                 if dot:
                     pattern = f"*.{rest}"
                 self._patterns[name] = patterns.get(name, pattern)
                 self._dicts.add(self._patterns[name])
-        return bool(new)
+        return bool(new_names)
 
     def series(self) -> list[Series]:
-        """Return the columns, numbers that stand alone first, with what their fields say."""
-        fields = field_series(getattr(self._run, "state_type", None))
+        """Return the columns, single numbers first, with what the state's fields say about them."""
+        fields = self._field_series()
         names = sorted(
             self._patterns,
             key=lambda name: "*" in self._patterns[name],
         )
-        return [replace(fields.get(name, Series(label=name)), column=name) for name in names]
+        series: list[Series] = []
+        for name in names:
+            item = fields.get(name, Series(label=name))
+            series.append(replace(item, column=name))
+        return series
+
+    def _field_series(self) -> dict[str, Series]:
+        state_type = getattr(self._run, "state_type", None)
+        return field_series(state_type)
 
     def charts(self, series: Sequence[Series] | None = None) -> list[Series]:
-        """Return the charts: those that the class names, else all, numbers that stand alone first.
+        """Return the charts that the class names; if it names none, all, with single numbers first.
 
-        What theory predicts comes before the rest.
+        Columns with a prediction come before the others.
 
         Args:
-            series: the run's, where they are known already.
+            series: the run's series, if the caller has them.
         """
-        fields = field_series(getattr(self._run, "state_type", None))
+        fields = self._field_series()
         wanted = _named_charts(self._run)
         if wanted:
-            return [self._chart(_as_series(item), fields) for item in wanted]
+            return [self._chart(item, fields) for item in wanted]
         by_column: dict[str, Series] = {}
         if series is None:
             series = series_of(self._run)
         for item in series:
-            # One that nobody gave a label is drawn with those of its dict.
+            # A column without a label of its own is drawn with the other columns of its dict.
             if item.label == item.column:
-                item = self._chart(Series(column=self._patterns.get(item.column, "")), fields)
+                pattern = self._patterns.get(item.column, "")
+                item = self._chart(Series(column=pattern), fields)
             if item.column:
                 by_column.setdefault(item.column, item)
-        # Each once, first those of one number, then those of many: an outcome is mostly one.
-        patterns = dict.fromkeys(self._patterns.values())
-        for pattern in sorted(patterns, key=lambda pattern: "*" in pattern):
+        # Single numbers come before dicts: a run's outcome is mostly a single number.
+        patterns = sorted(self._all_patterns(), key=_has_star)
+        for pattern in patterns:
             if pattern not in by_column:
                 by_column[pattern] = self._chart(Series(column=pattern), fields)
         predicted: set[str] = set()
         for name in self._run.prediction():
-            predicted |= {name, self._patterns.get(name, name)}
-        # Sorting keeps the order among the predicted ones, and among the others.
+            predicted.add(name)
+            predicted.add(self._patterns.get(name, name))
+        # Sorting keeps the order within the predicted columns, and within the others.
         return sorted(
             by_column.values(),
             key=lambda item: item.column not in predicted,
         )
 
     def dicts(self) -> list[str]:
-        """Return the dicts of numbers that the state has, such as ``belief.*``."""
-        return [pattern for pattern in dict.fromkeys(self._patterns.values()) if "*" in pattern]
+        """Return the charts of the state's dicts of numbers, such as ``belief.*``."""
+        return list(filter(_has_star, self._all_patterns()))
+
+    def _all_patterns(self) -> list[str]:
+        """Return the columns' charts, each once, in the order in which they first came."""
+        return list(dict.fromkeys(self._patterns.values()))
 
     def missing(self) -> str:
-        """Return a sentence on names in ``charts`` that no turn has had; empty if it has all."""
-        # Of the fields some have no numbers, and are drawn as a network.
-        fields = field_series(getattr(self._run, "state_type", None))
-        columns = {*self._patterns, *self._patterns.values(), *fields}
-        names = [_as_series(item).column for item in _named_charts(self._run)]
-        missing = [name for name in names if not {name, f"{name}.*"} & columns]
-        # Before its first turn a run may lack columns that a turn will note.
+        """Return a sentence on names in ``charts`` that no turn has; empty if all are there."""
+        # With fields that hold no numbers: they are drawn as networks.
+        columns = {*self._patterns, *self._patterns.values(), *self._field_series()}
+        missing: list[str] = []
+        for item in _named_charts(self._run):
+            name = item.column
+            if name not in columns and f"{name}.*" not in columns:
+                missing.append(name)
+        # Before its first turn, a run may lack columns that a turn will note.
         if not missing or len(self._run.turns) < 2:
             return ""
         return (
@@ -164,15 +180,16 @@ class ChartedColumns:
         item: Series,
         fields: Mapping[str, Series],
     ) -> Series:
-        """Return a chart with what its field says of it; a dict's name means all its keys."""
-        column = item.column  # a column of that very name is meant before a dict
+        """Return a chart with what its field says of it; a dict's name stands for all its keys."""
+        column = item.column  # a column with exactly this name comes before a dict
         if column not in self._patterns and f"{column}.*" in self._dicts:
             column = f"{column}.*"
-        field = fields.get(column.removesuffix(".*"), Series())
+        field_name = column.removesuffix(".*")
+        field = fields.get(field_name, Series())
         return Series(
             column=column,
             label=item.label or field.label or _label(column),
-            unit=item.unit or field.unit or _UNITS.get(_unit_suffix(column)[1:], ""),
+            unit=item.unit or field.unit or _unit_of(column),
             short=item.short or field.short,
             low=_first(item.low, field.low),
             high=_first(item.high, field.high),
@@ -185,7 +202,7 @@ def charts_of(run: Charted) -> list[Series]:
 
 
 def charted_columns(run: Charted) -> ChartedColumns:
-    """Return the columns of all turns of a run, but for those of hidden fields."""
+    """Return the columns of all turns of a run, without those of hidden fields."""
     columns = ChartedColumns(run)
     hidden = hidden_fields(getattr(run, "state_type", None))
     for turn in run.turns:
@@ -197,25 +214,37 @@ def lines_of_chart(
     chart: Series,
     columns: Iterable[str],
 ) -> dict[str, str]:
-    """Return the columns that a chart draws, by the names of their lines."""
+    """Return the columns that a chart draws, by the names of the chart's lines."""
     start, star, end = chart.column.partition("*")
     if not star:
         return {chart.label: chart.column}
-    inner = slice(len(start), -len(end) or None)  # -0 would be an empty name
-    return {
-        name[inner]: name
-        for name in columns
-        if name.startswith(start) and name.endswith(end) and len(name) > len(start) + len(end)
-    }
+    lines: dict[str, str] = {}
+    for name in columns:
+        is_longer = len(name) > len(start) + len(end)
+        if is_longer and name.startswith(start) and name.endswith(end):
+            inner = name.removeprefix(start).removesuffix(end)
+            lines[inner] = name
+    return lines
 
 
 def series_of(run: Charted) -> list[Series]:
-    """Return a run's ``series``, in which a class may write the names of columns alone."""
-    return [replace(item, label=item.label or item.column) for item in map(_as_series, run.series)]
+    """Return a run's ``series``; a class may give columns by their names alone."""
+    series: list[Series] = []
+    for item in map(_as_series, run.series):
+        label = item.label or item.column
+        series.append(replace(item, label=label))
+    return series
 
 
-def _named_charts(run: Charted) -> Sequence[Series | str]:
-    return getattr(type(run), "charts", ())
+def _named_charts(run: Charted) -> list[Series]:
+    """Return the charts that a run's class names; a recorded run of an unknown class has none."""
+    charts: Sequence[Series | str] = getattr(type(run), "charts", ())
+    return list(map(_as_series, charts))
+
+
+def _has_star(pattern: str) -> bool:
+    """Return True for the chart of a dict, which has a line for each key."""
+    return "*" in pattern
 
 
 def _as_series(item: Series | str) -> Series:
@@ -226,26 +255,28 @@ def _as_series(item: Series | str) -> Series:
 
 def _label(column: str) -> str:
     """Return a column's name in words: ``belief`` of ``belief.*``, ``cash`` of ``firms.*.cash``."""
-    name = column.rpartition("*.")[2].removesuffix(".*")
-    return name.removesuffix(_unit_suffix(name)).replace("_", " ")
+    *_, name = column.rpartition("*.")
+    name = name.removesuffix(".*")
+    suffix = _unit_suffix(name)
+    return name.removesuffix(suffix).replace("_", " ")
 
 
 class NameAndUnit(NamedTuple):
-    """What a name says: ``applied`` and ``bp`` of ``applied_bp``; without a unit an empty text."""
+    """The parts of a name: ``applied`` and ``bp`` for ``applied_bp``; the unit may be empty."""
 
     words: str
     unit: str
 
 
 def name_and_unit(name: str) -> NameAndUnit:
-    """Return a name in words, and the unit that it ends in (``labelled`` in ``front/text.js``)."""
+    """Return a name in words, and the unit at its end (``labelled`` in ``front/text.js``)."""
     suffix = _unit_suffix(name)
     words = name.removesuffix(suffix).replace("_", " ")
-    return NameAndUnit(words, _UNITS.get(suffix.removeprefix("_"), ""))
+    return NameAndUnit(words, _unit_of(name))
 
 
 def name_in_words(name: str) -> str:
-    """Return a name in words with the unit that it ends in: ``amount (€)`` of ``amount_eur``."""
+    """Return a name in words with its unit: ``amount (€)`` for ``amount_eur``."""
     words, unit = name_and_unit(name)
     return f"{words} ({unit})" if unit else words
 
@@ -255,34 +286,41 @@ def field_in_words(
     value: object,
     shown: str,
 ) -> str:
-    """Return a field with its value, as the window has it: ``applied 125 bp``, ``is not valid``.
+    """Return a field and its value as the window shows them: ``applied 125 bp``, ``is not valid``.
 
     Args:
-        name: the field's.
-        value: what it holds.
+        name: the field's name.
+        value: the field's value.
         shown: the value as a text.
     """
+    whole_name = name.replace("_", " ")
     if value is True:
-        return name.replace("_", " ")
+        return whole_name
     if value is False:
-        return _NOT.sub(r"\1not ", name.replace("_", " "), count=1)
+        return _NOT.sub(r"\1not ", whole_name, count=1)
     words, unit = name_and_unit(name)
-    # A unit stands beside a number only: of "price_eur: none known" the name is all there is.
+    # Only numbers get a unit: a text in "price_eur", such as "none known", has none.
     if unit and isinstance(value, int | float):
         return f"{words} {shown} {unit}"
-    return f"{name.replace('_', ' ')} {shown}"
+    return f"{whole_name} {shown}"
 
 
 def _unit_suffix(name: str) -> str:
-    """Return what a name ends in where that is a unit: ``_bp`` of ``applied_bp``."""
+    """Return the end of a name if it is a unit: ``_bp`` for ``applied_bp``."""
     start, _, end = name.rpartition("_")
     if start and end in _UNITS:
         return f"_{end}"
     return ""
 
 
+def _unit_of(name: str) -> str:
+    """Return the unit at the end of a name; empty if there is none."""
+    suffix = _unit_suffix(name)
+    return _UNITS.get(suffix.removeprefix("_"), "")
+
+
 def _patterns_in(state: object) -> dict[str, str]:
-    """Return of each value in a state, by its name, that name with a star for the first key."""
+    """Return the values in a state by name, each with the name of its chart, which has a star."""
     patterns: dict[str, str] = {}
 
     def walk(
@@ -290,7 +328,7 @@ def _patterns_in(state: object) -> dict[str, str]:
         path: tuple[str, ...],
         parts: tuple[str, ...],
     ) -> None:
-        # A recorded state whose class is not known is a dict itself, of fields.
+        # A recorded state of an unknown class is a dict, whose keys are the names of fields.
         has_keys = isinstance(holder, Mapping) and path != ()
         for key, value in fields_of(holder).items():
             part = str(key)
@@ -298,7 +336,8 @@ def _patterns_in(state: object) -> dict[str, str]:
                 part = "*"
             inner_path = (*path, str(key))
             inner_parts = (*parts, part)
-            patterns[".".join(inner_path)] = ".".join(inner_parts)
+            name = ".".join(inner_path)
+            patterns[name] = ".".join(inner_parts)
             if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
                 walk(value, inner_path, inner_parts)
 
@@ -310,47 +349,55 @@ def _patterns_in(state: object) -> dict[str, str]:
 
 
 def field_series(state_type: object) -> dict[str, Series]:
-    """Return what a state's class says of its numbers: label, unit and bounds, by field.
+    """Return what a state's class says about its numbers: label, unit and bounds, by field.
 
     Args:
-        state_type: the class; one that is no ``State`` says nothing.
+        state_type: the class. Without a ``State`` there is nothing to return.
     """
-    if not (isinstance(state_type, type) and issubclass(state_type, State)):
+    if not _is_state(state_type):
         return {}
     by_name: dict[str, Series] = {}
     for name, field in state_type.model_fields.items():
-        item = Series(column=name, label=field.title or "")
-        for part in (*_metadata_of_values(field.annotation), *field.metadata):
-            item = _with_metadata(item, part)
-        by_name[name] = _with_label_and_unit(replace(item, column=name))
-    # pydantic keeps what is annotated at a computed field in its return type alone.
+        annotations = [*_metadata_of_values(field.annotation), *field.metadata]
+        by_name[name] = _annotated_series(name, field.title, annotations)
+    # pydantic keeps the annotations of a computed field only in its return type.
     for name, computed in state_type.model_computed_fields.items():
-        item = Series(column=name, label=computed.title or "")
+        annotations = []
         if get_origin(computed.return_type) is Annotated:
-            for part in get_args(computed.return_type)[1:]:
-                item = _with_metadata(item, part)
-        by_name[name] = _with_label_and_unit(replace(item, column=name))
+            _, *annotations = get_args(computed.return_type)
+        by_name[name] = _annotated_series(name, computed.title, annotations)
     return by_name
 
 
-def _with_label_and_unit(item: Series) -> Series:
-    """Return a field's series with what follows from its name where its class says nothing."""
-    name = item.column
+def _is_state(state_type: object) -> TypeGuard[type[State]]:
+    return isinstance(state_type, type) and issubclass(state_type, State)
+
+
+def _annotated_series(
+    name: str,
+    title: str | None,
+    annotations: Sequence[object],
+) -> Series:
+    """Return a field's series; label and unit follow from the name if the class gives none."""
+    item = Series(column=name, label=title or "")
+    for part in annotations:
+        item = _with_metadata(item, part)
     return replace(
         item,
+        column=name,
         label=item.label or _label(name),
-        unit=item.unit or _UNITS.get(_unit_suffix(name)[1:], ""),
+        unit=item.unit or _unit_of(name),
     )
 
 
 def hidden_fields(state_type: object) -> frozenset[str]:
-    """Return the fields of a state that are not shown: those with ``Field(repr=False)``."""
-    if not (isinstance(state_type, type) and issubclass(state_type, State)):
+    """Return the hidden fields of a state, which are marked with ``Field(repr=False)``."""
+    if not _is_state(state_type):
         return frozenset()
     hidden = {name for name, field in state_type.model_fields.items() if not field.repr}
-    hidden.update(
-        name for name, field in state_type.model_computed_fields.items() if not field.repr
-    )
+    for name, computed in state_type.model_computed_fields.items():
+        if not computed.repr:
+            hidden.add(name)
     return frozenset(hidden)
 
 
@@ -358,14 +405,19 @@ def without_fields(
     row: Mapping[str, Any],
     hidden: frozenset[str],
 ) -> Mapping[str, Any]:
-    """Return a turn's row without the columns of fields that are hidden."""
+    """Return a turn's row without the columns of hidden fields."""
     if not hidden:
         return row
-    return {name: value for name, value in row.items() if name.partition(".")[0] not in hidden}
+    shown: dict[str, Any] = {}
+    for name, value in row.items():
+        field, _, _ = name.partition(".")
+        if field not in hidden:
+            shown[name] = value
+    return shown
 
 
 def _metadata_of_values(annotation: object) -> Iterator[object]:
-    """Yield what stands with the values of ``dict[str, Annotated[float, Field(ge=0)]]``."""
+    """Yield the annotations of a dict's values: ``dict[str, Annotated[float, Field(ge=0)]]``."""
     values = get_args(annotation)[-1:]
     if values and get_origin(values[0]) is Annotated:
         for part in get_args(values[0])[1:]:
@@ -381,22 +433,19 @@ def _with_metadata(item: Series, part: object) -> Series:
             low=_first(part.low, item.low),
             high=_first(part.high, item.high),
         )
-    # pydantic turns Field(ge=0, lt=1) into parts of a class each, which have these names.
+    # pydantic turns Field(ge=0, lt=1) into objects with these attributes.
+    low = item.low
+    high = item.high
     for name in ("ge", "gt"):
-        item = replace(
-            item,
-            low=_first(_number(getattr(part, name, None)), item.low),
-        )
+        low = _first(_bound(part, name), low)
     for name in ("le", "lt"):
-        item = replace(
-            item,
-            high=_first(_number(getattr(part, name, None)), item.high),
-        )
-    return item
+        high = _first(_bound(part, name), high)
+    return replace(item, low=low, high=high)
 
 
-def _number(bound: object) -> float | None:
-    """Return a bound as a number; None where it is of something else, such as a date."""
+def _bound(part: object, name: str) -> float | None:
+    """Return a bound in an annotation; None if there is none, or if it is no number but a date."""
+    bound = getattr(part, name, None)
     if isinstance(bound, int | float):
         return float(bound)
     return None
@@ -406,7 +455,7 @@ def _first(
     number: float | None,
     otherwise: float | None,
 ) -> float | None:
-    """Return the first one that is a number, also where it is 0."""
+    """Return the number if there is one, even if it is 0, and else the other."""
     if number is None:
         return otherwise
     return number
@@ -419,30 +468,34 @@ def axis_of(
     values: Sequence[float],
     chart: Series,
 ) -> tuple[float, float]:
-    """Return where a chart's axis begins and ends; ``axisOf`` in ``front/chart.js`` is the same.
+    """Return the ends of a chart's axis; ``axisOf`` in ``front/chart.js`` does the same.
 
-    Yes and no and shares have the whole axis from 0 to 1, and so do close bounds. Elsewhere a
-    least span keeps noise from looking like news.
+    Booleans and shares have an axis from 0 to 1, and values close to their bounds an axis from
+    bound to bound. Other axes have a least span, so that noise does not look like news.
     """
-    if not values or isinstance(values[0], bool):  # all of a column are of one kind
+    if not values or isinstance(values[0], bool):  # a column has values of one type only
         return 0.0, 1.0
     low = min(values)
     high = max(values)
-    if chart.low is not None and chart.high is not None and chart.low <= low and high <= chart.high:
-        # Bounds far from all values would flatten every line: 0 to 1,000,000 says nothing.
-        whole = chart.high - chart.low
-        if whole <= max(1, 2 * (high - low)):
+    span = high - low
+    if chart.low is not None and chart.high is not None:
+        is_within = chart.low <= low and high <= chart.high
+        # Bounds far away would flatten every line: an axis from 0 to 1,000,000 shows nothing.
+        is_close = chart.high - chart.low <= max(1, 2 * span)
+        if is_within and is_close:
             return chart.low, chart.high
     is_whole = all(float(value).is_integer() for value in values)
-    if not chart.unit and not is_whole and low >= 0 and _WHOLE_SHARE_FROM <= high <= 1:
+    may_be_share = low >= 0 and _WHOLE_SHARE_FROM <= high <= 1
+    if may_be_share and not chart.unit and not is_whole:
         return 0.0, 1.0
-    least = _LEAST_SHARE * max(abs(low), abs(high)) or 1.0
+    largest = max(abs(low), abs(high))
+    least_span = _LEAST_SHARE * largest or 1.0
     if chart.unit.startswith("%"):
-        least = _LEAST_POINTS
-    room = max(0.08 * (high - low), (least - (high - low)) / 2)
+        least_span = _LEAST_POINTS
+    room = max(0.08 * span, (least_span - span) / 2)
     start = low - room
     end = high + room
-    # A quantity that is never negative has no axis below zero.
+    # The axis of a quantity that is never negative does not go below zero.
     if start < 0 <= low:
         start = 0.0
     if end > 0 >= high > start:
@@ -457,33 +510,42 @@ def tables_in(
     state: object,
     hidden: frozenset[str],
 ) -> dict[str, str]:
-    """Return the fields of a state that are lists, or dicts of texts and lists: JSON, a line each.
+    """Return a state's lists, and its dicts of texts or lists, as JSON with one item a line.
 
-    A line is an item of a list, or ``{key: value}``, so that what stays the same from turn to turn
-    is kept once. What else a state holds is in its columns, or not shown.
+    A line is an item of a list, or ``{key: value}``. An item that stays the same from turn to turn
+    is then stored only once. The other values of a state are columns, or are not shown.
     """
     tables: dict[str, str] = {}
     if not isinstance(state, BaseModel | Mapping):
         return tables
     for name, value in fields_of(state).items():
-        lines: list[str] = []
         if name in hidden or not value:
             continue
-        if isinstance(value, Mapping):
-            if all(isinstance(item, str) or _is_list_of_texts(item) for item in value.values()):
-                lines = [dumps({key: item}) for key, item in value.items()]
-        elif _is_list_of_texts(value) or _is_list_of_pairs(value):
-            lines = [dumps(item) for item in value]
+        lines = _table_lines(value)
         if lines and sum(map(len, lines)) <= _MOST_CHARACTERS:
             tables[name] = "\n".join(lines)
     return tables
 
 
-def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+def _table_lines(value: object) -> list[str]:
+    """Return the lines of a field that is shown as a table; nothing for any other field."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            if not isinstance(item, str) and not _is_list_of_texts(item):
+                return []
+        return [dumps({key: item}) for key, item in value.items()]
+    if _is_list_of_texts(value) or _is_list_of_pairs(value):
+        return list(map(dumps, value))
+    return []
 
 
-def _is_list_of_pairs(value: object) -> bool:
+def _is_list_of_texts(value: object) -> TypeGuard[Sequence[str]]:
+    if not isinstance(value, list | tuple):
+        return False
+    return all(isinstance(item, str) for item in value)
+
+
+def _is_list_of_pairs(value: object) -> TypeGuard[Sequence[Sequence[str]]]:
     if not isinstance(value, list | tuple):
         return False
     return all(_is_list_of_texts(item) and len(item) == 2 for item in value)
@@ -491,12 +553,12 @@ def _is_list_of_pairs(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Who is tied to whom in a turn.
+    """The ties between players in a turn.
 
     Attributes:
-        label: of the field that holds it.
+        label: the name of the field that holds the ties, in words.
         names: the players.
-        pairs: the ties, those that go both ways twice.
+        pairs: the ties; a tie in both directions is there twice.
     """
 
     label: str
@@ -507,32 +569,42 @@ class Network:
 def networks_of(run: Charted, turn: Turn) -> list[Network]:
     """Return the networks in a turn's state that a run shows, as the window finds them.
 
-    They are dicts of lists of their own keys, and lists of pairs (``tiesIn`` in
+    A network is a dict of lists of its own keys, or a list of pairs (``tiesIn`` in
     ``front/network.js``).
     """
     state_type = getattr(run, "state_type", None)
     fields = field_series(state_type)
-    wanted = {_as_series(item).column for item in _named_charts(run)}
+    wanted = [item.column for item in _named_charts(run)]
+    tables = tables_in(turn.state, hidden_fields(state_type))
     networks: list[Network] = []
-    for name, text in tables_in(turn.state, hidden_fields(state_type)).items():
+    for name, text in tables.items():
         if wanted and name not in wanted:
             continue
-        pairs: list[tuple[str, str]] = []
-        names: dict[str, None] = {}
-        for line in map(json.loads, text.split("\n")):
-            if isinstance(line, dict):
-                names |= dict.fromkeys(line)
-                pairs += [(key, other) for key, tied in line.items() for other in tied]
-            elif isinstance(line, list):
-                names |= dict.fromkeys(line)
-                pairs.append((line[0], line[1]))
-        if pairs and all(other in names for _, other in pairs):
-            label = fields[name].label if name in fields else _label(name)
-            networks.append(
-                Network(
-                    label=label,
-                    names=[*names],
-                    pairs=pairs,
-                )
-            )
+        label = _label(name)
+        if name in fields:
+            label = fields[name].label
+        network = _network(label, map(json.loads, text.split("\n")))
+        if network is not None:
+            networks.append(network)
     return networks
+
+
+def _network(label: str, lines: Iterable[object]) -> Network | None:
+    """Return the network in a table's lines; None if the table ties no players."""
+    names: dict[str, None] = {}
+    pairs: list[tuple[str, str]] = []
+    for line in lines:
+        if isinstance(line, dict):
+            for key, tied in line.items():
+                names[key] = None
+                pairs += [(key, other) for other in tied]
+        elif isinstance(line, list):
+            names |= dict.fromkeys(line)
+            pairs.append((line[0], line[1]))
+    if not pairs or any(other not in names for _, other in pairs):
+        return None
+    return Network(
+        label=label,
+        names=[*names],
+        pairs=pairs,
+    )

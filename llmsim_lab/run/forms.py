@@ -1,7 +1,7 @@
-"""Forms for values that JSON schemas describe, as the front end draws them and as they come back.
+"""Forms for values with a JSON schema: what the front end draws, and how answers are read.
 
-A field is a place in nested values, a label in people's words, help, its schema and its value. The
-browser sends what was changed, nested by place; texts that were typed are read here.
+A field has a place in nested values, a label in words, help, a schema and a value. The browser
+sends the values that were changed, nested by place; typed texts are read here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
+from llmsim_lab._util.jsontext import Schema
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.fields import field_fault, field_of, field_words, typed_value
 from llmsim_lab.llm.form import bounds_words
@@ -25,30 +27,30 @@ Field = dict[str, Any]
 _KINDS = {"integer", "number", "string", "boolean"}
 MOST_FIELDS = 120
 MOST_SET = 100
-"""Of them numbers of a state."""
+"""How many of these fields may set numbers of a state."""
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _VAST = 2**53
-"""A limit from here on, such as that of a seed, tells a person nothing."""
+"""A limit of this size, such as that of a seed, does not help a person."""
 _NOT_HERE = {"turn", "turns", "interventions", "llm", "name", "replicate"}
-"""Of a configuration or an intervention, what a form has no field for."""
+"""Parts of a configuration or an intervention that have no field in a form."""
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _ATTRIBUTES = re.compile(r"^(?:Args|Attributes):\n((?: {4}.*\n?|\n(?= ))*)", re.MULTILINE)
-"""The parts of a docstring that name what there is; not those on errors and results."""
+"""The parts of a docstring that describe arguments and attributes."""
 
 
 def fields_of(
-    schema: Mapping[str, Any],
+    schema: Schema,
     values: Mapping[str, Any],
     labels: Mapping[str, str] | None = None,
     about: Mapping[str, str] | None = None,
 ) -> list[Field]:
-    """Return the fields of a schema: numbers, texts, choices, truth values.
+    """Return the fields of a schema: numbers, texts, choices, booleans.
 
     Args:
-        schema: of an object; what its description says of attributes is the fields' help.
-        values: what it holds now.
-        labels: words for names.
-        about: help for names at the top, where the description says none.
+        schema: the schema of an object; the attributes in its description are the fields' help.
+        values: the object's values now.
+        labels: labels by name.
+        about: help by name for fields at the top that the description does not mention.
     """
     drawn = _fields(
         (),
@@ -59,43 +61,50 @@ def fields_of(
         about or {},
     )
     fields = list(islice(drawn, MOST_FIELDS))
+    labels = labels or {}
     for field in fields:
-        name = field["place"][-1]
-        label = (labels or {}).get(name) or label_of(field["place"], field["schema"])
+        place = field["place"]
+        label = labels.get(place[-1])
+        if not label:
+            label = label_of(place, field["schema"])
         field["label"] = _capitalized(label)
     return fields
 
 
 def documented(cls: type) -> dict[str, str]:
-    """Return what a class and its parents say of their parameters and attributes, by name.
+    """Return the descriptions of a class's and its parents' parameters and attributes, by name.
 
-    It stands in docstrings, below ``Args:`` or ``Attributes:``, or with a field's description.
+    They come from docstrings, below ``Args:`` or ``Attributes:``, and from fields' descriptions.
     """
     about: dict[str, str] = {}
+    # The class itself comes last, so that its words replace those of its parents.
     for base in reversed(cls.__mro__):
-        about |= _about_attributes(cleandoc(vars(base).get("__doc__") or ""))
-    for name, field in getattr(cls, "model_fields", {}).items():
+        docstring = vars(base).get("__doc__") or ""
+        about |= _about_attributes(cleandoc(docstring))
+    fields: Mapping[str, FieldInfo] = getattr(cls, "model_fields", {})
+    for name, field in fields.items():
         if field.description:
             about[name] = field.description
     return about
 
 
 def help_of_number(state_type: type, name: str) -> str:
-    """Return what a state's class says of one of its numbers, such as ``shock.supply``."""
+    """Return a state's class's description of one of its numbers, such as ``shock.supply``."""
     help_text = ""
     holder: type | None = state_type
     for part in name.split("."):
         if holder is None:
             break
-        field = getattr(holder, "model_fields", {}).get(part)
+        fields: Mapping[str, FieldInfo] = getattr(holder, "model_fields", {})
+        field = fields.get(part)
         help_text = documented(holder).get(part, help_text)
-        if field is not None:  # else a key of a dict, whose values are of the same class
+        if field is not None:  # else the part is a key of a dict, and the class of its values stays
             holder = _class_within(field.annotation)
     return help_text
 
 
 def _class_within(annotation: object) -> type | None:
-    """Return the class of what a field holds: of ``dict[str, Firm]`` it is ``Firm``."""
+    """Return the class of a field's values: ``Firm`` for ``dict[str, Firm]``."""
     for part in (annotation, *get_args(annotation)):
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part
@@ -104,50 +113,53 @@ def _class_within(annotation: object) -> type | None:
 
 def label_of(
     place: Sequence[str],
-    part: Mapping[str, Any],
+    part: Schema,
 ) -> str:
-    """Return a place in people's words, or a field's title: ``Coins · Ann`` of ``coins.Ann``."""
+    """Return a place in words, or its field's title: ``Coins · Ann`` for ``coins.Ann``."""
     if place[0] == "set":
+        # An intervention names a number in the state, such as coins.Ann.
         field, _, key = place[-1].partition(".")
-        place = [part for part in (field, key) if part]
-    # Under "*" stands what holds for all players.
+        place = [field, key] if key else [field]
+    # The key "*" has values for all players.
     names = ("everybody" if name == "*" else name_in_words(name) for name in place)
-    words = " · ".join(names)
     title: str = part.get("title", "")
-    # Those that pydantic makes of names say nothing more.
-    if title and title.lower() != place[-1].replace("_", " ").lower():
-        words = title
-    return _capitalized(words)
+    title_of_pydantic = place[-1].replace("_", " ")
+    # A title that pydantic made from the name says nothing more.
+    if title and title.lower() != title_of_pydantic.lower():
+        return _capitalized(title)
+    return _capitalized(" · ".join(names))
 
 
 def _capitalized(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    # Not capitalize(), which would make the other letters small.
+    first = words[:1]
+    return first.upper() + words[1:]
 
 
 def _fields(
     place: tuple[str, ...],
-    schema: Mapping[str, Any],
+    schema: Schema,
     value: Any,
-    root: Mapping[str, Any],
+    root: Schema,
     help_text: str,
     about_top: Mapping[str, str],
 ) -> Iterator[Field]:
-    """Yield the fields at a place and within it.
+    """Yield the fields at a place and inside it.
 
     Args:
-        place: the names that lead there.
-        schema: of what stands there.
-        value: what stands there now.
-        root: the whole schema, to which references point.
-        help_text: what the part around it says of it.
-        about_top: help for names at the top.
+        place: the names that lead to the place.
+        schema: the schema at the place.
+        value: the value at the place now.
+        root: the whole schema, with the definitions of references.
+        help_text: the help of the part around the place.
+        about_top: help by name for fields at the top.
     """
     part = field_of(schema, root)
     values = value if isinstance(value, Mapping) else {}
     inner = _inner_schemas(part, values)
-    # Its fields would have nothing to start from.
+    # Without a value, the fields inside would have nothing to start from.
     if value is None and place:
-        inner = {}  # a part of the configuration that is not there
+        inner = {}  # this part of the configuration is not set
     about = _about_attributes(part.get("description", ""))
     for name, inner_schema in inner.items():
         if not place and name in _NOT_HERE:
@@ -155,7 +167,7 @@ def _fields(
         inner_help = about.get(name, "")
         if not place and not inner_help:
             inner_help = about_top.get(name, "")
-        # What says how to write a mapping says nothing of a number in it.
+        # The help of a mapping says how to write it, and does not fit the numbers inside.
         if not inner_help and not about and place != ("set",):
             inner_help = help_text
         yield from _fields(
@@ -167,24 +179,29 @@ def _fields(
             about_top,
         )
     if place and not inner and _fits(part, value):
+        # The description is the field's help already.
+        schema_of_field = dict(part)
+        schema_of_field.pop("description", None)
         yield {
             "place": [*place],
             "help": _help_of(part, help_text, is_class=bool(about)),
-            "schema": {name: rule for name, rule in part.items() if name != "description"},
+            "schema": schema_of_field,
             "value": _shown(value),
         }
 
 
 def _inner_schemas(
-    part: Mapping[str, Any],
+    part: Schema,
     values: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the schemas of what an object has, by name; of a mapping those of its values."""
+    """Return the schemas of an object's parts, by name; for a mapping, those of its values."""
     inner = dict(part.get("properties", {}))
     if inner or part.get("type") != "object":
         return inner
     each = part.get("additionalProperties")
-    for name in part.get("propertyNames", {}).get("enum", values):
+    keys = part.get("propertyNames", {})
+    # A dict whose keys are not listed gets fields for the keys that it has.
+    for name in keys.get("enum", values):
         if isinstance(each, dict):
             inner[name] = each
         elif isinstance(values.get(name), bool):
@@ -195,13 +212,13 @@ def _inner_schemas(
 
 
 def _help_of(
-    part: Mapping[str, Any],
+    part: Schema,
     help_text: str,
     *,
     is_class: bool,
 ) -> str:
-    """Return a field's help and, where no list shows what it takes, its limits."""
-    # A class's own description does not describe a field.
+    """Return a field's help, with its limits unless a list shows its values."""
+    # The description of a class does not describe a field.
     if not help_text and not is_class:
         help_text = part.get("description", "")
     sentences = [help_text.rstrip(".")]
@@ -210,49 +227,66 @@ def _help_of(
     return "; ".join(filter(None, sentences))
 
 
-def _is_plain(part: Mapping[str, Any]) -> bool:
-    """Return True if a control shows what it takes: any text, any number, yes or no."""
-    return part.get("type") in ("string", "number", "boolean") and not bounds_words(part)
+def _is_plain(part: Schema) -> bool:
+    """Return True if a control says enough: any text, any number, yes or no."""
+    if part.get("type") not in ("string", "number", "boolean"):
+        return False
+    return not bounds_words(part)
 
 
-def _without_vast_limits(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a field without limits that nobody reaches, such as that of 64 bits."""
-    return {name: rule for name, rule in part.items() if name not in _LIMITS or abs(rule) < _VAST}
+def _without_vast_limits(part: Schema) -> dict[str, Any]:
+    """Return a field's schema without vast limits, such as those of 64-bit numbers."""
+    kept: dict[str, Any] = {}
+    for name, rule in part.items():
+        is_vast = name in _LIMITS and abs(rule) >= _VAST
+        if not is_vast:
+            kept[name] = rule
+    return kept
 
 
 def _about_attributes(description: str) -> dict[str, str]:
-    """Return what a class's description says of its attributes, by their names."""
+    """Return the attributes in a class's docstring, each with its description."""
     attributes: list[tuple[str, str]] = []
     for section in _ATTRIBUTES.findall(description):
         attributes += _ATTRIBUTE.findall(section)
-    return {name: " ".join(words.replace("``", "").split()) for name, words in attributes}
+    about: dict[str, str] = {}
+    for name, description_of_one in attributes:
+        words = description_of_one.replace("``", "").split()
+        about[name] = " ".join(words)
+    return about
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a form shows it: no digits of rounding, nothing infinite."""
+    """Return a value as a form shows it: without rounding digits, and not infinite."""
     if not isinstance(value, float):
         return value
-    if not math.isfinite(value):  # JSON has no word for it
+    if not math.isfinite(value):  # JSON cannot hold it
         return None
     return float(f"{value:.15g}")
 
 
-def _fits(part: Mapping[str, Any], value: Any) -> bool:
-    """Return True if there is a field for a value: number, text, choice or truth value."""
+def _fits(part: Schema, value: Any) -> bool:
+    """Return True if a form has a field for a value: a number, text, choice or boolean."""
     choices = part.get("enum", ())
+    # A single choice that is taken already leaves nothing to choose.
     is_fixed = len(choices) == 1 and value is not None
-    has_field = choices or part.get("type") in _KINDS or "anyOf" in part
+    has_kind = part.get("type") in _KINDS
+    has_field = choices or has_kind or "anyOf" in part
     if is_fixed or not has_field:
         return False
     if value in (None, ""):
         return True
-    # Its type counts, not its limits: what is there may be outside them, and then be changed.
+    # Only types are checked: a value outside its limits gets a field, and can be changed there.
     return not field_fault(value, _without_limits(part))
 
 
-def _without_limits(part: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: rule for name, rule in part.items() if name in ("type", "enum")}
-    alternatives = [_without_limits(alternative) for alternative in part.get("anyOf", ())]
+def _without_limits(part: Schema) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name in ("type", "enum"):
+        if name in part:
+            kept[name] = part[name]
+    # The parts of a union, such as "int | None", have limits of their own.
+    alternatives = list(map(_without_limits, part.get("anyOf", ())))
     if alternatives:
         kept["anyOf"] = alternatives
     return kept
@@ -262,29 +296,34 @@ def read_changes(
     fields: Sequence[Field],
     changes: Any,
 ) -> dict[str, Any]:
-    """Return what was changed, nested as the schema is, with typed texts read.
+    """Return the changed values, nested as in the schema, with typed texts read.
 
     Raises:
         ConfigError: a value is wrong, or there is no such field.
     """
     by_place = {tuple(field["place"]): field for field in fields}
 
-    # By the fields that were sent, not by the schema: nothing else may be set from a page.
+    # Checked by the form's fields and not by the schema: a page may not set anything else.
     def read(place: tuple[str, ...], value: Any) -> Any:
         if place in by_place:
             return _read_value(by_place[place], value)
         if not isinstance(value, Mapping):
             raise ConfigError(f"{' · '.join(place) or 'this'} cannot be changed here")
-        return {str(name): read((*place, str(name)), inner) for name, inner in value.items()}
+        values: dict[str, Any] = {}
+        for key, inner in value.items():
+            name = str(key)
+            values[name] = read((*place, name), inner)
+        return values
 
-    values: dict[str, Any] = read((), changes)
-    return values
+    changed: dict[str, Any] = read((), changes)
+    return changed
 
 
 def _read_value(field: Field, value: Any) -> Any:
     schema = field["schema"]
-    # A browser sends texts: of "3" only the schema says whether it is a number.
-    if isinstance(value, str) and schema.get("type") != "string":
+    is_text_field = schema.get("type") == "string"
+    # A browser sends texts, and only the schema says whether "3" is a number.
+    if isinstance(value, str) and not is_text_field:
         value = typed_value(value.strip(), schema)
     fault = field_fault(value, schema)
     if fault:

@@ -1,7 +1,7 @@
-"""Runs as one HTML page to mail: it loads nothing, and what a model said stays text.
+"""Runs as one HTML page to mail: it loads nothing, and shows models' words as plain text.
 
-The page is a fixed shell around the front end's module (``front/``) and a ``Reading``, compressed.
-Nothing in it depends on when it is written, so that the same runs give the same file.
+The page is a fixed shell around the front end's module (``front/``) and a compressed ``Reading``.
+It does not depend on the time of writing: the same runs give the same file.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _MODULES = (
     "view",
 )
 _VIEWS = ("seat", "chat", "forest", "curve", "study", "prompts", "host")
-"""In the order in which they are joined: each uses those before it. A further view, which calls
-``addView``, comes before ``host``, and its style into ``_STYLES``."""
+"""In this order they are joined: a view uses those before it. A further view, which calls
+``addView``, comes before ``host``; its style goes into ``_STYLES``."""
 _STYLES = ("view", "form", "calls", "seat", "study")
 _WINDOW = """<div id="page"></div>
 <script type="application/octet-stream" id="reading">{reading}</script>
@@ -55,19 +55,22 @@ _COMMENT = re.compile(r"^ *(?://[^\n]*|/\*\*.*?\*/)\n", re.MULTILINE | re.DOTALL
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 
 
-# Once in a process: each widget and each page has the whole of it.
+# Cached, since each widget and each page has a copy.
 @cache
 def module() -> str:
     """Return the front end as one ES module: its files joined, without imports and comments.
 
-    No build step: the files are what runs.
+    There is no build step: the files run as they are.
     """
-    style = "".join((_FRONT / f"{name}.css").read_text("utf-8") for name in _STYLES)
+    style = "".join(_front(f"{name}.css") for name in _STYLES)
     parts = [f"const CSS = {json.dumps(style)};"]
     for name in (*_MODULES, *_VIEWS):
-        text = (_FRONT / f"{name}.js").read_text("utf-8")
-        # Comments that stand on lines of their own are a tenth of each page.
-        parts.append(_COMMENT.sub("", _EXPORT.sub("", _IMPORT.sub("", text))))
+        text = _front(f"{name}.js")
+        # In one module the files see each other's names without imports and exports.
+        text = _IMPORT.sub("", text)
+        text = _EXPORT.sub("", text)
+        # Comments on lines of their own would be a tenth of each page.
+        parts.append(_COMMENT.sub("", text))
     return "\n".join(parts)
 
 
@@ -82,12 +85,12 @@ def write_page(
     """Write runs as one page, and return its path.
 
     Args:
-        path: the file, which ends in ``.html``; one that is there is replaced.
-        reading: the runs; None for a page of the print view alone, which runs no script.
+        path: the file, which ends in ``.html``; an existing file is replaced.
+        reading: the runs; None for a page with only the print view, which runs no script.
         start: the number of the run that is shown first.
-        title: of the page; the reading's if not given.
-        print_view: what is read where no script runs, and printed; without inline styles, which
-            the page's policy forbids.
+        title: the title of the page; the reading's if not given.
+        print_view: what is printed, and what is shown where no script runs. It must have no inline
+            styles, which the page's policy forbids.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -97,7 +100,7 @@ def write_page(
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
     if not title and reading is not None:
         title = reading.title
-    # Hashed as it stands in the page, whose policy lets no other style or script in.
+    # The page's policy allows only styles and scripts with these hashes.
     style = _front("page.css")
     if print_view is not None:
         style += _front("report.css")
@@ -118,13 +121,13 @@ def write_page(
             reading=_packed(reading, start),
             script=script,
         )
-    # In one go, since a text may hold what looks like another's place.
+    # All at once, since a text that is filled in may look like a place to fill.
     page = re.sub(
         r"{{ (\w+) }}",
         lambda place: str(parts[place[1]]),
         _front("page.html"),
     )
-    # Whole before the file is opened, so that an error leaves what is there.
+    # Complete before the file is opened, so that an error leaves the old file.
     return write_file(path, page.encode(errors="replace"))
 
 
@@ -133,8 +136,8 @@ def _front(name: str) -> str:
 
 
 def _packed(reading: Reading, start: int) -> str:
-    """Return a log, compressed, in letters that stand in a page."""
-    # Lines first, since like compresses best beside like.
+    """Return a reading, compressed, as letters that can stand in a page."""
+    # All lines come first, since similar text compresses best side by side.
     lines: list[str] = []
     records: list[dict[str, object]] = []
     for record in reading.records:
@@ -151,7 +154,7 @@ def _packed(reading: Reading, start: int) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
-    # Half a character fits no encoding.
+    # Half characters are replaced, since no encoding has them.
     packed = gzip.compress(
         text.encode(errors="replace"),
         9,
@@ -161,4 +164,6 @@ def _packed(reading: Reading, start: int) -> str:
 
 
 def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    # In the form of a Content-Security-Policy.
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256-" + base64.b64encode(digest).decode()

@@ -1,10 +1,10 @@
-"""Runs as an append-only log of JSON records: what the page, the window and static views read.
+"""Runs as an append-only log of JSON records, which pages, the window and static views read.
 
-A record may bring lines, texts and forms of slots, and then what uses them: a ``run``, a ``turn``,
-``calls``, or a ``part`` of a further view. A text is the numbers of its lines, each as the step
-from the one before, and each line is kept once, since prompts share most of theirs. A later record
-of a run says what is new of it, and one of a turn takes the earlier one's place, so that a reader
-only ever asks for what comes after those it has.
+A record may bring new lines, texts and forms of slots, and then a part that uses them: a ``run``, a
+``turn``, ``calls``, or a ``part`` of a further view. Prompts share most of their lines, so each
+line is stored once, and a text is a list of the numbers of its lines, each as the step from the one
+before. A later record of a run has only what is new; a later record of a turn replaces the earlier
+one. So a reader only ever asks for the records after those it has.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,12 +44,12 @@ from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 Record = dict[str, Any]
 Requests = Iterable[tuple[Attempt, bool]]
-"""Each with whether its call was made again."""
+"""Attempts, each with True if its call was made again."""
 
 SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
-"""Of a request, beside its messages."""
+"""The settings of a request, without its messages."""
 _LARGE = ("think", "schema", "tools", "top_logprobs")
-"""Those that are the same object in requests that come from one question."""
+"""The settings that are one and the same object in all requests of a question."""
 _LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all of them empty."
 
 
@@ -66,12 +65,13 @@ class RowState(dict[str, Any]):
         self._row = row
 
     def columns(self) -> dict[str, Any]:
-        """Return the recorded columns of the world itself."""
-        return {name: value for name, value in self._row.items() if name not in COMMON_COLUMNS}
+        """Return the recorded columns, without those of every run."""
+        row = self._row
+        return {name: row[name] for name in row if name not in COMMON_COLUMNS}
 
 
 class TurnRange(NamedTuple):
-    """The first and the last of some turns; infinite where there is no bound."""
+    """The first and last of some turns; infinite without a bound."""
 
     first: float = -math.inf
     last: float = math.inf
@@ -81,7 +81,7 @@ ALL_TURNS = TurnRange()
 
 
 class _Settings(NamedTuple):
-    """The settings of a request, and the number of their text."""
+    """The settings of a request, and the number of their text in the log."""
 
     request: ChatRequest
     options: Mapping[str, Any]
@@ -89,13 +89,13 @@ class _Settings(NamedTuple):
 
 
 class RecordedRun:
-    """Turns of a run whose class is not known here, as far as every tape tells of them.
+    """Turns of a run whose class is not known here: all that a tape tells without the class.
 
     Args:
         tape: the tape.
         info: the run.
-        turns: which of them.
-        why: why its class is not used, in words; empty where it is not known.
+        turns: the turns to read.
+        why: why its class cannot be used, in words; empty if it is not known.
     """
 
     state_type = dict[str, Any]
@@ -127,12 +127,24 @@ class RecordedRun:
             turns.first,
             turns.last,
         )
-        rows = {number: whole(line["row"]) for number, line in lines.items()}
-        names = chain.from_iterable(map(own_numbers, rows.values()))
+        rows: dict[int, dict[str, Any]] = {}
+        records: list[Record] = []
+        names: list[str] = []
+        for number, line in lines.items():
+            # Half characters are replaced: a page cannot hold them.
+            row = whole(line["row"])
+            rows[number] = row
+            records.append(line["record"])
+            names += own_numbers(row)
         self.series = plain_series(names)
         self.turns: list[Turn] = []
-        records = [line["record"] for line in lines.values()]
-        for turn in load_turns(RecordedRun, tape, info.id, records):
+        turns_without_rows = load_turns(
+            RecordedRun,
+            tape,
+            info.id,
+            records,
+        )
+        for turn in turns_without_rows:
             state = RowState(turn.state, rows[turn.number])
             self.turns.append(
                 replace(
@@ -143,18 +155,18 @@ class RecordedRun:
             )
 
     def prediction(self) -> Mapping[str, float]:
-        """Return nothing: what theory says, only the class knows."""
+        """Return nothing, since only the class knows what theory predicts."""
         return {}
 
 
 class Reading:
-    """The log.
+    """The log of some runs.
 
     Args:
-        title: what stands above the runs.
+        title: the title above the runs.
 
     Attributes:
-        records: they only grow in number, so that their count says what a reader has seen.
+        records: the records. They are only ever added to, so a reader's place is their number.
         runs: the latest record of each run, by its number.
         calls: the latest record of each call, by its number.
         parts: the latest value of each part of a further view, by the view's name and a key.
@@ -163,7 +175,7 @@ class Reading:
     def __init__(self, title: str) -> None:
         self.title = title
         self.records: list[Record] = []
-        # A turn may be played on one thread while a page asks on another; parts call each other.
+        # One thread may play a turn while another serves a page; methods call each other.
         self._lock = threading.RLock()
         self._tables: dict[str, dict[Hashable, int]] = {
             "lines": {},
@@ -182,21 +194,22 @@ class Reading:
         self._columns: dict[int, dict[str, None]] = {}
         self._latest_settings: _Settings | None = None
         self._defaults_of: dict[type, str] = {}
-        """The defaults of parameters by the class of their configuration, JSON."""
+        """The defaults of parameters as JSON, by the class of the configuration."""
         self._values: dict[int, int] = {}
-        """How many values a run's turns have in all."""
+        """How many values each run's turns have in all."""
         self._narrowed: set[int] = set()
-        """Runs of which columns are left out."""
+        """Runs with more columns than are shown."""
         self._shown_manifests: set[int] = set()
-        # Thousands of runs may share one of megabytes: written out for each, it took gigabytes.
+        # Thousands of runs may share parts of megabytes, which took gigabytes when each was written
+        # out.
         self._manifest_room = 2**26
-        """How much of what runs share may still be shown as parts of manifests, bytes."""
+        """How many bytes of parts that runs share may still be shown in manifests."""
         self._numbers: dict[tuple[Path | None, int], int] = {}
         self._highest = 0
         self._prompts_read: dict[int, PromptsRead] = {}
-        """Of each run, what its server read of its prompts."""
+        """What each run's server read of its prompts."""
         self._anew: dict[tuple[int, int], Anew | None] = {}
-        """The same of each request, by run and ``_key_of``."""
+        """What was read of each request's prompt, by run and ``_key_of``."""
 
     def since(self, at: int) -> list[Record]:
         """Return the records after the first ``at``."""
@@ -209,17 +222,18 @@ class Reading:
         key: str | int,
         value: Any,
     ) -> None:
-        """Add what a view beyond those of runs is made of, where it is not known already.
+        """Add a part of a further view, unless the same value is there already.
 
         Args:
             kind: the view's name.
-            key: which part of it; a later value takes an earlier one's place.
-            value: as JSON can hold it.
+            key: the part; a later value replaces an earlier one.
+            value: the value, which JSON can hold.
         """
         with self._lock:
             if self.parts.get((kind, key)) != value:
                 self.parts[kind, key] = value
-                self._append({"part": {"kind": kind, "key": key, "value": value}})
+                part = {"kind": kind, "key": key, "value": value}
+                self._append({"part": part})
 
     # --- runs --------------------------------------------------------------------------------
 
@@ -231,25 +245,20 @@ class Reading:
         changes: Sequence[str] = (),
         calls: Requests = (),
     ) -> None:
-        """Add a run, or what has changed of it since it was added.
+        """Add a run, or what has changed in it since it was added.
 
         Args:
-            info: what the tape says of it, or would.
-            source: the run itself, or ``RecordedRun``.
-            changes: what it changed, in words.
-            calls: its requests on the tape, each with whether its call was made again: those that
-                no turn names are shown too.
+            info: what the run's tape says of it, or would say.
+            source: the run itself, or a ``RecordedRun``.
+            changes: what the run changed, in words.
+            calls: the run's requests on the tape, each with True if its call was made again. They
+                are shown even if no turn names them.
         """
         with self._lock:
             shown = self.runs.setdefault(info.id, {"columns": []})
             if "series" not in shown:
-                self._hidden[info.id] = hidden_fields(
-                    getattr(
-                        source,
-                        "state_type",
-                        None,
-                    )
-                )
+                state_type = getattr(source, "state_type", None)
+                self._hidden[info.id] = hidden_fields(state_type)
                 self._charted[info.id] = charted_columns(source)
                 self._put_charts(info.id, source)
             self._put_run(
@@ -260,7 +269,7 @@ class Reading:
             )
             seen = self._seen.setdefault(info.id, {})
             new: list[Turn] = []
-            # From the end, since only the latest turn can have been changed.
+            # From the end, since only the latest turn can have changed.
             for turn in reversed(source.turns):
                 if seen.get(turn.number) is turn:
                     break
@@ -276,9 +285,10 @@ class Reading:
                 self._put_turn(info.id, source, turn)
             self._put_rest(info.id, source, rest)
             words = str(self._prompts_read[info.id])
+            # Empty before a server has read any prompt.
             if words and words != shown.get("read"):
                 shown["read"] = words
-                self._append({"run": {"id": info.id, "read": words}})
+                self._append_run(info.id, read=words)
 
     def _count(
         self,
@@ -286,19 +296,21 @@ class Reading:
         turns: Sequence[Turn],
         rest: Sequence[tuple[Attempt, bool]],
     ) -> None:
-        """Count what a server read of prompts that are new here, in the order of a tape."""
+        """Count what a server read of new prompts, in the order of the tape."""
         attempts = [attempt for attempt, _ in rest]
         for turn in turns:
             for call in turn.calls:
                 attempts += call.history
+        # Whether a server had read a prompt before depends on the order of the requests.
+        attempts.sort(key=lambda attempt: attempt.number or 0)
         total = self._prompts_read.setdefault(run, PromptsRead())
-        for attempt in sorted(attempts, key=lambda attempt: attempt.number or 0):
+        for attempt in attempts:
             key = run, _key_of(attempt)
             if key not in self._anew:
                 self._anew[key] = total.add(attempt)
 
     def _is_its_own(self, info: RunInfo, turn: Turn) -> bool:
-        """Return True for a turn that a run played itself, or that it was forked at and changed."""
+        """Return True for a turn that the run played itself, or changed when it was forked."""
         if info.fork_turn is None or turn.number > info.fork_turn:
             return True
         if turn.number < info.fork_turn:
@@ -307,7 +319,7 @@ class Reading:
         return parents_turn is not None and parents_turn.state != turn.state
 
     def _turn_of(self, run: int, number: int) -> Turn | None:
-        """Return a turn of a run that it or a run before it played; None if it is not here."""
+        """Return a turn played by a run or its parents; None if it is not in this log."""
         passed: list[dict[int, Turn]] = []
         seen = self._seen.get(run)
         while seen is not None and number not in seen:
@@ -317,7 +329,7 @@ class Reading:
         if seen is None:
             return None
         turn = seen[number]
-        for later in passed:  # else each fork of a long line would go all the way back
+        for later in passed:  # kept, so that forks of forks need not search all their parents again
             later[number] = turn
         return turn
 
@@ -329,14 +341,18 @@ class Reading:
         changes: Sequence[str],
     ) -> None:
         plays = not isinstance(source, RecordedRun)
-        notes = []
+        notes: list[str] = []
         if not plays:
             notes.append(source.note)
         if info.id in self._narrowed:
             notes.append(_LEFT_OUT)
-        notes += filter(
-            None, [self._charted[info.id].missing(), self._without_effect(info, source)]
-        )
+        missing_charts = self._charted[info.id].missing()
+        if missing_charts:
+            notes.append(missing_charts)
+        without_effect = self._without_effect(info, source)
+        if without_effect:
+            notes.append(without_effect)
+        manifest = json.dumps(self._manifest(info), indent=1)
         facts: Record = {
             "id": info.id,
             "name": info.name,
@@ -355,24 +371,29 @@ class Reading:
             "plays": plays,
             "defaults": self.keep_text(self._defaults(source)),
             "notes": notes,
-            "manifest": self.keep_text(json.dumps(self._manifest(info), indent=1)),
+            "manifest": self.keep_text(manifest),
         }
-        # A run is added anew after each turn; what it was made of hardly ever changes.
-        changed = {name: value for name, value in facts.items() if shown.get(name) != value}
+        # A run is added again after each turn, and most facts stay the same.
+        changed: Record = {}
+        for name, value in facts.items():
+            if shown.get(name) != value:
+                changed[name] = value
         if not changed:
             return
         is_new = "id" not in shown
         shown |= facts
         if is_new:
-            # A copy of the columns: the list grows, and what was sent stays as it was.
-            self._append({"run": {**shown, "columns": [*shown["columns"]]}})
+            # With a copy of the columns: the list grows, but a record that was sent must not
+            # change.
+            columns = [*shown["columns"]]
+            self._append({"run": {**shown, "columns": columns}})
         else:
-            self._append({"run": {"id": info.id, **changed}})
+            self._append_run(info.id, **changed)
 
     def _without_effect(self, info: RunInfo, source: Any) -> str:
-        """Return a sentence on numbers set at a fork whose later turns are its parent's; else "".
+        """Return a sentence if numbers that a fork set made no difference to its turns; else "".
 
-        Which numbers a turn computes anew cannot be known before it is played: only its author
+        Whether a turn computes a number anew is not known before it is played. Only the author
         could say so, with a mark at the field.
         """
         if info.fork_turn is None:
@@ -400,32 +421,25 @@ class Reading:
         )
 
     def _defaults(self, source: Any) -> str:
-        """Return the defaults of a run's parameters as JSON; nothing where its class is unknown."""
+        """Return the defaults of a run's parameters as JSON; empty if its class is not known."""
         config = getattr(source, "config", None)
         if not isinstance(config, BaseModel):
             return ""
         cls = type(config)
+        # Once for each class, since a study's runs share one.
         if cls not in self._defaults_of:
-            defaults: Record = {}
-            for name, field in cls.model_fields.items():
-                if not field.is_required():
-                    value = field.get_default(call_default_factory=True)
-                    if isinstance(value, BaseModel):
-                        value = value.model_dump(mode="json")
-                    defaults[name] = value
-            self._defaults_of[cls] = dumps(plain(defaults))
+            self._defaults_of[cls] = _defaults_as_json(cls)
         return self._defaults_of[cls]
 
     def _manifest(self, info: RunInfo) -> Any:
-        """Return a manifest as it is shown: thousands of runs may share a text of megabytes."""
+        """Return a manifest to show; a short one if too much was shown already."""
         if info.id not in self._shown_manifests:
             weight = sum(map(info.weight, info.manifest))
             if weight > self._manifest_room:
+                command = f"llmsim-lab tape show --run {info.id}"
                 return {
                     "kind": str(info.manifest.get("kind")),
-                    "left out": (
-                        f"all manifests are too long: llmsim-lab tape show --run {info.id}"
-                    ),
+                    "left out": f"all manifests are too long: {command}",
                 }
             self._manifest_room -= weight
             self._shown_manifests.add(info.id)
@@ -446,16 +460,18 @@ class Reading:
         )
         columns = self.runs[run]["columns"]
         decided = with_outcomes(turn)
-        # A study's answers may be measured by calls of another turn.
-        behind = list(turn.calls)
+        # In a study, calls of another turn may have measured an answer.
+        all_calls = list(turn.calls)
         statuses: dict[int, str] = {}
         for answer, _ in decided:
-            behind += answer.calls
+            all_calls += answer.calls
             for call in answer.calls:
                 statuses[id(call)] = answer.status
-        numbers = {id(call): self._number(source, call.history) for call in behind}
+        numbers: dict[int, int] = {}
+        for call in all_calls:
+            numbers[id(call)] = self._number(source, call.history)
         decisions: list[Record] = []
-        for answer, became in decided:
+        for answer, outcome in decided:
             decisions.append(
                 {
                     "player": answer.player,
@@ -464,16 +480,18 @@ class Reading:
                     "confidence": answer.confidence,
                     "reasoning": self.keep_text(answer.reasoning),
                     "answer": plain(answer.fields),
-                    "became": plain(became),
+                    "became": plain(outcome),
                     "calls": [numbers[id(call)] for call in answer.calls],
                 }
             )
-        calls = []
+        calls: list[Record] = []
         for call in turn.calls:
             number = numbers[id(call)]
             status = statuses.get(id(call), call.status)
-            # A comparison of prompts names the calls of the run that it asks again.
-            if self.calls.get(number, {}).get("run", run) == run:
+            # A comparison of prompts also names calls of the run that it asks again. Their records
+            # are that run's.
+            recorded_call = self.calls.get(number, {})
+            if recorded_call.get("run", run) == run:
                 calls.append(
                     self._call(
                         number,
@@ -483,10 +501,12 @@ class Reading:
                         status,
                     )
                 )
-        words = [self.keep_text(text) for text in _words(source, turn, columns)]
+        story = _words(source, turn, columns)
+        words = list(map(self.keep_text, story))
         tables: dict[str, int] = {}
-        for name, lines in tables_in(turn.state, self._hidden[run]).items():
-            tables[name] = self.keep_text(lines)
+        table_texts = tables_in(turn.state, self._hidden[run])
+        for name, text in table_texts.items():
+            tables[name] = self.keep_text(text)
         record: Record = {
             "run": run,
             "n": turn.number,
@@ -500,7 +520,7 @@ class Reading:
         }
         if tables:
             record["tables"] = tables
-        # In one record, so that no reader sees a turn without its calls.
+        # One record for both, so that no reader sees a turn without its calls.
         self._append({"turn": record, "calls": calls})
 
     def _put_columns(
@@ -510,64 +530,59 @@ class Reading:
         turn: Turn,
         row: Mapping[str, object],
     ) -> None:
-        """Add the columns of a turn's row that the run's record does not name yet."""
+        """Add the columns of a turn's row that are not in the run's record yet."""
         shown = self.runs[run]
-        numeric = self._charted[run].add(turn, row)
-        if numeric:  # asked only then, since it depends on all turns
+        has_new_charts = self._charted[run].add(turn, row)
+        if has_new_charts:  # only then, since the charts depend on all turns
             self._put_charts(run, source)
         columns = self._columns.setdefault(run, {})
-        new = [name for name in row if name not in columns]
-        values = self._values.get(run, 0) + len(row)
-        self._values[run] = values
+        new_names = [name for name in row if name not in columns]
+        self._values[run] = self._values.get(run, 0) + len(row)
         turns = range(len(self._seen[run]))
-        if new and not is_reasonable(turns, len(columns) + len(new), values=values):
-            new = []
+        width = len(columns) + len(new_names)
+        if new_names and not is_reasonable(turns, width, values=self._values[run]):
+            new_names = []
             if run not in self._narrowed:
                 self._narrowed.add(run)
                 shown["notes"] = [*shown["notes"], _LEFT_OUT]
-                self._append({"run": {"id": run, "notes": shown["notes"]}})
-        if new or numeric:
-            shown["columns"] += new
-            columns |= dict.fromkeys(new)
-            self._append(
-                {
-                    "run": {
-                        "id": run,
-                        "columns": [*shown["columns"]],
-                        "series": shown["series"],
-                        "charts": shown["charts"],
-                        "dicts": shown["dicts"],
-                    }
-                }
+                self._append_run(run, notes=shown["notes"])
+        if new_names or has_new_charts:
+            shown["columns"] += new_names
+            columns |= dict.fromkeys(new_names)
+            self._append_run(
+                run,
+                columns=[*shown["columns"]],
+                series=shown["series"],
+                charts=shown["charts"],
+                dicts=shown["dicts"],
             )
 
     def _put_charts(self, run: int, source: Any) -> None:
-        """Set what a run's record says of its columns and its charts."""
+        """Update the columns and charts in a run's record."""
         shown = self.runs[run]
+        charted = self._charted[run]
         series = series_of(source)
-        shown["series"] = [_series(item) for item in series]
-        shown["charts"] = [_series(item) for item in self._charted[run].charts(series)]
-        shown["dicts"] = self._charted[run].dicts()
-        shown["limited"] = bool(
-            getattr(
-                type(source),
-                "charts",
-                (),
-            )
-        )
+        shown["series"] = list(map(_series, series))
+        shown["charts"] = list(map(_series, charted.charts(series)))
+        shown["dicts"] = charted.dicts()
+        # A class that names its charts gets no others.
+        named_charts = getattr(type(source), "charts", ())
+        shown["limited"] = bool(named_charts)
 
     # --- calls -------------------------------------------------------------------------------
 
     def _number(self, source: Any, history: Sequence[Attempt]) -> int:
-        """Return a call's number: its last request's on the tape, where no other call has that."""
+        """Return a call's number: the one of its last request on the tape, if that is free."""
         number = history[-1].number
         owner: tuple[Path | None, int] = (None, id(history))
         if number:
-            owner = (getattr(getattr(source, "tape", None), "path", None), number)
+            tape = getattr(source, "tape", None)
+            owner = (getattr(tape, "path", None), number)
         if owner not in self._numbers:
             next_number = self._highest + 1
-            # Most rise; the others are looked for among those that are taken.
-            if number and (number > self._highest or number not in self._numbers.values()):
+            # Numbers mostly rise; only for another one are all taken numbers searched.
+            is_new = number > self._highest or number not in self._numbers.values()
+            if number and is_new:
                 next_number = number
             self._numbers[owner] = next_number
             self._highest = max(self._highest, next_number)
@@ -579,30 +594,17 @@ class Reading:
         source: Any,
         calls: Sequence[tuple[Attempt, bool]],
     ) -> None:
-        """Add requests that no turn names: of turns that failed, and those that were made again."""
+        """Add requests that are in no turn: those of failed turns, and calls made again."""
         if not calls:
             return
         named: set[int | None] = set()
         for turn in source.turns:
             for call in turn.calls:
                 named.update(call.numbers)
-        groups: list[tuple[list[Attempt], str]] = []
-        latest: dict[CallSite | None, list[Attempt]] = {}
-        for attempt, forgotten in calls:
-            site = attempt.request.site
-            if attempt.number in named:
-                continue
-            if attempt.request.attempt == 1 or site not in latest:
-                status = ""
-                if forgotten:
-                    status = "lost"
-                latest[site] = []
-                groups.append((latest[site], status))
-            latest[site].append(attempt)
         rest = []
-        for history, status in groups:
-            number = self._number(source, history)
-            site = history[0].request.site
+        for unnamed in _unnamed_calls(calls, named):
+            number = self._number(source, unnamed.history)
+            site = unnamed.history[0].request.site
             turn_number = None
             if site is not None:
                 turn_number = site.turn
@@ -611,8 +613,8 @@ class Reading:
                     number,
                     run,
                     turn_number,
-                    history,
-                    status,
+                    unnamed.history,
+                    unnamed.status,
                 )
             )
         if rest:
@@ -653,9 +655,10 @@ class Reading:
 
         Args:
             attempt: the attempt.
-            anew: what of its prompt a server read anew, where that is known.
+            anew: what a server read anew of its prompt, if that is known.
         """
-        # First, since texts are numbered as they come, and the same runs give the same page.
+        # The reply first: texts are numbered as they come, and the same runs must give the same
+        # page.
         reply: Record = {}
         if attempt.reply is not None:
             reply = self._reply(attempt, attempt.reply)
@@ -683,24 +686,23 @@ class Reading:
         return _short(record)
 
     def _settings_of(self, request: ChatRequest) -> int:
-        """Return the number of a request's settings, which are one text for most of a run."""
-        # The seed follows from the run's.
-        options = {name: value for name, value in request.options.items() if name != "seed"}
+        """Return the number of a request's settings, which are the same for most of a run."""
+        # Without the seed, which follows from the run's.
+        options = dict(request.options)
+        options.pop("seed", None)
         latest = self._latest_settings
-        if latest is not None:
-            is_same = all(
-                getattr(latest.request, name) is getattr(request, name) for name in _LARGE
-            )
-            if is_same and latest.request.model == request.model and latest.options == options:
-                return latest.text
+        # Compared first, since writing a schema as JSON takes long.
+        if latest is not None and latest.options == options and _is_alike(latest.request, request):
+            return latest.text
         settings = {name: getattr(request, name) for name in SETTINGS}
         settings["options"] = options
-        text = self.keep_text(dumps(plain(_short(settings))))
+        settings_as_json = dumps(plain(_short(settings)))
+        text = self.keep_text(settings_as_json)
         self._latest_settings = _Settings(request, options, text)
         return text
 
     def _reply(self, attempt: Attempt, reply: ChatReply) -> Record:
-        """Return what an attempt's record has of its reply."""
+        """Return the parts of an attempt's record that come from its reply."""
         record = {"reply": self.keep_text(reply.text)}
         tools = "\n".join(tool_lines(reply))
         if reply.thinking:
@@ -716,25 +718,27 @@ class Reading:
         }
 
     def _slots(self, request: ChatRequest) -> Any:
-        """Return a form's number and where its spans begin and end; a text for a damaged one."""
+        """Return the number of a form and the places of its spans; a text if it is damaged."""
         try:
             spans = request.provenance.spans
         except TapeError as error:
             return clip(str(error), 200)
         roles = [message.role for message in request.messages]
-        form = []
+        form: list[list[object]] = []
         places: list[int] = []
         for span in spans:
+            # A damaged prompt may have spans of a message that is not there.
             if span.role not in roles:
                 continue
             message = roles.index(span.role)
             text = request.messages[message].content
             start = _units(text, span.start)
             end = _units(text, span.end)
-            form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
-        key = tuple(map(tuple, form))  # most prompts of a run have the same spans
-        return [self._kept("forms", key, form), *places]
+            form.append([message, span.name, span.source, span.tokens])
+        key = tuple(map(tuple, form))  # most prompts of a run have equal spans
+        number = self._kept("forms", key, form)
+        return [number, *places]
 
     # --- shared parts ------------------------------------------------------------------------
 
@@ -743,9 +747,13 @@ class Reading:
         number = self._tables["texts"].get(text)
         if number is not None:
             return number
-        lines = [self._kept("lines", line, line) for line in text.split("\n")]
-        # Most steps are 1, which compresses to next to nothing.
-        steps = [now - before for before, now in pairwise([0, *lines])]
+        steps: list[int] = []
+        before = 0
+        for line in text.split("\n"):
+            number = self._kept("lines", line, line)
+            # Most steps are 1, and compress to almost nothing.
+            steps.append(number - before)
+            before = number
         return self._kept("texts", text, steps)
 
     def _kept(
@@ -754,21 +762,81 @@ class Reading:
         key: Hashable,
         value: Any,
     ) -> int:
-        """Return a thing's number in a table; a new one goes out with the next record."""
+        """Return the number of an item in a table; a new item goes out with the next record."""
         table = self._tables[name]
         if key not in table:
             table[key] = len(table)
-            self._new.setdefault(name, []).append(value)
+            new_items = self._new.setdefault(name, [])
+            new_items.append(value)
         return table[key]
 
+    def _append_run(self, number: int, **facts: object) -> None:
+        """Add a record with what is new about a run."""
+        self._append({"run": {"id": number, **facts}})
+
     def _append(self, record: Record) -> None:
-        self.calls |= {call["k"]: call for call in record.get("calls", ())}
+        for call in record.get("calls", ()):
+            self.calls[call["k"]] = call
+        # The new lines and texts come first, since the record uses them.
         self.records.append({**self._new, **record})
         self._new = {}
 
 
+class _UnnamedCall(NamedTuple):
+    """The attempts of a call that no turn names, and its status: ``lost``, or empty."""
+
+    history: list[Attempt]
+    status: str
+
+
+def _unnamed_calls(
+    calls: Sequence[tuple[Attempt, bool]],
+    named: Container[int | None],
+) -> list[_UnnamedCall]:
+    """Return the calls made by requests that no turn names.
+
+    Args:
+        calls: requests, each with True if its call was made again.
+        named: the numbers of the requests that turns name.
+    """
+    unnamed: list[_UnnamedCall] = []
+    latest: dict[CallSite | None, _UnnamedCall] = {}
+    for attempt, forgotten in calls:
+        if attempt.number in named:
+            continue
+        site = attempt.request.site
+        # A later attempt belongs to the latest call at its place.
+        if attempt.request.attempt == 1 or site not in latest:
+            latest[site] = _UnnamedCall([], "lost" if forgotten else "")
+            unnamed.append(latest[site])
+        latest[site].history.append(attempt)
+    return unnamed
+
+
+def _is_alike(one: ChatRequest, other: ChatRequest) -> bool:
+    """Return True if two requests surely have the same settings beside their options."""
+    # By identity, which is fast: requests of one question share these objects.
+    for name in _LARGE:
+        if getattr(one, name) is not getattr(other, name):
+            return False
+    return one.model == other.model
+
+
+def _defaults_as_json(cls: type[BaseModel]) -> str:
+    """Return the defaults of a configuration's parameters."""
+    defaults: Record = {}
+    for name, field in cls.model_fields.items():
+        if field.is_required():
+            continue
+        value = field.get_default(call_default_factory=True)
+        if isinstance(value, BaseModel):
+            value = value.model_dump(mode="json")
+        defaults[name] = value
+    return dumps(plain(defaults))
+
+
 def _key_of(attempt: Attempt) -> int:
-    """Return what tells a request from others of its run, which keeps those without a number."""
+    """Return a key for a request of a run, also for requests that have no number on a tape."""
     return attempt.number or -id(attempt)
 
 
@@ -777,30 +845,34 @@ def _words(
     turn: Turn,
     columns: Sequence[str],
 ) -> list[str]:
-    """Return a turn's story, and what came to it from outside, as its tape has that.
+    """Return a turn's story, and what came to it from outside, which is on its tape.
 
-    What it led to stands in a table beside it: that is left out, also of recordings which have it
-    as a line of their story.
+    The turn's result is left out, since a table beside it shows it. Older recordings have it as a
+    line of their story.
     """
-    if turn.number == 0:  # nothing led to the start
+    if turn.number == 0:  # the initial state is not the result of a turn
         return []
-    starts = [result_in_words(f"{name} ") for name in columns]
-    starts += [result_in_words(f"{name.replace('_', ' ')} ") for name in columns]
-    story = [line for line in turn.story if not line.startswith(tuple(starts))]
+    starts: list[str] = []
+    for name in columns:
+        words = name.replace("_", " ")
+        starts.append(result_in_words(f"{name} "))
+        starts.append(result_in_words(f"{words} "))
+    all_starts = tuple(starts)
+    story = [line for line in turn.story if not line.startswith(all_starts)]
     outside = []
     tape = getattr(source, "tape", None)
     if tape is not None:
-        # A fork's first turns are its parent's.
+        # The parent of a fork has played its first turns.
         player = tape.player(source.run_id, turn.number)
         outside = tape.outside(player, turn.number)
     return [*story, *outside_in_words(outside)]
 
 
 def _people(source: Any) -> list[Record]:
-    """Return what people did in the study that a world's design matches, a value each."""
+    """Return the published values of people who took part in a study with the world's design."""
     if not hasattr(source, "people"):  # a recorded run whose class is not known
         return []
-    values = []
+    values: list[Record] = []
     for measured in charted_people(source):
         value: Record = {
             "column": measured.column,
@@ -824,31 +896,41 @@ def _series(item: Series) -> Record:
 
 
 def spoken(message: Message) -> tuple[str, str]:
-    """Return who says a message, and its text with the calls of tools in it."""
+    """Return the speaker of a message, and its text with its calls of tools."""
     role: str = message.role
     if message.tool_name:
         role = f"{role}: {message.tool_name}"
-    return role, "\n".join(filter(None, (message.content, *tool_lines(message))))
+    lines = tool_lines(message)
+    if message.content:
+        lines.insert(0, message.content)
+    return role, "\n".join(lines)
 
 
 def tool_lines(message: Message | ChatReply) -> list[str]:
-    """Return the calls of tools in a message or reply, a line each."""
-    return [f"→ {call.name}({dumps(plain(call.arguments))})" for call in message.tool_calls]
+    """Return the calls of tools in a message or reply, one line each."""
+    lines: list[str] = []
+    for call in message.tool_calls:
+        arguments = dumps(plain(call.arguments))
+        lines.append(f"→ {call.name}({arguments})")
+    return lines
 
 
 def _short(values: Mapping[str, object]) -> Record:
-    """Return what says something: no None, nothing empty, no False."""
+    """Return the values that say something: not None, not empty, not False."""
     short: Record = {}
     for name, value in values.items():
-        # 0 says something, and is equal to False.
-        if value not in (None, "", [], (), {}) and value is not False:
+        # 0 says something, although it equals False.
+        is_empty = value is False or value in (None, "", [], (), {})
+        if not is_empty:
             short[name] = value
     return short
 
 
 def _units(text: str, place: int) -> int:
-    """Return a place in a text as JavaScript counts, which takes some letters for two."""
-    return len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
+    """Return a place in a text as JavaScript counts, where some characters count as two."""
+    # JavaScript counts in units of two bytes.
+    before = text[:place].encode("utf-16-le", "surrogatepass")
+    return len(before) // 2
 
 
 _encode = json.JSONEncoder(default=str).encode
@@ -858,7 +940,9 @@ _decode = json.JSONDecoder(
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; fractions with ten digits."""
-    if value is None or type(value) is int or (type(value) is dict and not value):  # as most are
+    """Return a value as JSON can hold it; fractions have ten digits."""
+    # Most values are such, and need not go through JSON.
+    is_empty_dict = type(value) is dict and not value
+    if value is None or type(value) is int or is_empty_dict:
         return value
     return _decode(_encode(value))

@@ -1,4 +1,4 @@
-"""Talk to the assistant: the conversation, the tools that it used, yes and no to deletions."""
+"""A chat with the assistant: messages, the tools that it used, and consent to deletions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from llmsim_lab.run import Run
 class AssistantChat(Lab):
     """A chat with the assistant.
 
-    Enter sends what is written, Shift+Enter starts a new line. The tools that were used are folded
-    below each answer. What would be deleted is asked first, with a button for yes and one for no;
-    writing just that word does the same.
+    Enter sends the message, Shift+Enter starts a new line. The tools that were used are folded
+    below each answer. Before anything is deleted, the assistant asks, with a button for yes and one
+    for no; typing just that word does the same.
 
     Args:
         chat: a conversation, or an engine to begin one with.
@@ -27,7 +27,7 @@ class AssistantChat(Lab):
         chat: the conversation.
 
     Raises:
-        ConfigError: an engine without a ``user_id``, or a conversation with another one.
+        ConfigError: an engine has no ``user_id``, or a conversation has another one.
     """
 
     parts = ("chat",)
@@ -50,10 +50,10 @@ class AssistantChat(Lab):
         self._more()
 
     async def ask(self, text: str) -> None:
-        """Send a message and wait for the answer, as a cell does.
+        """Send a message from a cell, and wait for the answer.
 
         Raises:
-            ConfigError: a message is under way, or this one is empty.
+            ConfigError: another message is under way, or this one is empty.
         """
         self._message = text
         await self.play()
@@ -69,8 +69,8 @@ class AssistantChat(Lab):
         self._do_play(self.shown[0])
 
     def _do_confirm(self, id: str, yes: bool) -> None:  # noqa: A002 - the message's name
-        """Answer the question that is shown, if it is still the one that is asked."""
-        # A cell may have sent a message since; a yes must not confirm another deletion.
+        """Answer a question that the page shows, if it is still open."""
+        # A cell may have sent a message since. A yes must not confirm another deletion.
         if self.chat.pending is None or self.chat.pending.call_id != id:
             raise ConfigError(
                 "the conversation has continued elsewhere, so this is no longer what was asked; "
@@ -83,7 +83,7 @@ class AssistantChat(Lab):
     def _more(self, under_way: str = "") -> None:
         chat = self.chat
         for exchange in chat.exchanges:
-            decision = exchange.decision  # put again each turn: the log keeps what is new alone
+            decision = exchange.decision  # sent each turn: the log keeps only what is new
             shown = {
                 "message": exchange.message,
                 "answer": decision.text,
@@ -99,7 +99,7 @@ class AssistantChat(Lab):
         self.put("chat", "now", now)
 
     def _pending(self) -> dict[str, str] | None:
-        """Return what waits for a yes or a no, and whose it is."""
+        """Return the deletion that waits for a yes or a no, and whose data it is."""
         pending = self.chat.pending
         if pending is None:
             return None
@@ -114,5 +114,5 @@ class AssistantChat(Lab):
         return repr(self.chat)
 
     def static_html(self) -> Markup:
-        """Return the same as simple HTML."""
+        """Return the conversation as simple HTML."""
         return pre(self.static_text())

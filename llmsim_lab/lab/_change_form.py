@@ -1,4 +1,4 @@
-"""What of a run can be changed in a form: numbers of its state, its prompts, its parameters."""
+"""Forms for changing a run: numbers of its state, its prompts, its parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from llmsim_lab.run.turn import Turn
 
 
 class Settable(NamedTuple):
-    """Numbers of a state that can be set from outside, as many as a form shows.
+    """The numbers of a state that an intervention can set, as many as a form shows.
 
     Attributes:
-        values: by name, as long as a form shows them.
+        values: the numbers, by name.
         left_out: how many more there are.
     """
 
@@ -35,11 +35,12 @@ class Settable(NamedTuple):
 
 
 def settable(run: Run, number: int) -> Settable:
-    """Return the numbers of a turn's state that its world lets others set."""
+    """Return the numbers of a turn's state that an intervention can set."""
     turn = turn_of(run, number)
     columns = turn.columns()
     columns_of_state = State.columns(turn.state)
-    if len(columns_of_state) <= MOST_SET:  # a row may leave out what can be set, such as a shock
+    # Also from the state, since a row may leave out numbers such as a shock.
+    if len(columns_of_state) <= MOST_SET:
         columns |= columns_of_state
     numbers = {name: columns[name] for name in own_numbers(columns) if math.isfinite(columns[name])}
     names = _names_to_set(run, turn, numbers)
@@ -47,7 +48,7 @@ def settable(run: Run, number: int) -> Settable:
     for name in names[:MOST_SET]:
         value = numbers[name]
         if not isinstance(value, bool):
-            value = float(f"{value:.6g}")  # a form with seventeen digits cannot be read
+            value = float(f"{value:.6g}")  # nobody can read a form with seventeen digits
         values[name] = value
     return Settable(values, left_out=len(names) - len(values))
 
@@ -57,12 +58,13 @@ def _names_to_set(
     turn: Turn,
     numbers: Mapping[str, float],
 ) -> list[str]:
-    """Return those of some numbers that are the state's own, not derived, nor a player's.
+    """Return the numbers that an intervention can set; derived ones and players' cannot be set.
 
-    All are tried at once, and where that fails each half: the whole state is checked each time.
+    All are tried at once, and after an error each half. Each try checks the whole state, so one by
+    one would take long.
     """
     names = [*numbers]
-    # Setting what is there already: a world's own checks say what it lets others set.
+    # Each is set to its present value: the world's own checks say what can be set.
     with suppress(ConfigError):
         run.changed(turn.state, numbers)
         return names
@@ -86,7 +88,7 @@ def change_fields(
     """Return the fields of what a fork can change: numbers of the state, and prompts."""
     labels = {}
     for series in series_of(run):
-        if series.label != series.column:  # else the name is put into words
+        if series.label != series.column:  # else the label is made from the name
             labels[series.column] = str(series)
     fields = fields_of(
         StateChange.model_json_schema(),
@@ -112,8 +114,8 @@ def parameter_fields(run: Run) -> list[Field]:
     """Return the fields of a run's parameters."""
     config = run.config
     values = config.model_dump(mode="json", by_alias=True)
-    values["rationale"] = config.rationale  # left out above where it is the default
-    # The configuration is made of the class, whose docstring says what its parameters are.
+    values["rationale"] = config.rationale  # the dump above leaves out the default
+    # The configuration is made from the world's class, whose docstring describes the parameters.
     about = documented(type(run)) | documented(type(config))
     return fields_of(
         type(config).model_json_schema(),
@@ -123,7 +125,7 @@ def parameter_fields(run: Run) -> list[Field]:
 
 
 def prompts_by_name(run: Run) -> dict[str, Prompt]:
-    """Return the prompts that a run has asked with."""
+    """Return a run's prompts, by name."""
     return {prompt.name: prompt for prompt in run.prompts.values()}
 
 
@@ -135,7 +137,7 @@ def merged(
     result = dict(values)
     for name, change in changes.items():
         if isinstance(change, Mapping):
-            # None, where a part of the configuration was not there, becomes one.
+            # A part of the configuration that was not set is None, and becomes a dict.
             result[name] = merged(values.get(name) or {}, change)
         else:
             result[name] = change
@@ -150,7 +152,7 @@ def words_of(changes: object, name: str = "") -> str:
         return f"{name} = {changes}"
     words = []
     for key, value in changes.items():
-        if key == "set":  # which goes without the word
+        if key == "set":  # left out of the words
             words.append(words_of(value, name))
         else:
             words.append(words_of(value, f"{name} {key}".strip()))
@@ -161,7 +163,7 @@ def words_of_fork(
     changes: Mapping[str, object],
     turn: int,
 ) -> list[str]:
-    """Return what a fork was given in a cell, in the words that the form uses."""
+    """Return the changes of a fork made in a cell, in the words of the form."""
     words = []
     for name, change in changes.items():
         if name == "intervene":
@@ -177,7 +179,7 @@ def words_of_fork(
 
 
 def _intervention_words(intervention: Mapping[str, object], turn: int) -> str:
-    """Return an intervention in words, with its turn where that is not the fork's."""
+    """Return an intervention in words, with its turn unless that is the fork's."""
     values = dict(intervention)
     at = values.pop("turn", turn)
     note = values.pop("note", "")

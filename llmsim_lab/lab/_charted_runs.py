@@ -1,6 +1,6 @@
-"""Runs as charts need them: their rows, what to draw of them, and what theory says.
+"""Runs as charts need them: their rows, their charts, and the predictions of theory.
 
-A run may be a simulation, one on a tape, or a frame as ``to_frame()`` gives it.
+A run may be a simulation, one on a tape, or a frame as ``to_frame()`` returns it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 4
 _LARGEST = 1e300
-"""What an axis has room for: the difference of two larger numbers may be infinite."""
+"""The largest number on an axis: the difference of two larger ones may be infinite."""
 
 Row = Mapping[str, Any]
-"""A turn, by column."""
+"""The values of a turn, by column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """A column over turns."""
+    """The values of a column, and their turns."""
 
     turns: Sequence[float]
     values: Sequence[float]
@@ -44,11 +44,11 @@ class Points:
 class Line:
     """A run as a chart needs it.
 
-    Attributes:
+    name: the run's name in the legend.
         name: in the legend.
-        rows: as in its ``to_frame()``, one a turn.
-        charts: what there is to draw of it, in order.
-        prediction: what theory says of it, by column.
+        rows: the rows of its ``to_frame()``, one a turn.
+        charts: the run's charts, in order.
+        prediction: what theory predicts, by column.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Line:
     prediction: Mapping[str, float] = field(default_factory=dict)
 
     def points(self, column: str) -> Points:
-        """Return a column as turns and values; a truth value counts as 0 or 1."""
+        """Return the turns and values of a column; a boolean counts as 0 or 1."""
         rows = [row for row in self.rows if _is_drawable(row.get(column))]
         turns = [float(row["turn"]) for row in rows]
         return Points(
@@ -66,7 +66,7 @@ class Line:
         )
 
     def columns_of(self, chart: Series) -> dict[str, str]:
-        """Return the columns with numbers that a chart draws, by the names of their lines."""
+        """Return the numeric columns of a chart, by the names of its lines."""
         names: dict[str, None] = {}
         for row in self.rows:  # players may come and go
             names |= dict.fromkeys(row)
@@ -75,20 +75,20 @@ class Line:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return True if a value is a number that an axis has room for; a truth value is none."""
+    """Return True for a number that an axis has room for, but not for a boolean."""
     return not isinstance(value, bool) and _is_drawable(value)
 
 
 def _is_drawable(value: object) -> bool:
     if not isinstance(value, Real):
         return False
-    # Compared before it becomes a float, which a whole number of 400 digits cannot.
+    # Compared as it is: an integer of 400 digits cannot become a float.
     size: Any = abs(value)
     return bool(size <= _LARGEST)
 
 
 def lines_of(*runs: object) -> list[Line]:
-    """Return what is to be drawn.
+    """Return the runs to draw.
 
     Args:
         runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
@@ -105,8 +105,8 @@ def lines_of(*runs: object) -> list[Line]:
 
 
 def runs_in(*sources: object) -> Iterator[tuple[str, Run | RecordedRun | pd.DataFrame]]:
-    """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
-    import pandas as pd  # only here: a window without frames needs none
+    """Yield each run or frame of the arguments of ``lines_of``, with the name it was given."""
+    import pandas as pd  # imported here: a window without frames does not need it
 
     for source in sources:
         if isinstance(source, Mapping):
@@ -114,7 +114,7 @@ def runs_in(*sources: object) -> Iterator[tuple[str, Run | RecordedRun | pd.Data
         elif isinstance(source, str | Path | Tape):
             tape = source
             if not isinstance(tape, Tape):
-                tape = Tape(tape, read_only=True)  # a chart writes nothing
+                tape = Tape(tape, read_only=True)  # read only, since a chart writes nothing
             for info in tape.runs():
                 yield "", run_on_tape(tape, info)
         elif isinstance(source, Run | pd.DataFrame):
@@ -148,7 +148,7 @@ def _line(
             rows=rows,
             charts=_charts_of_rows(rows),
         )
-    # Forks of one run share its name: a tape's numbers tell them apart.
+    # Forks have the name of their run; their numbers on the tape tell them apart.
     if not name and run.run_id is None:
         name = run.name
     elif not name:
@@ -162,9 +162,9 @@ def _line(
 
 
 def _charts_of_rows(rows: Sequence[Row]) -> list[Series]:
-    """Return a chart for each column of numbers; a frame says no more, but some are known."""
+    """Return a chart for each column of numbers; well-known columns have labels and units."""
     columns: dict[str, None] = {}
-    # The first row and the last: a player who joined or left is in one of them.
+    # The first and the last row together have players who left, and players who joined.
     for row in (*rows[:1], *rows[-1:]):
         columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
     charts = {series.column: series for series in SERIES if series.column in columns}
@@ -186,14 +186,14 @@ def charted(
     lines: Sequence[Line],
     columns: Sequence[str] | None = None,
 ) -> list[Series]:
-    """Return the charts to draw: those named, else the first that the runs have.
+    """Return the named charts; if none is named, the first ones of the runs.
 
     Args:
         lines: the runs.
-        columns: of their frames, or a dict's name for a line for each of its keys.
+        columns: columns of the runs' frames; the name of a dict draws a line for each of its keys.
 
     Raises:
-        ConfigError: no run has such a column, or there is no number to draw.
+        ConfigError: no run has such a column, or there are no numbers to draw.
     """
     charts: dict[str, Series] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""A seat at the table, where a person answers in a model's place, and the score of such runs."""
+"""A seat in which a person decides instead of a model, and the score of such runs."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LATEST = 16
-"""Turns whose answers stay in the notebook."""
+"""The number of latest turns whose answers stay in the notebook."""
 _NEWS = {
     "inflation": 0.5,
     "unemployment": 0.4,
     "gdp_growth": 2.0,
 }
-"""What makes headlines, each with its usual change in a quarter, percentage points. The rate is
-no news to the one who sets it."""
+"""The columns that make headlines, each with its usual change in a quarter, percentage points. The
+rate is missing, since it is no news to the person who sets it."""
 _PARTS = ("loss", "inflation", "output_gap", "rate_change", "term")
-"""Of a score what the window shows, the loss first."""
-# Between two looks of code that waits for a question or for the end of a turn.
+"""The parts of a score that the window shows, the loss first."""
+# Between two looks of code that waits for a question, or for the end of a turn.
 _WAIT_S = 0.02
-# Between two looks of the seat itself while others are asked.
+# Between two looks of the seat itself, while others are asked.
 _LATER_S = 0.2
 
 
 class Leaderboard(Losses):
-    """Runs of one world by their loss, as a table and a chart."""
+    """The runs of one world, ranked by their loss, as a table and a chart."""
 
     @property
     def figure(self) -> Figure:
-        """The runs' rates and what became of the economy, with history where there is one."""
+        """The runs' rates and the paths of the economy, beside its history if there is one."""
         first = next(iter(self.runs.values()))
         period = first["period"].iloc[0]
         past = None
-        if isinstance(period, str):  # a run from the steady state has no history beside it
+        if isinstance(period, str):  # a run from the steady state has no history
             past = load_us_macro().loc[period:].head(len(first))
         title = "The same quarters, by who decided"
         if self.after:
@@ -78,33 +78,33 @@ def leaderboard(
     loss: QuadraticLoss | None = None,
     after: int = AFTER,
 ) -> Any:
-    """Compare a run with people in it with the same run decided by others; or a class's runs.
+    """Compare a run of people with the same run decided by others; or rank a class's runs.
 
-    The Taylor rule, as it is and with inertia, and a rate that is never moved are played at once,
-    in every seat that a person had: same start, same shocks, same interventions. The model's row
-    needs a model, or a recorded run. A loss of the term alone would reward those who leave
-    inflation to the next chair, since a rate takes three quarters to reach prices; so quarters
-    after it count too, in which the Taylor rule decides for all and there are no shocks.
+    The Taylor rule, plain and with inertia, and a rate that never moves are played in every seat
+    that a person had: with the same start, shocks and interventions. The row of the model needs a
+    model, or a recorded run. A rate takes three quarters to reach prices, so a loss over the term
+    alone would reward people who leave inflation to their successors. Therefore quarters after the
+    term count too; in them the Taylor rule decides for all, and there are no shocks.
 
     Args:
-        simulation: the people's run; at least one turn played. Or a folder of tapes.
-        model: a client, which plays as many turns as the people did; or a run of a model's from
-            the same start, such as ``load("model.tape")``.
-        loss: how runs are judged; Rudebusch and Svensson's benchmark with the inflation target of
-            the first person's nation if not given.
+        simulation: the people's run, with at least one turn played. Or a folder of tapes.
+        model: a client, which plays as many turns as the people did; or a recorded run of a model
+            from the same start, such as ``load("model.tape")``.
+        loss: how runs are judged. If not given, Rudebusch and Svensson's benchmark with the
+            inflation target of the first person's nation.
         after: how many quarters after the term count; 0 for the term alone.
 
     Returns:
-        The table, a ``Leaderboard``; a row without a run has a note that says why, such as a model
-        that failed. Of a folder a frame, a row for each run with people: ``name``; ``seed``;
-        ``turns`` played;
-        ``loss``; ``against_rule_pct``, how much more than the rule's in the same economy, negative
-        for less, by which it is sorted; ``advice_asked``, in how many quarters; ``date``; ``tape``;
-        ``note``, why there is no loss.
+        The table, a ``Leaderboard``. A row without a run has a note that says why, such as a model
+        that failed. For a folder, a frame with a row for each run of people, sorted by
+        ``against_rule_pct``: ``name``; ``seed``; ``turns`` played; ``loss``; ``against_rule_pct``,
+        the loss above that of the rule in the same economy, negative if it is lower;
+        ``advice_asked``, the number of quarters with advice; ``date``; ``tape``; ``note``, which
+        says why there is no loss.
 
     Raises:
-        ConfigError: there are no people in the run, no turn was played, or the recorded run had
-            another start or other shocks; or there are no tapes in the folder.
+        ConfigError: there are no people in the run, no turn was played, the recorded run had
+            another start or other shocks, or there are no tapes in the folder.
     """
     if isinstance(simulation, str | Path):
         return of_class(
@@ -119,43 +119,44 @@ def leaderboard(
 
 
 class TurnState(Enum):
-    """Where the run's next turn is, for those who sit here."""
+    """The state of the run's next turn, for the people in this seat."""
 
     BETWEEN_TURNS = "between turns"
     """A click on a form begins the turn and answers in it."""
     ASKING = "asking"
     """The turn waits for somebody here."""
     PLAYING = "playing"
-    """Others are asked, or the turn comes to its end."""
+    """Others are asked, or the turn is ending."""
 
 
 class HumanSeat(Lab):
-    """Lets one or several people decide in a run: what they see, their form, who is waited for.
+    """Lets one or several people decide in a run; shows what they see, their form, and who must
+    answer.
 
-    The form has the fields of whatever is asked. Where a turn begins with the question, it is known
-    before, and one click plays the turn; else Step asks first. In an economic run the form has the
-    rates on offer in place of moves, and what is left empty of its words the seat fills in; the
-    tape says which fields. Where a run has no moves and no player to judge words, a person names
-    the rate, in quarter points. The turn can be started by another widget or in a cell, too: the
-    seat asks whenever the run waits for one of its people. Where several people share a notebook,
-    each may have a seat of their own, or all use one and choose whose form is shown.
+    The form has the fields of the question. If the turn begins with the question, the question is
+    known before, and one click plays the turn; else Step asks first. In an economic run, the form
+    offers rates instead of moves, and the seat fills in texts that are left empty; the tape says
+    which. If a run has no moves, and no player who judges words, a person names the rate in quarter
+    points. Another widget or a cell can start the turn, too: the seat asks whenever the run waits
+    for one of its people. Several people at one notebook may each have a seat, or share one and
+    choose whose form is shown.
 
     Args:
         simulation: a run with people among its players: ``Simulation(players={"Ann": "person"})``.
-        agent: whose seat it is; the seat of all people in the run if not given.
-        model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
+        agent: the person in the seat; all people of the run if not given.
+        model: a client, or a recorded run of a model, for the score; see ``leaderboard``.
 
     Attributes:
         simulation: the run.
-        people: who answers here.
-        waiting_for: the people whose answers the turn waits for, whichever seat they have.
+        people: the people who answer here.
+        waiting_for: the people whose answers the turn waits for, in this seat or another.
 
     Raises:
-        ConfigError: the run has no people, or none of that name.
+        ConfigError: the run has no people, or none with that name.
 
     Example:
         ``await seat.take_turn("Hold the rate", rate=4, reasoning="All is calm.", confidence=0.8)``
-        does in a cell what people do with the form and the buttons.
+        does from a cell what people do with the form and the buttons.
     """
 
     parts = ("seat",)
@@ -187,18 +188,18 @@ class HumanSeat(Lab):
         tape: Tape | str | Path | None = None,
         model: Rival = None,
     ) -> HumanSeat:
-        """Return a seat at a game worth winning: four years in a boom, from 1973Q1 on.
+        """Return a seat at a game worth winning: four years in a boom, beginning in 1973Q1.
 
-        Demand is above potential and the rate below what the Taylor rule asks for; shocks have
-        their estimated spread, so history does not repeat itself. The rate moves in quarter
-        points, two points a quarter at most. Good policy pays: measured over the seeds 0 to 999,
-        the Taylor rule has a loss of 26.9 in the mean and a rate held 77.5; the rule wins in 94 %.
+        Demand is above potential, and the rate is below the Taylor rule's. Shocks have their
+        estimated spread, so history does not repeat itself. The rate moves in quarter points, by at
+        most two points a quarter. Good policy pays: over the seeds 0 to 999, the Taylor rule's mean
+        loss is 26.9, that of a rate that never moves 77.5, and the rule wins in 94 % of the games.
 
         Args:
-            name: who plays; the tape and a class's leaderboard have it.
-            seed: of the shocks; the same for all who are to be compared.
-            tape: keeps the game; a class's go into one folder, a tape each.
-            model: for the score; see ``leaderboard``.
+            name: the player's name, for the tape and for a class's leaderboard.
+            seed: the seed of the shocks; the same for all players who are to be compared.
+            tape: records the game. A class has one folder, with a tape for each player.
+            model: see ``leaderboard``.
         """
         simulation = Simulation(
             name="game",
@@ -217,13 +218,13 @@ class HumanSeat(Lab):
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """The people whose answers the turn waits for, whichever seat they have."""
-        people = people_of(self.simulation)  # one may answer for several players
+        """The people whose answers the turn waits for, in this seat or another."""
+        people = people_of(self.simulation)  # a person may answer for several players
         return tuple(question.agent for person in people for question in person.questions)
 
     @property
     def turn_state(self) -> TurnState:
-        """Where the next turn is; it may be played here or in a cell."""
+        """The state of the next turn, which may be played here or in a cell."""
         is_begun = self._task is not None and not self._task.done()
         if not (is_begun or self._busy or plays_a_turn(self.simulation)):
             return TurnState.BETWEEN_TURNS
@@ -238,10 +239,10 @@ class HumanSeat(Lab):
     # --- what is shown ------------------------------------------------------------------------
 
     def _asked(self) -> None:
-        """Show where the run is and who is asked what."""
+        """Show where the run is, and the questions to its people."""
         played = self.simulation.turn_number
         if self._score is not None and self._score["turn"] != played:
-            # It was of the term so far.
+            # The score was that of the turns before.
             self._score = None
             self._board = None
         asks = [self._as_shown(question) for question in self._put_questions().values()]
@@ -253,7 +254,7 @@ class HumanSeat(Lab):
             "waiting": [*self.waiting_for],
             "stepping": plays_a_turn(self.simulation),
         }
-        # What players of other worlds may know is in their prompts alone.
+        # In other worlds, all that a player may know is in the prompt.
         if self.economic is not None:
             shown["columns"] = [*TOLD]
             shown["advice"] = {
@@ -263,23 +264,23 @@ class HumanSeat(Lab):
             shown["news"] = _headlines(self.economic)
         self.put("seat", "now", shown)
         if plays_a_turn(self.simulation) and not asks:
-            # The turn may end without being one, and nothing says so.
+            # The turn may end without a question, and nothing would call this then.
             self._later(self._asked, _LATER_S)
 
     def _put_questions(self) -> dict[str, SeatQuestion]:
-        """Return what the people here can answer, by seat."""
+        """Return the questions that people here can answer, by seat."""
         return {
             name: put(self.simulation, known.question, name)
             for name, known in self.people.next().items()
         }
 
     def _tell_people(self) -> None:
-        """Say nothing apart: the seat shows what its people are told."""
+        """Show nothing extra: the seat shows what its people are told."""
 
     _more = _asked
 
     def _do_advise(self, who: str) -> None:
-        """Show what the rule would do about this quarter, and remember that it was asked."""
+        """Show the rule's advice for this quarter, and record that it was asked for."""
         if self.economic is not None:
             self._advice[who] = (self.economic.turn_number, advice_for(self.economic, who))
             self._asked()
@@ -287,7 +288,7 @@ class HumanSeat(Lab):
     # --- answers ------------------------------------------------------------------------------
 
     def _do_answer(self, id: str, values: Any) -> None:  # noqa: A002 - the message's name
-        """Take what was filled in, and play the turn with it if it was not begun."""
+        """Take the values of a form, and play the turn with them if it has not begun."""
         by_number = {question.number: question for question in self._put_questions().values()}
         if id == self._answered_form and (self._under_way or id not in by_number):
             return  # a second click
@@ -297,12 +298,12 @@ class HumanSeat(Lab):
         answer: dict[str, Any] = {}
         with self._marking(question):
             answer = question.read(values)
-            question.taken(answer)  # before the turn begins
+            question.taken(answer)  # checked before the turn begins
         if self._faults:
             return
         self._answered_form = id
         if question.seat in self.people.waiting():
-            # At once, since a cell may keep the loop busy.
+            # Sent now, since a cell may keep the loop busy.
             self._reply(question.seat, answer)
             turn = self._rest_of_turn()
         else:
@@ -310,7 +311,7 @@ class HumanSeat(Lab):
         self._loop.call_soon_threadsafe(self._finish, turn)
 
     def _finish(self, turn: Coroutine[Any, Any, None]) -> None:
-        """Wait for a turn that a click has answered, and show the score after the last one."""
+        """Wait for the end of a turn that a click answered; show the score after the last turn."""
 
         async def finish() -> None:
             await turn
@@ -327,7 +328,7 @@ class HumanSeat(Lab):
         name: str,
         values: Mapping[str, Any],
     ) -> None:
-        """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
+        """Send an answer, with what the tape records besides; raise ConfigError if it is wrong."""
         waiting = self.people.waiting()
         if name not in waiting:
             raise ConfigError(
@@ -347,7 +348,7 @@ class HumanSeat(Lab):
         values: Mapping[str, Any],
     ) -> None:
         """Begin a turn if none is under way, answer in it, and wait for its end."""
-        # Where a cell plays the run, its next turn will ask.
+        # If a cell plays the run, its next turn will ask.
         if not self._under_way and self.simulation._driver is None:
             self._task = asyncio.ensure_future(self.play())
         task = self._task if self._under_way else None
@@ -367,7 +368,7 @@ class HumanSeat(Lab):
             _raise_fault_of(task)
 
     async def _end_of_turn(self) -> None:
-        while self._under_way:  # noqa: ASYNC110 - on whichever loop
+        while self._under_way:  # the turn may be played on any loop
             await asyncio.sleep(_WAIT_S)
 
     # --- from code ----------------------------------------------------------------------------
@@ -376,10 +377,10 @@ class HumanSeat(Lab):
         """Wait until a person is asked, and return the question.
 
         Args:
-            agent: who; the first who is asked if not given.
+            agent: the person; the first who is asked if not given.
 
         Raises:
-            ConfigError: the turn under way ended without a question.
+            ConfigError: the turn ended without a question.
         """
         was_under_way = False
         while True:
@@ -404,17 +405,17 @@ class HumanSeat(Lab):
         agent: str | None = None,
         **values: Any,
     ) -> None:
-        """Answer what a person is asked.
+        """Answer a person's question.
 
         Args:
             action: one policy action, in words; only in an economic run.
             values: the fields of the reply, such as ``amount=5``, with ``reasoning`` and
-                ``confidence``; in an economic run ``rate``, the new interest rate, percent per
-                year, one of those on offer, where the form has it.
-            agent: who; the first who is asked if not given.
+                ``confidence``. In an economic run ``rate`` is the new interest rate, percent per
+                year: one of those on offer, if the form lists them.
+            agent: the person; the first who is asked if not given.
 
         Raises:
-            ConfigError: no question waits, or a field is wrong; nothing was sent then.
+            ConfigError: no question waits, or a field is wrong; then nothing was sent.
         """
         self._reply(self.people.named(agent), _with_action(action, values))
 
@@ -426,13 +427,13 @@ class HumanSeat(Lab):
         agent: str | None = None,
         **values: Any,
     ) -> None:
-        """Start a turn if none is under way, wait for the question, answer, wait for the end.
+        """Start a turn if none is under way, wait for the question, answer, and wait for the end.
 
-        Where others are waited for too, let all do so at once, with ``asyncio.gather``. Arguments
-        as for ``answer``.
+        If others must answer too, let all do so at once, with ``asyncio.gather``. The arguments are
+        those of ``answer``.
 
         Raises:
-            ConfigError: a field is wrong; the question waits on.
+            ConfigError: a field is wrong; the question stays open.
             LabError: the turn failed; the run is at its last whole turn.
         """
         await self._turn_with(agent, _with_action(action, values))
@@ -442,9 +443,9 @@ class HumanSeat(Lab):
     async def _show_score(self) -> None:
         self._tell({"busy": False, "says": "Playing the same quarters with others in your seat."})
         fault = ""
-        run: Any = self.simulation  # one of another kind raises
+        run: Any = self.simulation  # another kind of run raises below
         try:
-            # In a thread, since it plays whole runs, which would hold up the loop.
+            # In a thread, since it plays whole runs and would block the loop.
             board = await asyncio.to_thread(
                 leaderboard,
                 run,
@@ -458,15 +459,15 @@ class HumanSeat(Lab):
         self._asked()
 
     def _as_score(self, board: Leaderboard) -> Message:
-        """Return a leaderboard as the window shows it, with its runs beside the people's."""
+        """Return a leaderboard as the window shows it, with its runs beside the people's run."""
         losses = board.frame.dropna(subset="loss").set_index("who")[[*_PARTS]].astype(float)
         numbers: dict[str, int] = {}
         rows = []
         for player, *cells in losses.itertuples():
-            # A run here, so that its path can be drawn beside the people's.
+            # Added as a run, so that its path can be drawn beside that of the people.
             numbers[player] = self._add_frame(board.runs[player], player)
             rows.append([player, numbers[player], *cells])
-        people = next(iter(board.runs))  # a leaderboard has their run first
+        people = next(iter(board.runs))  # a leaderboard has the people's run first
         return {
             "verdict": board.verdict,
             "caption": board.caption,
@@ -480,18 +481,18 @@ class HumanSeat(Lab):
     # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
-        """Return who sits here, where the run is, how they did, and the latest answers."""
+        """Return who sits here, where the run is, the score, and the latest answers."""
         names = clip(", ".join(self.people.seats), 200)
         lines = [f"Seat of {names}: {_static.turn_name(self.simulation.turns[-1])}"]
         if self._board is not None:
             lines.append(self._board.verdict)
         for turn in self.simulation.turns[-_LATEST:]:
             for answer in turn.answers:
-                # What others decided stands in the run's own window.
+                # The run's own window shows what others decided.
                 if answer.call is None or answer.call.request.model != "human":
                     continue
                 fields = answer.fields
-                if "action" in fields:  # which says in words what the others are
+                if "action" in fields:  # the action says the other fields in words
                     fields = {"action": fields["action"]}
                 decided = _static.decision_words(fields, 100)
                 player = answer.player
@@ -504,14 +505,14 @@ class HumanSeat(Lab):
         return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
-        """Return the same, with the score's table if there is one."""
+        """Return the static text as HTML, with the score's table if there is one."""
         parts = [pre(self.static_text())]
         if self._board is not None:
             parts.append(pre(repr(self._board)))
         return join(parts)
 
     def static_picture(self) -> Figure | None:
-        """Return the score's chart; until there is one, the run's."""
+        """Return the score's chart; before there is a score, the run's chart."""
         if self._board is not None:
             return self._board.figure
         return super().static_picture()
@@ -527,13 +528,13 @@ def _with_action(
 
 
 def _raise_fault_of(task: asyncio.Future[Any] | None) -> None:
-    """Raise what went wrong with a turn that has ended."""
+    """Raise the error of a turn that has ended, if it failed."""
     if task is not None and task.done():
         task.result()
 
 
 def _headlines(run: Simulation) -> list[str]:
-    """Return the quarter's news, the most striking first, of numbers that a model is told too."""
+    """Return the quarter's headlines, the most striking first, from numbers that models see too."""
     news = []
     for series in run.series:
         if series.column not in _NEWS:
@@ -552,7 +553,7 @@ def _headlines(run: Simulation) -> list[str]:
 
 
 def _verb_of(size: float) -> str:
-    """Return how a headline says a change, in usual quarterly changes."""
+    """Return the verb for a change, whose size is given in usual quarterly changes."""
     if size == 0:
         return "stays at"
     if size > 2:

@@ -1,6 +1,6 @@
-"""A window as a notebook's widget, and what stays of it in a saved notebook.
+"""The window as a notebook's widget, and what of it stays in a saved notebook.
 
-No trait carries data, so that nothing is saved in a notebook; what stays there is the static view.
+No trait carries data, so that a saved notebook holds none. What stays there is the static view.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PACK_FROM = 20_000
-"""Bytes from which a message is compressed."""
+"""The size from which a message is compressed, in bytes."""
 _PICTURED = {"overview", "seat"}
-"""Views with charts, of which a picture stays in the notebook."""
+"""The views with charts, of which a picture stays in the notebook."""
 MOST_DRAWN = 40
-"""Runs in the static picture: the latest ones."""
+"""The most runs in the static picture; the latest are drawn."""
 _SAVE_S = 0.5
-"""How long after something new the static view is written anew."""
+"""How long after a change the static view is written."""
 
 
 class Lab(LiveWindow, AnyWidget):
@@ -56,23 +56,23 @@ class Lab(LiveWindow, AnyWidget):
     arrow keys go from turn to turn, Space plays and pauses, Enter plays one turn.
 
     Args:
-        source: a simulation; or a tape or its file, whose runs are then looked at.
-        run: for a tape, the number of the run that is shown first; the latest if not given.
-        llm_client: the model for forks and restarts of a recorded run, which has none of its own.
+        source: a simulation; or a tape or its file, whose runs are shown.
+        run: for a tape, the number of the run to show first; the latest if not given.
+        llm_client: the model for forks and restarts of recorded runs, which have none of their own.
 
     Attributes:
-        runs: the runs shown, by their numbers here.
-        shown: the number of the run shown, and of its turn.
+        runs: the runs of the window, by their numbers here.
+        shown: the numbers of the run that is shown and of its turn.
 
     Example:
-        ``await lab.play(3)`` does in a cell what the button does.
+        ``await lab.play(3)`` does from a cell what the button does.
     """
 
-    # Its text, since anywidget watches a path with a callback that keeps each widget for ever.
+    # As text: for a path, anywidget has a watcher whose callback would keep each widget for ever.
     _esm = module()
     panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)
     first: t.Dict[str, Any] = t.Dict().tag(sync=True)
-    # Of the class, since ``__del__`` calls close also where __init__ raised.
+    # A class attribute, since ``__del__`` calls close even if __init__ raised.
     _saved: SavedView | None = None
 
     def __init__(
@@ -95,7 +95,7 @@ class Lab(LiveWindow, AnyWidget):
     # --- the page -----------------------------------------------------------------------------
 
     def _loop_to_play_on(self) -> asyncio.AbstractEventLoop:
-        """Return the loop of a notebook's cells, which play turns too; else one of our own."""
+        """Return the loop of a notebook's cells, which play turns too; elsewhere an own loop."""
         try:
             return asyncio.get_running_loop()
         except RuntimeError:
@@ -114,12 +114,12 @@ class Lab(LiveWindow, AnyWidget):
         act: Callable[[], None],
         wait_s: float,
     ) -> None:
-        """Do something soon, once for all who ask for it in the meantime."""
+        """Do something soon, once for all calls until then."""
         if wait_s <= 0:
             act()
             return
         with self._lock:
-            # By name: each access to a method makes a new object.
+            # Found by name, since each access to a method makes a new object.
             if act.__name__ in self._timers:
                 return
             self._timers.add(act.__name__)
@@ -128,7 +128,7 @@ class Lab(LiveWindow, AnyWidget):
             self._timers.discard(act.__name__)
             act()
 
-        # A thread, not the loop, which a cell that plays turns may keep busy.
+        # On a thread, since a cell that plays turns may keep the loop busy.
         timer = threading.Timer(wait_s, do)
         timer.daemon = True
         timer.start()
@@ -168,7 +168,7 @@ class Lab(LiveWindow, AnyWidget):
     # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
-        """Return what is shown as plain text, the same for the same run."""
+        """Return the window's content as plain text, the same for the same run."""
         lines = [f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")]
         drawn = self._picture()
         if drawn is not None:
@@ -182,7 +182,7 @@ class Lab(LiveWindow, AnyWidget):
         return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
-        """Return what is shown as simple HTML: the turn as a table, and what is folded below."""
+        """Return the window's content as simple HTML: a table of the turn, the rest folded."""
         parts: list[Markup] = []
         run, turn = self._run_and_turn()
         if "turn" in self.panels:
@@ -196,7 +196,7 @@ class Lab(LiveWindow, AnyWidget):
         return join(parts)
 
     def static_picture(self) -> Figure | None:
-        """Return what is shown as a figure; None where nothing of it is a number."""
+        """Return the window's content as a figure; None if it holds no numbers."""
         drawn = self._picture()
         return None if drawn is None else drawn.figure()
 
@@ -210,7 +210,7 @@ class Lab(LiveWindow, AnyWidget):
             if isinstance(run, Run):
                 by_name[_static.run_words(self.reading, number)] = run
         if not any(len(run.turns) > 1 for run in by_name.values()):
-            return None  # a single turn has values, and no line
+            return None  # a single turn has values, but no line to draw
         shown = self.runs[self.shown[0]]
         networks = networks_of(shown, shown.turns[-1])
         with suppress(ConfigError):
@@ -225,9 +225,9 @@ class Lab(LiveWindow, AnyWidget):
         return None
 
     def _drawn_runs(self) -> list[int]:
-        """Return the runs in the static picture: the family of the one shown."""
+        """Return the runs in the static picture: the family of the run that is shown."""
         family = _static.family(self.reading, self.shown[0])
-        return family[-MOST_DRAWN:]  # of a large one the latest, which are being looked at
+        return family[-MOST_DRAWN:]  # the latest runs of a large family, since people look at those
 
     def _run_and_turn(self) -> tuple[ShownRun, Turn]:
         number, at = self.shown
@@ -236,27 +236,27 @@ class Lab(LiveWindow, AnyWidget):
 
     def _ipython_display_(self) -> None:
         """Display the window, and below it the picture and the text that the notebook keeps."""
-        # Shown again, it keeps what stands below its new place; the old one stays as it was.
+        # Displayed again: picture and text follow to the new place, and stay in the old one.
         if self._saved is not None:
             self._saved.close()
         if _PICTURED.intersection(self.panels):
-            load_matplotlib()  # a run that has no turn yet has no picture, but soon has one
+            load_matplotlib()  # a run without turns has no picture yet, but will soon
         self._saved = SavedView(self)
         self._saved.display()
 
     @property
     def revision(self) -> object:
-        """What the static view depends on: it is as it was for as long as this is."""
+        """What the static view depends on: if it is equal, the view is."""
         return len(self.reading.records), self.first
 
     def _save_soon(self) -> None:
-        """Write the static view into the notebook soon, after a rest if it takes long."""
+        """Write the static view into the notebook soon; after a rest, if writing takes long."""
         if self._saved is not None:
             wait_s = max(_SAVE_S, self._saved.rests_until - time.monotonic())
             self._later(self._saved.update, wait_s)
 
     def close(self) -> None:
-        """Take the window from the page; what is under way is stopped."""
+        """Remove the window from the page, and stop what is under way."""
         for stop in self._stop_listening:
             stop()
         self.stop()

@@ -1,9 +1,9 @@
-"""Runs as a matplotlib figure: one chart large, others in small panels below.
+"""Runs as a matplotlib figure: one large chart, and others in small panels below.
 
-It is what a saved notebook keeps of a window, and what goes into a paper. A fork is drawn below its
-parent, so that the turns that both have are the parent's; what was done from outside and what
-theory predicts are there as thin lines. A dict of numbers, such as each player's coins, is one
-chart with a line for each key.
+A saved notebook keeps such a figure of a window, and papers can use it. A fork is drawn below its
+parent, so that the turns of both are drawn as the parent's. Interventions and the predictions of
+theory are thin lines. A dict of numbers, such as each player's coins, is one chart with a line for
+each key.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
 
 _GREY = "#666666"
 _PALE = "#bbbbbb"
-# Interventions whose words stand in the chart: more would cover its lines.
+# The most interventions whose words are in the chart: more would cover its lines.
 _MOST_WORDED = 8
-# Runs in the legend, and players of a network, that have a name.
+# The most runs in the legend, and players in a network, that are named.
 _MOST_NAMED = 20
 _MOST_COLOURED = 6
-"""Of a dict's lines: of more only the highest and the lowest have a colour."""
+"""The most lines of a dict that have colours; of more, only the highest and the lowest have."""
 _NAME_HEIGHT = 11
-"""Of a line's name at its end, points."""
-# What an intervention's words begin with, where its place on the axis says the same.
+"""The height of the name at the end of a line, in points."""
+# The beginning of an intervention's words. Its place on the axis says the same.
 _TURN = re.compile(r"(^|; )turn \d+: ")
-# Quarters named on the axis: more would run into each other.
+# The most quarters named on the axis: more would overlap.
 _MOST_TICKS = 12
-# As many as fit side by side below a picture.
+# How many letters of names fit side by side below a picture.
 _LEGEND_LETTERS = 120
 _SWATCH_LETTERS = 7
-"""As many letters as a line in the legend is wide."""
+"""How many letters take as much room as the sample of a line in the legend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """Runs to be drawn.
+    """The runs to draw, and how.
 
     Attributes:
         lines: the runs.
-        charts: what to draw, the first one large.
-        title: above the picture; the runs' names if empty.
-        network: who is tied to whom, drawn last.
-        network_turn: the turn that it is of.
-        beside: other curves by their names, such as history, by column.
+        charts: the charts to draw, the first one large.
+        title: the title above the picture; the runs' names if empty.
+        network: the ties between players, drawn last.
+        network_turn: the turn of the network.
+        beside: further curves by their names, such as history; each by column.
     """
 
     lines: Sequence[Line]
@@ -69,17 +69,17 @@ class Picture:
 
     @property
     def heading(self) -> str:
-        """What stands above it."""
+        """The title above the picture."""
         names = dict.fromkeys(line.name for line in self.lines)
         return self.title or clip(", ".join(names), 80)
 
     def words(self) -> str:
-        """Return what it shows, where there is no picture."""
+        """Return the picture in words, for where it cannot be shown."""
         return visible("\n".join(_words(self)))
 
     def figure(self) -> Figure:
         """Draw it."""
-        # A network takes the place of the last of four charts.
+        # A network replaces the last of four charts.
         charts = self.charts
         if self.network is not None:
             charts = charts[: MOST_PANELS - 1]
@@ -109,7 +109,7 @@ class Picture:
 
 
 def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a large panel and, below it, the others beside each other."""
+    """Return a figure with a large panel and, below it, the other panels side by side."""
     small_count = count - 1
     if not small_count:
         figure = drawing.new_figure(
@@ -149,7 +149,7 @@ def _name_panel(
 
 
 def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Name the runs below the charts; the first chart may be of one run's players."""
+    """Name the runs below the charts; the legend of the first chart may name players instead."""
     for panel in panels:
         handles, names = panel.get_legend_handles_labels()
         if len(handles) > 1:
@@ -165,7 +165,7 @@ def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
 
 
 def _columns_of(names: Sequence[str]) -> int:
-    """Return in how many columns a legend fits below a picture."""
+    """Return the number of columns of a legend that fits below a picture."""
     widest = max(map(len, names)) + _SWATCH_LETTERS
     return max(1, min(3, _LEGEND_LETTERS // widest))
 
@@ -180,7 +180,7 @@ def _draw_column(
     *,
     large: bool,
 ) -> None:
-    """Draw a line for each run, what stands beside them, and what theory says."""
+    """Draw a line for each run, the curves beside them, and the predictions."""
     values: list[float] = []
     lines = picture.lines
     for place, line in enumerate(lines):
@@ -192,7 +192,7 @@ def _draw_column(
             color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
             linestyle=drawing.STYLES[place // len(SERIES_COLOURS) % len(drawing.STYLES)],
             linewidth=2 if large else 1.5,
-            zorder=2 + 0.9 / (1 + place),  # where runs coincide, the first is seen
+            zorder=2 + 0.9 / (1 + place),  # where runs coincide, the first is on top
             label=_legend_name(line, place),
         )
     if len(lines) > _MOST_NAMED:
@@ -224,8 +224,8 @@ def _draw_predictions(
     chart: Series,
     lines: Sequence[Line],
 ) -> list[float]:
-    """Draw what theory says of a chart's columns; returns it, each value once."""
-    predictions: dict[float, None] = {}  # in their order, each once
+    """Draw the predictions for a chart's columns; return them, each value once."""
+    predictions: dict[float, None] = {}  # in order, each once
     for line in lines:
         for column in line.columns_of(chart).values():
             if column in line.prediction:
@@ -243,7 +243,7 @@ def _draw_predictions(
 
 def _legend_name(line: Line, place: int) -> str:
     if place >= _MOST_NAMED:
-        return "_"  # which matplotlib leaves out
+        return "_"  # matplotlib leaves such names out of the legend
     return drawing.drawable(line.name, 60)
 
 
@@ -253,7 +253,7 @@ def _set_axis(
     picture: Picture,
     values: Sequence[float],
 ) -> None:
-    """Give a panel the axis that the window gives it; yes and no instead of 1 and 0."""
+    """Give a panel the same axis as in the window; booleans have yes and no on it."""
     if _is_of_truth_values(chart, picture):
         axes.set_ylim(-0.05, 1.05)
         axes.set_yticks([0, 1], ["no", "yes"])
@@ -275,7 +275,7 @@ def _is_of_truth_values(chart: Series, picture: Picture) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Key:
-    """A key's line in a chart of a dict, and where it ends."""
+    """The line of one key in a chart of a dict."""
 
     name: str
     points: Points
@@ -286,7 +286,7 @@ class _Key:
 
 
 def _keys_of(line: Line, chart: Series) -> list[_Key]:
-    """Return the lines of a run in a chart of a dict."""
+    """Return a run's lines in a chart of a dict."""
     columns = line.columns_of(chart)
     return [_Key(name=name, points=line.points(column)) for name, column in columns.items()]
 
@@ -298,7 +298,7 @@ def _draw_dict(
     *,
     large: bool,
 ) -> None:
-    """Draw a line for each key, named at its end; of several runs each one's mean over the keys."""
+    """Draw a line for each key, named at its end; for several runs, each run's mean."""
     values: list[float] = []
     lines = picture.lines
     for place, line in enumerate(lines):
@@ -317,7 +317,7 @@ def _draw_dict(
                 linewidth=0.7,
                 alpha=0.4,
             )
-        # The keys of two runs cross: their means are what can be compared by eye.
+        # The lines of two runs' keys would cross, but their means can be compared by eye.
         mean = _mean_of(keys)
         axes.plot(
             mean.turns,
@@ -326,7 +326,7 @@ def _draw_dict(
             linewidth=2,
             label=_legend_name(line, place),
         )
-    # After the lines, since what theory says may be far from all of them, and is shown too.
+    # After the lines, since predictions may be far from them and need room on the axis.
     values += _draw_predictions(axes, chart, lines)
     _set_axis(axes, chart, picture, values)
 
@@ -337,8 +337,8 @@ def _draw_keys(
     *,
     large: bool,
 ) -> None:
-    """Draw the lines of one run: a few in colours, of many the highest and the lowest."""
-    # In forty colours nobody finds a name; the outermost are those that are asked about.
+    """Draw the lines of one run: a few in colours, of many only the highest and the lowest."""
+    # Nobody can match names to forty colours, and people ask about the extremes.
     by_end = sorted(keys, key=lambda key: key.end)
     coloured = keys if len(keys) <= _MOST_COLOURED else [by_end[-1], by_end[0]]
     colours = {key.name: SERIES_COLOURS[place] for place, key in enumerate(coloured)}
@@ -360,7 +360,7 @@ def _name_ends(
     *,
     large: bool,
 ) -> None:
-    """Write names at the ends of lines; where several end together, one below the other."""
+    """Write names at the ends of lines; names that would overlap move down."""
     turns: list[float] = []
     values: list[float] = []
     for key in keys:
@@ -368,14 +368,14 @@ def _name_ends(
         values += key.points.values
     if not turns:
         return
-    # About as many points as a panel is high, in the large panel and in a small one.
+    # The height of the large panel, and of a small one, in points.
     span = (max(values) - min(values)) or 1.0
     apart = span * _NAME_HEIGHT / (150 if large else 80)
     ends = sorted(keys, key=lambda key: -key.end)
     heights = [key.end for key in ends]
     for upper, lower in pairwise(range(len(heights))):
         heights[lower] = min(heights[lower], heights[upper] - apart)
-    # Below the lowest value they would stand among the turns of the axis.
+    # Names below the lowest value would overlap the numbers of the axis.
     heights[-1] = max(heights[-1], min(values))
     for lower, upper in pairwise(reversed(range(len(heights)))):
         heights[upper] = max(heights[upper], heights[lower] + apart)
@@ -393,7 +393,7 @@ def _name_ends(
 
 
 def _mean_of(keys: Sequence[_Key]) -> Points:
-    """Return the mean over the keys that each turn has."""
+    """Return the mean over the keys that have a value, turn by turn."""
     by_turn: dict[float, list[float]] = {}
     for key in keys:
         for turn, value in zip(key.points.turns, key.points.values, strict=True):
@@ -463,14 +463,14 @@ _ALIGNED: Mapping[int, Literal["left", "center", "right"]] = {
     0: "center",
     1: "left",
 }
-"""How a name stands beside its place: away from the middle of the circle."""
+"""The alignment of a name: away from the middle of the circle."""
 
 
 # --- what was done from outside, turns, words ----------------------------------------------------
 
 
 def _interventions(lines: Sequence[Line]) -> dict[int, str]:
-    """Return what was done from outside, in words, by turn."""
+    """Return the interventions of all runs in words, by turn."""
     by_turn: dict[int, dict[str, None]] = {}
     for line in lines:
         for row in line.rows:
@@ -485,7 +485,7 @@ def _mark_interventions(
     panels: Sequence[Axes],
     lines: Sequence[Line],
 ) -> None:
-    """Draw a line at each intervention, and say in the large panel what it was."""
+    """Draw a line at each intervention, and write its words into the large panel."""
     interventions = _interventions(lines)
     for axes in panels:
         for turn in interventions:
@@ -501,7 +501,7 @@ def _mark_interventions(
         panels[0].annotate(
             drawing.drawable(words, 34),
             (turn, 1.0),
-            (3, -4 - 10 * (place % 3)),  # three lines in turn, so that words stay apart
+            (3, -4 - 10 * (place % 3)),  # three heights in turn, so that words do not overlap
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             va="top",
@@ -513,15 +513,15 @@ def _mark_interventions(
 
 
 def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
-    """Name the quarters on the axis, if the runs agree on them."""
+    """Name the quarters on the axis, if all runs agree on them."""
     names: dict[int, str] = {}
     for line in lines:
         for row in line.rows:
             turn = int(row["turn"])
             name = row.get("period")
-            if not isinstance(name, str):  # a frame has NaN where there is none
+            if not isinstance(name, str):  # a frame has NaN if there is none
                 name = ""
-            # Runs from different quarters have no axis of quarters in common.
+            # Runs that begin in different quarters cannot share an axis of quarters.
             if not name or names.setdefault(turn, name) != name:
                 main.set_xlabel("turn")
                 return
@@ -532,7 +532,7 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
 
 
 def _words(picture: Picture) -> Iterator[str]:
-    """Yield what the picture shows, a line each, where there is no picture."""
+    """Yield the picture in words, one line after another."""
     lines = picture.lines
     yield f"Chart: {clip(printable(picture.heading), 100)}"
     for line in lines[:_MOST_NAMED]:
@@ -558,7 +558,7 @@ def _words(picture: Picture) -> Iterator[str]:
 
 
 def _chart_words(chart: Series, line: Line) -> list[str]:
-    """Return from where to where a run goes in a chart; of many keys their mean."""
+    """Return a run's first and last value in a chart, in words; of many keys, their means."""
     columns = line.columns_of(chart)
     if len(columns) > _MOST_COLOURED:
         mean = _mean_of(_keys_of(line, chart)).values

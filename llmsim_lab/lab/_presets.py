@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TurnStepper(Lab):
-    """Plays a run turn by turn and shows each turn: its state, what was decided and why."""
+    """Plays a run turn by turn, and shows each turn: its state, the decisions and the reasons."""
 
     parts = ("head", "transport", "turn")
 
@@ -33,7 +33,7 @@ class PromptViewer(Lab):
 
 
 class RunTree(Lab):
-    """Shows a tape's runs with what each changed; ``tape.tree()`` is the same as text."""
+    """Shows a tape's runs with their changes; ``tape.tree()`` returns the same as text."""
 
     parts = ("head", "overview", "compare")
 
@@ -42,13 +42,13 @@ class RunTree(Lab):
 
 
 class RateChart(Lab):
-    """A chart of runs, which follows them as they are played; ``save`` writes it for papers.
+    """A chart of runs that follows them while they are played; ``save`` writes it for papers.
 
     Args:
-        runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
-            from names to any of them.
-        columns: what to draw, the first one large; the first four that the runs name if not given.
-        title: above the chart.
+        runs: simulations, tapes or their files, frames as ``to_frame()`` returns them, or mappings
+            from names to any of these.
+        columns: the columns to draw, the first one large; if not given, the first four of the runs.
+        title: the title above the chart.
     """
 
     parts = ("overview",)
@@ -67,7 +67,7 @@ class RateChart(Lab):
 
     def _open(self, source: Any, run: int | None) -> int:
         for runs in source:
-            # Only the first tape may be shown whole, since runs keep their tape's numbers.
+            # Runs keep the numbers of their tape, so only the first tape may be shown as a whole.
             if isinstance(runs, Tape | str | Path) and not self.runs:
                 super()._open(runs, run)
                 continue
@@ -95,10 +95,10 @@ class RateChart(Lab):
         """Write the chart and return the path.
 
         Args:
-            path: it ends in ``.png``, ``.svg`` or ``.pdf``.
+            path: a file that ends in ``.png``, ``.svg`` or ``.pdf``.
 
         Raises:
-            ConfigError: the ending is another one, or the file cannot be written.
+            ConfigError: the file has another ending, or cannot be written.
         """
         path = Path(path)
         kind: Any = path.suffix[1:].lower()

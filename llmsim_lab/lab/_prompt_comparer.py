@@ -1,4 +1,4 @@
-"""Variants of a prompt, edited side by side and asked at recorded situations."""
+"""Variants of a prompt, edited side by side and asked again at recorded situations."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NO_MODEL = "a recorded run has no model to ask; attach one: llm_client=connect(
 
 
 class _Traced(Prompt):
-    """A prompt that keeps the first message that is made of it."""
+    """A prompt that keeps the first message made from it."""
 
     first: RenderedPrompt | None = None
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
-        """Return what renders the prompt, and keeps what it made first."""
+        """Return a function that fills in the prompt, and keeps its first result."""
         render = super().sharing(values)
 
         def render_and_keep(values_of_player: Mapping[str, object]) -> RenderedPrompt:
@@ -50,19 +50,19 @@ class _Traced(Prompt):
 
 
 class PromptComparer(StudyBoard):
-    """Compares variants of a prompt at the situations of a recorded run, by ``Study.again``.
+    """Compares variants of a prompt at the situations of a recorded run, with ``Study.again``.
 
     Args:
         run: a run on a tape, or the tape.
-        variants: texts, prompts, or functions of the recorded text, by name; they can be edited.
-        prompt: the prompt's name, where the run used several.
-        samples: of each situation in each variant.
+        variants: texts, prompts, or functions of the recorded text, by name; all can be edited.
+        prompt: the prompt's name, if the run used several.
+        samples: how often each situation is asked with each variant.
         llm_client: the model; the run's own if not given.
-        more: what else ``Study.again`` takes: ``turns``, ``outcome``, ``to``.
+        more: further arguments of ``Study.again``: ``turns``, ``outcome``, ``to``.
 
     Attributes:
-        texts: the variants as they stand, by name; the first as it was recorded.
-        study: what was asked last, or None.
+        texts: the variants' present texts, by name; the first is the recorded one.
+        study: the study of the latest questions, or None.
 
     Example:
         >>> PromptComparer(run, {"hawk": lambda text: text + " You fear inflation."}
@@ -122,15 +122,15 @@ class PromptComparer(StudyBoard):
             if callable(variant):
                 edited = variant(recorded)
             text = getattr(edited, "text", edited) or recorded
-            with suppress(PromptError):  # else it is shown as it is, with its fault
+            with suppress(PromptError):  # with an error, the text is shown as it is, with its fault
                 text = _text_of(self.prompt.edit(text))
             self._show_variant(name, text)
-            # A study asks with the function itself: its effect is the same on any prompt.
+            # A study uses the function itself, which works on any prompt.
             if callable(variant):
                 self._functions[name] = _FunctionVariant(variant, self.texts[name])
 
     def _show_variant(self, name: str, text: str) -> None:
-        """Show a variant: its text, and what is wrong with it."""
+        """Show a variant's text, and its fault if it has one."""
         self.texts[name] = text
         fault = ""
         try:
@@ -149,14 +149,14 @@ class PromptComparer(StudyBoard):
         )
 
     def _read(self, name: str) -> Prompt:
-        """Return a variant as it stands.
+        """Return a variant as a prompt, with its present text.
 
         Raises:
-            PromptError: it is no prompt, or has a slot that the recorded one lacks.
+            PromptError: the text is not a prompt, or has a slot that the recorded prompt lacks.
         """
         prompt = self.prompt.edit(self.texts[name])
         slots = self.prompt.slots
-        # One without slots is asked as a text, and each text may use these.
+        # A prompt without slots is asked as a text, and its edits may use these.
         if not Prompt(self.prompt.user).slots:
             slots = tuple(dict.fromkeys([*slots, *SLOTS_OF_ALL]))
         unknown = sorted(set(prompt.slots) - set(slots))
@@ -168,7 +168,7 @@ class PromptComparer(StudyBoard):
         return prompt
 
     def _edit(self, name: str) -> Prompt | Callable[[str], object]:
-        """Return what a study edits the prompt with: a function, unless its text was edited."""
+        """Return the edit for a study: the variant's function, unless its text was edited."""
         prompt = self._read(name)
         variant = self._functions.get(name)
         if variant is None or variant.text != self.texts[name]:
@@ -183,7 +183,7 @@ class PromptComparer(StudyBoard):
         text: str,
         turn: int,
     ) -> None:
-        """Take what was typed, and fill it from a recorded situation."""
+        """Take what was typed, and fill it in for a recorded situation."""
         whole_number(
             "place",
             place,
@@ -195,7 +195,7 @@ class PromptComparer(StudyBoard):
         self._fill(place, turn)
 
     def _fill(self, place: int, turn: int) -> None:
-        # Each key that is typed asks for a preview: only the latest is worth its turn.
+        # Each typed key asks for a preview, but only the latest preview is worth playing a turn.
         if place in self._filling:
             self._filling[place].cancel()
         self._filling[place] = self._start(self._preview(place, turn))
@@ -205,8 +205,8 @@ class PromptComparer(StudyBoard):
         self._send_new()
 
     async def _preview(self, place: int, turn: int) -> None:
-        """Show what a variant says at a turn, which is begun with the recorded replies."""
-        with suppress(LabError):  # which is shown beside it
+        """Show a variant's text at a turn, which is begun with the recorded replies."""
+        with suppress(LabError):  # the fault is shown beside the text
             prompt = self._read([*self.texts][place])
             request = await self._first_request(prompt, turn)
             if request is None:
@@ -221,14 +221,14 @@ class PromptComparer(StudyBoard):
             self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
 
     async def _first_request(self, prompt: Prompt, turn: int) -> ChatRequest | None:
-        """Return the first request that a turn makes with a prompt; None where it makes none."""
+        """Return the first request that a turn makes with a prompt; None if it makes none."""
         traced = _Traced(
             prompt.user,
             system=prompt.system,
             name=prompt.name,
         )
         calls = turn_of(self._source, turn + 1).calls
-        # Answered as it was recorded, so that a second question of the turn is reached as well.
+        # With the recorded replies, so that later questions of the turn are reached as well.
         replies = {call.request.site: call.reply for call in calls}
         backend = ScriptedBackend(
             lambda request: replies.get(request.site) or ConnectionError("end")
@@ -239,7 +239,7 @@ class PromptComparer(StudyBoard):
             LLMClient(backend=backend),
             [traced],
         )
-        with suppress(LabError):  # the turn ends where it asks what was not recorded
+        with suppress(LabError):  # the turn ends at the first question that was not recorded
             await trial.step()
         if traced.first is None:
             return None
@@ -261,7 +261,7 @@ class PromptComparer(StudyBoard):
         prompts: dict[str, Any] = {}
         for name in self.texts:
             prompts[name] = {self.prompt.name: self._edit(name)}
-        prompts[_FIRST] = None  # asked as recorded, byte for byte, so that it counts as the base
+        prompts[_FIRST] = None  # asked exactly as recorded, to compare with
         study = Study.again(
             self._source,
             {"prompt": prompts},
@@ -275,14 +275,14 @@ class PromptComparer(StudyBoard):
     # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
-        """Return the variants and what came of them, as plain text."""
+        """Return the variants and their results as plain text."""
         lines = [f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"]
         if self.study is not None:
             lines.append(str(self.study))
         return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
-        """Return the same as simple HTML."""
+        """Return the static text as simple HTML."""
         parts = [safe(self.static_text().partition("\n")[0])]
         parts += [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
         if self.study is not None:
@@ -291,22 +291,22 @@ class PromptComparer(StudyBoard):
 
 
 class _FunctionVariant(NamedTuple):
-    """A variant that is a function, and what it made of the prompt as it is shown."""
+    """A variant that is a function, and the text that it made of the prompt."""
 
     function: Callable[[str], object]
     text: str
 
 
 def _text_of(prompt: Prompt) -> str:
-    """Return a prompt's text as a study's edits have it."""
+    """Return a prompt's text in the form that a study's edits take."""
     return prompt.text if prompt.system else prompt.user
 
 
 def _prompt_of(run: Run, name: str) -> Prompt:
-    """Return the recorded prompt of a name.
+    """Return the recorded prompt with a name.
 
     Raises:
-        ConfigError: there is none, or several and no name.
+        ConfigError: there is no such prompt; or there are several, and no name is given.
     """
     prompts = prompts_by_name(run)
     if not name and len(prompts) == 1:

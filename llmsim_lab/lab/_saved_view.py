@@ -1,9 +1,9 @@
 """What a notebook keeps of a window: a picture and a short text below the live view.
 
-Whoever opens the file without its kernel sees them: in JupyterLab, on GitHub, as a page that
-nbconvert made. The picture is a PNG output of its own, since pages that take scripts and styles
-out of HTML, as they do for a notebook from somebody else, still show it. Where the window lives, a
-style hides both.
+People who open the file without its kernel see them: in JupyterLab, on GitHub, or in a page made by
+nbconvert. The picture is an output of its own, a PNG. So it is also shown where scripts and styles
+are removed from HTML, as in a notebook that is not trusted. Where the window is live, a style hides
+both.
 """
 
 from __future__ import annotations
@@ -27,62 +27,62 @@ if TYPE_CHECKING:
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _DOTS_PER_INCH = 84
 _REST = 9
-"""For so many times as long as an update took there is none: it may take a second of the kernel."""
-# An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and nbconvert's pages, and an
+"""After an update, none follows for this many times as long as it took: it may take seconds."""
+# The element of an output: jp-OutputArea-child in JupyterLab, Notebook 7 and nbconvert's pages,
 # output_container in VS Code.
 _OUTPUT = ":is(.jp-OutputArea-child,.output_container)"
 _LIVE = f"{_OUTPUT}:has(.llmsim-live)"
-_BEFORE_TEXT = f"{_OUTPUT}:has(+{_OUTPUT} .llmsim-static)"  # no :has may stand in another
+_BEFORE_TEXT = f"{_OUTPUT}:has(+{_OUTPUT} .llmsim-static)"  # :has cannot be nested
 # What is left of a widget that is gone: a panel, or an element of the class jupyter-widgets.
 _GONE = ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
 _STYLE = (
-    # Behind a live window: the picture, which comes first, and the text.
+    # Behind a live window come the picture and then the text.
     f"{_LIVE}+{_BEFORE_TEXT},{_LIVE}+{_OUTPUT}+{_OUTPUT}:has(.llmsim-static),"
     f"{_GONE}:has(+{_OUTPUT}+{_OUTPUT} .llmsim-static)"
     "{display:none}"
-    # On a dark page a figure is dark, too: light and dark change places, hues stay.
+    # On a dark page figures become dark, too: light and dark are swapped, hues stay.
     f"[data-jp-theme-light=false] :is({_BEFORE_TEXT} img,.llmsim-figure)"
     "{filter:invert(.9) hue-rotate(180deg)}"
 )
 
 
 class Window(Protocol):
-    """A window, as far as a notebook keeps it."""
+    """The parts of a window that a notebook's view of it needs."""
 
     comm: object
-    """None once it is closed."""
+    """None once the window is closed."""
 
     @property
     def model_id(self) -> str:
-        """The number of its live view."""
+        """The number of the window's live view."""
         ...
 
     @property
     def revision(self) -> object:
-        """What its static view depends on."""
+        """What the static view depends on."""
         ...
 
     def static_picture(self) -> Figure | None:
-        """Return what is shown as a figure."""
+        """Return the window's content as a figure."""
         ...
 
     def static_html(self) -> Markup:
-        """Return what is shown as simple HTML."""
+        """Return the window's content as simple HTML."""
         ...
 
     def static_text(self) -> str:
-        """Return what is shown as plain text."""
+        """Return the window's content as plain text."""
         ...
 
 
 class SavedView:
-    """Displays a window's picture and text, and keeps them as the window is.
+    """Displays a window's picture and text, and updates them with the window.
 
     Args:
         window: the window.
 
     Attributes:
-        rests_until: when it may be written anew, by ``time.monotonic()``.
+        rests_until: when they may be written again, by ``time.monotonic()``.
     """
 
     def __init__(self, window: Window) -> None:
@@ -96,8 +96,8 @@ class SavedView:
     def display(self) -> None:
         """Display three outputs: the window, and its picture and text, which it hides.
 
-        Of a single output JupyterLab would show the window only, and in a reopened notebook that
-        its model was not found.
+        With a single output, JupyterLab would show the window only, and in a reopened notebook an
+        error that the window's model was not found.
         """
         self._revision = self._window.revision
         if self._window.comm is not None:
@@ -106,8 +106,8 @@ class SavedView:
                 "version_minor": 0,
                 "model_id": self._window.model_id,
             }
-            # The live output's HTML is empty, so that a page without widgets shows the facts once;
-            # with no second form at all, nbconvert would warn that it cannot show that output.
+            # The live output's HTML is empty, so that a page without widgets shows the facts only
+            # once. Without any HTML, nbconvert would warn that it cannot show the output.
             display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
         picture, metadata = _picture_data(self._window.static_picture())
         self._picture = display(
@@ -127,8 +127,8 @@ class SavedView:
             shell.events.register("post_execute", self.update)
 
     def update(self) -> None:
-        """Write picture and text into the notebook anew, unless they are as they were."""
-        # One thread after the other: a picture that takes long must not replace a newer one.
+        """Write picture and text into the notebook, unless they have not changed."""
+        # One thread after another: an old picture that takes long must not replace a newer one.
         with self._lock:
             self._update()
 
@@ -150,7 +150,7 @@ class SavedView:
         self.rests_until = ended + _REST * (ended - began)
 
     def close(self) -> None:
-        """Stop following the window; what was written stays."""
+        """Stop following the window; the last picture and text stay."""
         shell = get_ipython()
         if self._text is not None and shell is not None:
             with suppress(ValueError):  # closed before
@@ -165,9 +165,9 @@ class SavedView:
 
 
 def _picture_data(figure: Figure | None) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return a figure as an output and its metadata.
+    """Return a figure as an output, and the output's metadata.
 
-    Without a figure the output is empty: it holds the place of one that may come with a turn.
+    Without a figure the output is empty, and keeps the place for a picture that a turn may bring.
     """
     if figure is None:
         return {"text/html": ""}, {}
@@ -178,6 +178,6 @@ def _picture_data(figure: Figure | None) -> tuple[dict[str, str], dict[str, dict
             dpi=_DOTS_PER_INCH,
         )
     )
-    # JupyterLab 4.6 leaves out a picture's text, so the HTML below has it as well.
+    # JupyterLab 4.6 leaves out the text of a picture, so the HTML below has it as well.
     alt = getattr(figure, "alt", "")
     return {"image/png": base64.b64encode(png).decode()}, {"image/png": {"alt": alt}}

@@ -1,4 +1,4 @@
-"""The runs that a window shows, by their numbers: simulations, runs on tapes, rows of frames."""
+"""The runs of a window, by their numbers: simulations, runs on tapes, rows of frames."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameRun:
-    """A run of which only the rows of its frame are known.
+    """A run that is known only by the rows of its frame.
 
     Attributes:
-        turns: a turn a row.
-        tape: none; no tape has it.
-        run_id: none, likewise.
-        series: none are named.
+        turns: the turns, one for each row.
+        tape: None.
+        run_id: None.
+        series: empty.
     """
 
     turns: Sequence[Turn]
@@ -34,17 +34,17 @@ class FrameRun:
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> FrameRun:
-        """Return the run that has a frame's rows."""
+        """Return a run made from a frame's rows."""
         rows: list[Any] = frame.to_dict("records")
         return cls(turns=[Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows])
 
     @property
     def last_planned(self) -> int:
-        """The last turn."""
+        """The last turn's number."""
         return self.turns[-1].number
 
     def prediction(self) -> Mapping[str, float]:
-        """Return nothing: what theory says, only a class knows."""
+        """Return nothing, since only a class knows what theory predicts."""
         return {}
 
 
@@ -52,10 +52,10 @@ ShownRun: TypeAlias = Run | RecordedRun | FrameRun
 
 
 class RunsShown(MutableMapping[int, ShownRun]):
-    """Runs by their numbers; one on a tape is read when it is asked for.
+    """Runs by their numbers; a run on a tape is read when it is first asked for.
 
     Attributes:
-        read: those that are here or were asked for.
+        read: the runs that were read, or were never on a tape.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class RunsShown(MutableMapping[int, ShownRun]):
         number: int,
         read: Callable[[], ShownRun],
     ) -> None:
-        """Add a run on a tape, and what reads it."""
+        """Add a run on a tape, with a function that reads it."""
         self._recorded[number] = read
 
     def __getitem__(self, number: int) -> ShownRun:
@@ -83,7 +83,7 @@ class RunsShown(MutableMapping[int, ShownRun]):
         self.read.pop(number, None)
 
     def __iter__(self) -> Iterator[int]:
-        # Those on a tape first, in its order, whether they were read or not.
+        # Runs on a tape come first, in its order, whether they were read or not.
         return iter({**self._recorded, **self.read})
 
     def __len__(self) -> int:
@@ -97,9 +97,9 @@ def turn_of(run: ShownRun, number: int) -> Turn:
     """Return a turn of a run by its number.
 
     Raises:
-        ConfigError: it has no such turn.
+        ConfigError: the run has no such turn.
     """
-    first = run.turns[0].number  # not 0 where a frame lacks the start
+    first = run.turns[0].number  # not 0 if a frame lacks the initial state
     whole_number(
         "turn",
         number,

@@ -1,6 +1,6 @@
 """What a saved notebook keeps of a window: plain text and simple HTML, the same for the same run.
 
-It holds nothing that differs from one replay to the next, such as seconds.
+It holds nothing that differs between two replays, such as seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from llmsim_lab.run.turn import Turn, with_outcomes
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
 
-# What is new in a prompt, within the words of a change, whose end may be cut off.
+# The new part of a prompt in the words of a change, whose end may be cut off.
 _ADDED = re.compile(r"\{\+ ?(.*?)(?: ?\+\}|$)")
 _MOST_FACTS = 12
 _WORTH_SAYING = {*STATUS_COLOURS} - {"ok"}
-"""Of statuses: what a reader may miss who takes an answer for the player's own."""
+"""Statuses that are shown: the answer is not simply the player's own."""
 _MOST_DECISIONS = 10
 _REASON = "opacity:.75;margin-top:2px"
 _MOST_RUNS = 40
@@ -35,9 +35,9 @@ _MOST_RUNS_IN_TEXT = 8
 
 
 def tree_lines(reading: Reading) -> list[str]:
-    """Return the runs as a tree, a line each, with what each changed."""
+    """Return the runs as a tree, one line each, with their changes."""
     lines = []
-    for run in list(reading.runs.values()):  # a copy, since another thread may add one
+    for run in list(reading.runs.values()):  # a copy, since another thread may add a run
         origin = run["verb"] if run["fork"] is None else f"{run['verb']} at turn {run['fork']}"
         words = [run["name"], origin, "; ".join(run["changes"]), run["model"] or "no model"]
         line = clip(printable(" · ".join(filter(None, words))), 160)
@@ -46,13 +46,13 @@ def tree_lines(reading: Reading) -> list[str]:
 
 
 def run_words(reading: Reading, number: int) -> str:
-    """Return a run's number and name, or what it changed of its parent."""
+    """Return a run's number and name, or what it changed in its parent."""
     run = reading.runs[number]
     parent = reading.runs.get(run["parent"])
     if parent is None:
         name = run["name"] if len(reading.runs) == 1 else f"{number} {run['name']}"
         return clip(printable(name), 60)
-    # There is room for sixty letters: of a changed prompt what is new says most.
+    # There is room for sixty letters, so a changed prompt is shown by its new words.
     changes = [_without_old_words(words) for words in run["changes"]]
     if not changes and run["model"] != parent["model"]:
         changes.append(run["model"] or "no model")
@@ -61,7 +61,7 @@ def run_words(reading: Reading, number: int) -> str:
 
 
 def _without_old_words(change: str) -> str:
-    """Return a change; of one to a prompt only the words that are new in it."""
+    """Return a change in words; for a prompt, only the words that are new in it."""
     prompt, _, edits = change.partition(": ")
     if not prompt.startswith("prompt "):
         return change
@@ -70,9 +70,9 @@ def _without_old_words(change: str) -> str:
 
 
 def family(reading: Reading, number: int) -> list[int]:
-    """Return a run with all that it came from and all that came from these, by their numbers."""
+    """Return the numbers of a run's family: the runs it came from, and all that came from those."""
     oldest = number
-    # Older ones have smaller numbers; a damaged tape may name a run as its own parent.
+    # Parents have smaller numbers; but on a damaged tape a run may be its own parent.
     while (reading.runs[oldest]["parent"] or oldest) < oldest:
         if reading.runs[oldest]["parent"] not in reading.runs:
             break
@@ -85,21 +85,21 @@ def family(reading: Reading, number: int) -> list[int]:
 
 
 def runs_text(reading: Reading) -> list[str]:
-    """Return how many runs there are and the first of them; nothing of a single one."""
+    """Return the number of runs, and the first of them; nothing if there is only one."""
     if len(reading.runs) < 2:
         return []
     return [f"{len(reading.runs)} runs", *few(tree_lines(reading), _MOST_RUNS_IN_TEXT)]
 
 
 def runs_html(reading: Reading) -> list[Markup]:
-    """Return the runs as a tree that can be unfolded; nothing of a single one."""
+    """Return the runs as a tree to unfold; nothing if there is only one."""
     if len(reading.runs) < 2:
         return []
     return [details(f"{len(reading.runs)} runs", pre("\n".join(tree_lines(reading))))]
 
 
 def latest_call(run: ShownRun, turn: Turn) -> list[CallRecord]:
-    """Return the first call of a turn, or else the latest of the run before; none of none."""
+    """Return the first call of a turn; without one, the latest before. An empty list if none."""
     if turn.calls:
         return [turn.calls[0]]
     for earlier in reversed(run.turns):
@@ -126,7 +126,7 @@ class _Fact(NamedTuple):
 
 
 class _Decided(NamedTuple):
-    """A decision: who made it, how it was made, what it is, and why."""
+    """A decision: the player, the status, the answer, and the reasons."""
 
     player: str
     status: str
@@ -135,7 +135,7 @@ class _Decided(NamedTuple):
 
 
 def _facts(run: ShownRun, turn: Turn) -> Iterator[_Fact]:
-    """Yield the values to show of a turn."""
+    """Yield the values of a turn to show."""
     columns = turn.columns()
     columns_before: Mapping[str, object] = {}
     for earlier in run.turns:
@@ -170,7 +170,7 @@ def _change(before: object, now: object) -> str:
 
 
 def _decisions(turn: Turn) -> Iterator[_Decided]:
-    """Yield the first decisions of a turn; what others made of a player's stands below its own."""
+    """Yield a turn's first decisions; an engine's answer about a player follows the player's."""
     players: set[str] = set()
     for answer, became in with_outcomes(turn)[:_MOST_DECISIONS]:
         name = answer.player
@@ -186,13 +186,13 @@ def _decisions(turn: Turn) -> Iterator[_Decided]:
 
 
 def decision_words(fields: Mapping[str, object], most: int) -> str:
-    """Return the fields of an answer in words, at most so many characters."""
+    """Return an answer's fields in words, shortened to so many characters."""
     words = ", ".join(_field_words(name, value) for name, value in fields.items())
     return clip(printable(words), most)
 
 
 def _field_words(name: str, value: object) -> str:
-    """Return a field in words, as the window has it: ``is not valid``, ``new rate 13.5``."""
+    """Return a field in words, as the window does: ``is not valid``, ``new rate 13.5``."""
     if name == "action":
         return _value(value)
     return field_in_words(name, value, _value(value))
@@ -214,13 +214,13 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
 
 
 def _left_out(turn: Turn) -> list[str]:
-    """Return how many decisions are not shown, if any."""
+    """Return how many decisions are not shown, in words; nothing if all are."""
     left_out = len(turn.answers) - _MOST_DECISIONS
     return [f"and {counted(left_out, 'more decision')}"] if left_out > 0 else []
 
 
 def turn_html(run: ShownRun, turn: Turn) -> Markup:
-    """Return a turn as simple HTML: its state, what was done from outside, its decisions."""
+    """Return a turn as simple HTML: its state, its interventions, its decisions."""
     parts = [styled(styled(turn_name(turn), tag="strong"), tag="p")]
     by_player = _columns_by_player(run, turn)
     in_dicts = {column for columns in by_player.values() for column in columns.values()}
@@ -242,7 +242,7 @@ def _columns_by_player(
     run: ShownRun,
     turn: Turn,
 ) -> dict[str, dict[str, str]]:
-    """Return the columns of dicts of numbers: by the dict's label, by key."""
+    """Return the columns of dicts of numbers: by the dict's label, then by key."""
     columns = turn.columns()
     by_label: dict[str, dict[str, str]] = {}
     for chart in charts_of(run):
@@ -256,7 +256,7 @@ def _player_table(
     turn: Turn,
     by_label: Mapping[str, Mapping[str, str]],
 ) -> Markup:
-    """Return dicts of numbers as a table: a row for each key, a column for each dict."""
+    """Return dicts of numbers as a table with a row for each key and a column for each dict."""
     columns = turn.columns()
     keys: dict[str, None] = {}
     for of_label in by_label.values():
@@ -272,7 +272,7 @@ def _player_table(
 
 
 def _decision_table(decisions: Sequence[_Decided]) -> Markup:
-    """Return decisions as a table; a status only where there is one to tell."""
+    """Return decisions as a table, with a column for the status only if one is worth showing."""
     has_status = any(decided.status in _WORTH_SAYING for decided in decisions)
     heads = ["who", "answer"]
     if has_status:
@@ -312,7 +312,7 @@ def call_text(call: CallRecord) -> str:
 
 
 def _spoken(call: CallRecord) -> list[tuple[str, str]]:
-    """Return a call's messages and, last, its reply or what went wrong, each with its role."""
+    """Return a call's messages, each with its role; last comes the reply, or what went wrong."""
     messages = [spoken(message) for message in call.request.messages]
     if call.reply is None:
         return [*messages, ("reply", call.history[-1].reason or "no reply")]

@@ -1,4 +1,4 @@
-"""A study as it is played: effects first, charts, its runs by arm, what failed, and any run."""
+"""A study while it is played: its effects, charts, runs by arm, failures, and any of its runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOOK_S = 0.2
-"""Between two looks at the study."""
+"""The time between two looks at the study."""
 _REST = 8
-"""Effects are computed anew after so many times as long as they took."""
+"""Effects are computed again after this many times as long as the computation took."""
 
 
 class _Began(NamedTuple):
-    """When the study was begun here, and how many of its runs were done by then."""
+    """When playing the study began here, and how many of its runs were done before."""
 
     at_s: float
     ended: int
@@ -41,12 +41,12 @@ class _Began(NamedTuple):
 class StudyBoard(Lab):
     """Shows a study's effects, charts, runs and failures; plays, stops and opens its runs.
 
-    It follows the study, whatever plays it: its own Run button, or ``await study.arun()`` in a
-    cell. A click on a square or a point opens that run.
+    It follows the study whoever plays it: its Run button, or ``await study.arun()`` in a cell. A
+    click on a square or a point opens that run.
 
     Args:
         study: the study.
-        parallel: how many runs the Run button plays at once; as ``Study.run`` if not given.
+        parallel: how many runs the Run button plays at once; as in ``Study.run`` if not given.
         llm_client: the model for forks of its runs.
 
     Attributes:
@@ -74,11 +74,11 @@ class StudyBoard(Lab):
 
     def _open(self, source: Any, run: int | None) -> None:
         self._follow(source)
-        # Kept for the view that comes later and asks; there is none yet to be told.
+        # Kept for a view that is drawn later and asks; there is none yet.
         self._live |= {"running": source.running, "says": self._words()}
 
     def _follow(self, study: Study) -> None:
-        """Show a study, instead of one before it."""
+        """Show a study, in place of an earlier one."""
         self.study = study
         self._opened: dict[Key, int] = {}
         self._began: _Began | None = None
@@ -87,24 +87,24 @@ class StudyBoard(Lab):
         self._stop_listening = [*self._stop_listening, study.listen(self._changed)]
 
     def _changed(self) -> None:
-        """Look at the study soon: it calls this on the loop that plays, for each turn."""
+        """Look at the study soon; the study calls this for each turn, on the loop that plays."""
         self._later(self._look_at_study, _LOOK_S)
 
     def _look_at_study(self) -> None:
         put_runs(self.reading, self.study, self._opened)
-        self._send_new()  # squares at once; effects may take long, and come below
+        self._send_new()  # squares first, since effects may take long
         self._tell({**self._live, "running": self.study.running, "says": self._words()})
         began = time.monotonic()
         if began < self._rested and self.study.running:
             return
-        self._rested = math.inf  # two threads may look at once: the second leaves it to the first
+        self._rested = math.inf  # another thread that looks now leaves the work to this one
         put_study(self.reading, self.study, self._opened)
         ended = time.monotonic()
         self._rested = ended + _REST * (ended - began)
         self._send_new()
 
     def _words(self) -> str:
-        """Return how far the study is, in words."""
+        """Return the study's progress, in words."""
         runs = self.study.progress()
         counts = Counter(run.status for run in runs)
         words = [f"{counts['done']} of {counted(len(runs), 'run')} done"]
@@ -116,12 +116,12 @@ class StudyBoard(Lab):
         return " · ".join(words)
 
     def _seconds_left(self, ended: int, all_runs: int) -> float | None:
-        """Return how long the rest takes at the pace since it was begun; None where none ended."""
+        """Return the time left at the pace so far; None if no run has ended here."""
         if not self.study.running:
             self._began = None
             return None
         now = time.monotonic()
-        # A study that continues had runs before: they say nothing of the pace now.
+        # Runs that were done before say nothing about the pace now.
         if self._began is None:
             self._began = _Began(now, ended)
         ended_here = ended - self._began.ended
@@ -137,15 +137,15 @@ class StudyBoard(Lab):
 
     async def _play_all(self, study: Study) -> None:
         try:
-            # Its own bar would be printed into whichever cell was run last.
+            # The study's own line would be printed below the cell that ran last.
             await study.arun(parallel=self._parallel, progress=False)
         except Exception as error:
             self._say({"fault": error_text(error), "of": "run"})
             raise
 
     def halt(self) -> None:
-        """Stop the study; what was played is kept."""
-        if self.study is not None:  # a comparer's begins with the first run
+        """Stop the study; the turns that were played are kept."""
+        if self.study is not None:  # a comparer has no study before its first run
             self.study.stop()
 
     _do_halt = halt
@@ -160,13 +160,13 @@ class StudyBoard(Lab):
         """Show a run, with its turns and prompts.
 
         Args:
-            arm: its arm.
+            arm: the run's arm.
             unit: its seed, or the situation that was asked again.
 
         Raises:
-            ConfigError: there is no such run, or it was not begun.
+            ConfigError: there is no such run, or it has not begun.
         """
-        # Each once: a second click shows the run that is here, with the forks made of it.
+        # Opened only once: a second click shows the same run, with the forks made from it.
         if (arm, unit) not in self._opened:
             self._opened[arm, unit] = self._add(self.study.simulation(arm, unit))
             put_runs(self.reading, self.study, self._opened)
@@ -176,15 +176,15 @@ class StudyBoard(Lab):
     # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
-        """Return how far the study is, and the effects, as plain text."""
+        """Return the study's progress and effects as plain text."""
         return visible(f"{type(self).__name__} of {self.study!r}\n{self.study}")
 
     def static_html(self) -> Markup:
-        """Return the same as simple HTML."""
+        """Return the static text as simple HTML."""
         return Markup(self.study._repr_html_())
 
     def static_picture(self) -> Figure | None:
-        """Return a chart of the first outcome; None of texts, too many arms, or nothing yet."""
+        """Return a chart of the first outcome; None for texts, too many arms, or no results."""
         if self.study is None:
             return None
         figure: Figure | None = None
@@ -193,8 +193,8 @@ class StudyBoard(Lab):
         return figure
 
     def close(self) -> None:
-        """Take the window from the page; what it plays is stopped."""
-        # From whichever thread: a task may be cancelled on its own loop alone.
+        """Remove the window from the page, and stop what it plays."""
+        # This may run on any thread, but a task may be cancelled only on its own loop.
         if self._playing_all is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._playing_all.cancel)
         super().close()

@@ -1,9 +1,9 @@
 """Figures of runs without a widget, for notebooks and papers.
 
-Each is a matplotlib figure made without pyplot, so that nothing global changes, and has its
-content in words as ``alt``, for screen readers. A notebook shows it where a cell ends in it;
-``figure.savefig("rates.svg")`` writes it. Colours are from a palette that colour-blind readers can
-tell apart (Okabe and Ito's), or shades of one; names, shapes and numbers say the same.
+Each is a matplotlib figure made without pyplot, so that nothing global changes. Its ``alt`` has the
+content in words, for screen readers. A notebook shows the figure if a cell ends in it;
+``figure.savefig("rates.svg")`` writes it. The colours are from a palette for colour-blind readers
+(Okabe and Ito's), or shades of one colour; names, shapes and numbers say the same.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ def rate_figure(
     rule_of: str | None = None,
     title: str = "Policy rate",
 ) -> Figure:
-    """Draw runs' interest rates, and inflation, output gap and unemployment below.
+    """Draw runs' interest rates, and below them inflation, output gap and unemployment.
 
     Args:
-        runs: frames of ``Simulation.to_frame``, by the name in the legend.
+        runs: frames of ``Simulation.to_frame``, by their names in the legend.
         history: rows of ``economy.load_us_macro``, from the runs' first quarter on.
-        rule_of: name of the run for whose data the Taylor rule's answer is drawn.
-        title: above the chart.
+        rule_of: the name of the run for whose data the Taylor rule's rate is drawn.
+        title: the title above the chart.
 
     Returns:
-        A figure of four panels, which a notebook shows when a cell ends in it;
+        A figure of four panels, which a notebook shows if a cell ends in it;
         ``figure.savefig("rates.png")`` writes it.
 
     Raises:
-        ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
+        ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name a run.
     """
     if history is not None and not hasattr(history, "columns"):
         raise ConfigError(

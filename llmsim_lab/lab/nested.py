@@ -1,6 +1,6 @@
-"""``asyncio.run`` inside a notebook's cell, for code that depends on it; off unless asked for.
+"""``asyncio.run`` inside a notebook's cell, for code that depends on it; off by default.
 
-Nothing here needs it: ``run`` works in a cell as it is, and cells can ``await``.
+The package does not need it: ``run`` works in a cell, and cells can ``await``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ _FIRST_THAT_LOSES_CELLS = (7, 1)
 
 
 def enable_nested_asyncio() -> None:
-    """Patch asyncio, for this whole process, so that running loops can be run again.
+    """Patch asyncio in this whole process, so that a running loop can be run again.
 
-    It is nest-asyncio's patch, which is archived. Under ipykernel 7.1 and later it makes the kernel
-    drop queued cells under Run All without a word, so it raises ConfigError there.
+    This is the patch of nest-asyncio, which is archived. Under ipykernel 7.1 and later, the patch
+    makes the kernel silently drop queued cells under Run All; there this function raises
+    ConfigError.
 
     Raises:
-        ConfigError: the kernel is one that would lose cells, or nest-asyncio is not installed.
+        ConfigError: the kernel would lose cells, or nest-asyncio is not installed.
     """
-    kernel = sys.modules.get("ipykernel")  # without one there are no cells to lose
+    kernel = sys.modules.get("ipykernel")  # without a kernel there are no cells to lose
     if kernel is not None and kernel.version_info >= _FIRST_THAT_LOSES_CELLS:
         raise ConfigError(
             f"nested asyncio under ipykernel {kernel.__version__} loses queued cells of Run All "

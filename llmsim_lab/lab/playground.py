@@ -1,10 +1,10 @@
 """The window in a browser's own Python: a page sends a world's code, and no model is asked.
 
-Python runs in a worker of the page, so that an endless loop can be ended. Texts of JSON go back and
-forth. The page sends what windows take, and beside it ``open``, a world's code and who plays,
-``replay`` and ``page``. It gets ``{"window"}``, a message of a window, and beside it ``{"world"}``,
-what was opened, ``{"wrong"}``, what is wrong with the code and in which line, ``{"tape"}``, a file
-that has grown, ``{"page"}``, one that was written, and ``{"says"}``.
+Python runs in a worker of the page, so that an endless loop can be ended. Messages in both
+directions are JSON texts. The page sends the messages of windows, and three more: ``open``, with a
+world's code and its players; ``replay``; and ``page``. It gets ``{"window"}``, a message of a
+window; ``{"world"}``, what was opened; ``{"wrong"}``, a fault in the code and its line;
+``{"tape"}``, a file that has grown; ``{"page"}``, a file that was written; and ``{"says"}``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from llmsim_lab.run.recorded import page, run_on_tape
 from llmsim_lab.tape import RunInfo, Tape
 
 _TRIAL = "who is asked"
-"""The name of the run that is played to see who is asked."""
+"""The name of the run that is played to find out who is asked."""
 
 
 class Playground:
     """Opens worlds by their code, and has a window over the runs of the latest.
 
     Args:
-        send: takes a text for the page.
-        folder: where files of worlds and tapes are, a folder in it for each world.
+        send: sends a text to the page.
+        folder: the folder for the files of worlds and tapes; each world has a folder in it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Playground:
         self._opening: asyncio.Task[None] | None = None
 
     def receive(self, text: str) -> None:
-        """Take a command of the page, on its loop."""
+        """Take a command of the page, on the loop of the page."""
         message = json.loads(text)
         if message["do"] == "open":
             del message["do"]
@@ -68,14 +68,15 @@ class Playground:
         players: Mapping[str, str] | None = None,
         anew: bool = False,
     ) -> None:
-        """Open a world and the tape that is at its place, which then has a run at least.
+        """Open a world and its tape, and begin a run if the tape has none.
 
         Args:
-            place: the name of the world's folder. A tape there is called after it.
-            codes: worlds by the stems of their files.
-            name: which of them; the one that the tape's latest run was played with if not given.
-            players: who answers, as worlds take it; their rule, or chance, if not given.
-            anew: whether a new run begins also where the tape has runs.
+            place: the name of the world's folder; the tape in it is named after it.
+            codes: the code of worlds, by the stems of their files.
+            name: the world to open; the one of the tape's latest run if not given.
+            players: who answers, as worlds take it; the world's rule if not given, or random
+                players.
+            anew: True to begin a new run even if the tape has runs.
         """
         path = self._folder / place / f"{place}.tape"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,11 +113,11 @@ class Playground:
 
 
 class PlaygroundWindow(LiveWindow):
-    """The window over the runs of a tape, which can be played on.
+    """The window over the runs of a tape, which can be played further.
 
     Args:
         path: the tape.
-        tell: takes a message for the page.
+        tell: sends a message to the page.
     """
 
     def __init__(
@@ -137,8 +138,8 @@ class PlaygroundWindow(LiveWindow):
         self.stop()
 
     def keep_tape(self) -> None:
-        """Have the page keep the tape, if it has grown."""
-        # A tape only grows, so that its size tells whether there is anything new.
+        """Ask the page to keep the tape, if it has grown."""
+        # A tape only ever grows, so its size shows whether anything is new.
         size = self._path.stat().st_size
         if size != self._kept_size:
             self._kept_size = size
@@ -167,7 +168,7 @@ class PlaygroundWindow(LiveWindow):
 
     def _grew(self, number: int) -> None:
         super()._grew(number)
-        self.keep_tape()  # at once: the next turn may never end
+        self.keep_tape()  # now, since the next turn may never end
 
     def _run(self, number: int) -> Run:
         if number in self._infos and number not in self.runs.read:
@@ -184,7 +185,7 @@ class PlaygroundWindow(LiveWindow):
         *,
         run: int | None = None,
     ) -> None:
-        """Play some turns; what fails is shown at its line, too."""
+        """Play some turns; an error is also shown at its line of the code."""
         try:
             await super().play(turns, run=run)
         except Exception as error:
@@ -197,7 +198,7 @@ class PlaygroundWindow(LiveWindow):
         self._replaying = self._start(self._replay())
 
     async def _replay(self) -> None:
-        """Play all runs again from the tape alone, and say how that compares."""
+        """Play all runs again from the tape alone, and show whether they are equal."""
         runs = Tape(self._path, read_only=True).runs()
         turns = 0
         for info in runs:
@@ -220,12 +221,12 @@ class PlaygroundWindow(LiveWindow):
 
 
 def _stem_on(tape: Tape) -> str:
-    """Return the stem of the file that the class of a tape's latest run is in."""
+    """Return the stem of the file with the class of a tape's latest run."""
     return str(tape.run().manifest.get("kind")).partition(":")[0]
 
 
 def _resumed(path: Path, info: RunInfo) -> Any:
-    """Return a recorded run to be played on; as far as the tape tells where that cannot be."""
+    """Return a recorded run that can be played further; without its class, one to look at."""
     try:
         return Run.resume(path, info.id)
     except LabError:
@@ -233,19 +234,19 @@ def _resumed(path: Path, info: RunInfo) -> Any:
 
 
 def world_in(code: str, path: Path) -> type[Run]:
-    """Return the world that a file's code defines, the last where there are several.
+    """Return the world that a file's code defines; the last one if there are several.
 
     Args:
         code: the code, which is run.
-        path: where it is written to, for errors and for what tapes say of it.
+        path: the file of the code, for errors and for names on tapes.
 
     Raises:
-        ConfigError: there is no world in it.
-        Exception: what the code raises.
+        ConfigError: the code defines no world.
+        Exception: the code raised it.
     """
     path.write_text(code, encoding="utf-8")
     linecache.checkcache(str(path))
-    # The name of a module that is imported elsewhere would take that one's place.
+    # With a space: the name of a real module would replace that module.
     module = types.ModuleType(f"playground {path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
@@ -264,7 +265,7 @@ def world_in(code: str, path: Path) -> type[Run]:
 
 
 async def seats_of(world: type[Run]) -> list[str]:
-    """Return whom a world asks in its first turn, as chance plays it."""
+    """Return the players that a world asks in its first turn, played by random players."""
     trial = world(players="random", name=_TRIAL)
     await trial.step()
     asked = [answer.player for answer in trial.turns[-1].answers if answer.player]
@@ -272,11 +273,11 @@ async def seats_of(world: type[Run]) -> list[str]:
 
 
 def fault_in(error: BaseException, folder: Path) -> dict[str, Any]:
-    """Return what is wrong with a world, in words, and the line of its code; 0 where none is.
+    """Return a world's fault in words, and the line of its code; 0 if there is none.
 
     Args:
-        error: what its code raised.
-        folder: where the code is.
+        error: the error that the world's code raised.
+        folder: the folder of the code.
     """
     if isinstance(error, SyntaxError) and error.filename is not None:
         return {"line": error.lineno or 0, "text": f"Python cannot read this line: {error.msg}."}
@@ -289,12 +290,12 @@ def fault_in(error: BaseException, folder: Path) -> dict[str, Any]:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, LabError):
         return {"line": line, "text": error_text(error)}
-    if isinstance(error, ModuleNotFoundError):  # Pyodide's words tell to install it
+    if isinstance(error, ModuleNotFoundError):  # Pyodide's own message says how to install it
         words = (
             f"There is no module {error.name!r} in this page: it has what comes with Python, "
             "pydantic and Jinja2, and neither models nor numpy and pandas."
         )
         return {"line": line, "text": words}
-    # Python's own words, with the name that may be meant; notes, which come after, are for scripts.
+    # Python's own words, which may suggest a name. Notes come after them, and are for scripts.
     words = next(traceback.TracebackException.from_exception(error).format_exception_only())
     return {"line": line, "text": words.strip()}

@@ -1,9 +1,9 @@
-"""The window over a run, apart from where it is drawn: what a page sends is done here.
+"""The window over a run, apart from where it is drawn: it does what a page asks for.
 
-A message from the page is ``{"do": name, ...}``, and the method ``_do_name`` does it; what it gets
-is ``{"at", "records"}``, the log's tail, ``{"live"}``, what is under way, ``{"form"}``,
-``{"ask"}``, ``{"show"}`` and ``{"fault"}``. A notebook's widget and the playground's page are such
-windows, and bring the messages there and back.
+A message from the page is ``{"do": name, ...}``, and the method ``_do_name`` carries it out. The
+page gets ``{"at", "records"}``, the new part of the log; ``{"live"}``, what is under way;
+``{"form"}``, ``{"ask"}``, ``{"show"}`` and ``{"fault"}``. A notebook's widget and the playground's
+page are such windows, and transport the messages.
 """
 
 from __future__ import annotations
@@ -64,38 +64,38 @@ Message = dict[str, object]
 
 ALL = ("head", "transport", "overview", "turn", "calls", "compare")
 MOST_TURNS = 100_000
-"""At once: as many as a configuration may plan."""
+"""The most turns played at once: as many as a configuration may plan."""
 _LOOK_S = 0.1
-"""Between two looks at a turn under way, and between two messages of what is new."""
+"""The time between two looks at a turn under way, and between two messages with news."""
 NO_LONGER = "this question is closed"
 
 
-# Kept, since each call would build the validator anew.
+# Cached, since each call would build the validator again.
 @lru_cache(maxsize=64)
 def _strictly(command: Callable[..., object]) -> Callable[..., object]:
-    """Return a command that takes only what its annotations say: a page may send anything."""
+    """Return a command that accepts only what its annotations say: a page may send anything."""
     return validate_call(config=ConfigDict(strict=True))(command)
 
 
 class LiveWindow:
-    """Runs, what is shown of them, and the commands of a page.
+    """Some runs, what is shown of them, and the commands of a page.
 
-    A host defines ``_say`` and ``_later``, and calls ``receive`` with what its page sends.
+    A host defines ``_say`` and ``_later``, and calls ``receive`` with the messages of its page.
 
     Args:
-        source: a simulation; or a tape or its file, whose runs are then looked at.
-        run: for a tape, the number of the run that is shown first; the latest if not given.
-        llm_client: the model for forks and restarts of a recorded run, which has none of its own.
+        source: a simulation; or a tape or its file, whose runs are shown.
+        run: for a tape, the number of the run to show first; the latest if not given.
+        llm_client: the model for forks and restarts of recorded runs, which have none of their own.
 
     Attributes:
         reading: the log that the page draws.
-        runs: the runs shown, by their numbers here.
-        first: the run that is shown, and its turn if that is not the latest.
+        runs: the runs of the window, by their numbers here.
+        first: the run that is shown first, and its turn if that is not the latest.
     """
 
     first: dict[str, Any]
     parts: ClassVar[Sequence[str]] = ALL
-    # Of the class, since a host may be closed where __init__ raised.
+    # A class attribute, since a host may be closed even if __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[None] | None = None
 
@@ -118,12 +118,12 @@ class LiveWindow:
         self._sent = 0
         self._sent_at = 0.0
         self._faults: dict[str, Mapping[str, str]] = {}
-        """What was wrong with the last answer, by the question's number."""
+        """The faults of the last answer, by the question's number."""
         self._told: Message = {}
         self._lock = threading.RLock()
         self._loop = self._loop_to_play_on()
         self.first = {"run": self._open(source, run)}
-        # A view asks for what is there once it is drawn; from here on only what is new is sent.
+        # A view that was drawn asks for all records so far. From here on, only new ones are sent.
         self._sent = len(self.reading.records)
 
     # --- where it is drawn --------------------------------------------------------------------
@@ -140,11 +140,11 @@ class LiveWindow:
         act: Callable[[], None],
         wait_s: float,
     ) -> None:
-        """Do something soon, once for all who ask for it in the meantime."""
+        """Do something soon, once for all calls until then."""
         raise NotImplementedError
 
     def _save_soon(self) -> None:
-        """Keep what is shown, where a host does so; called when there is something new."""
+        """Save what is shown, if the host does so; called when there is something new."""
 
     # --- runs ---------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class LiveWindow:
         source: Source,
         run: int | None,
     ) -> int | None:
-        """Read what is to be shown; returns the number of the run to show first, if any."""
+        """Read the source; returns the number of the run to show first, if there is one."""
         if isinstance(source, Run):
             if run is not None:
                 raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
@@ -176,8 +176,8 @@ class LiveWindow:
         return shown.id
 
     def _number_for(self, run: ShownRun) -> int:
-        """Return a new run's number here: its tape's, unless another run has that."""
-        # Else a run would be called one thing here and another by `llmsim-lab tape show`.
+        """Return a new run's number here: that of its tape, unless another run has it."""
+        # The same number as in `llmsim-lab tape show`.
         if run.run_id is None or run.run_id in self.runs:
             return max(self.runs, default=0) + 1
         return run.run_id
@@ -191,7 +191,7 @@ class LiveWindow:
         """Show a run; returns its number here."""
         number = self._number_for(run)
         if isinstance(run, RecordedRun):
-            # Its parent is not shown beside it.
+            # The run's parent is not shown in this window.
             info = replace(
                 run.tape.run(run.run_id),
                 id=number,
@@ -215,12 +215,12 @@ class LiveWindow:
         self.runs[number] = run
         self._infos[number] = info
         if isinstance(run, Run):
-            turns = run.listen(lambda _: self._grew(number))  # also of those played in a cell
+            turns = run.listen(lambda _: self._grew(number))  # cells play turns, too
             questions = [person.listen(self._asked) for person in people_of(run)]
             self._stop_listening = [*self._stop_listening, turns, *questions]
 
     def _look(self, number: int) -> None:
-        """Take over what is new of a run: its turns, what its tape says, what no turn names."""
+        """Read what is new in a run: its turns, and calls on its tape that are in no turn."""
         run = self.runs[number]
         calls: list[tuple[Attempt, bool]] = []
         if isinstance(run, Run) and run.tape is not None and run.run_id == number:
@@ -228,7 +228,7 @@ class LiveWindow:
             self._infos[number] = replace(
                 self._infos[number], outcome=recorded.outcome, manifest=recorded.manifest
             )
-            # A turn that failed or was stopped leaves calls on the tape that no turn names.
+            # Failed or stopped turns leave calls on the tape that are in no turn.
             later = run.tape.calls(
                 number,
                 turn=run.turn_number + 1,
@@ -242,7 +242,7 @@ class LiveWindow:
         number: int,
         calls: Sequence[tuple[Attempt, bool]] = (),
     ) -> None:
-        # What it was made with: the log takes each record of a run as all that is known of it.
+        # Given again, since a record of a run must have all that is known of it.
         words = self.reading.runs.get(number, {}).get("changes", ())
         self.reading.add(
             self._infos[number],
@@ -252,21 +252,21 @@ class LiveWindow:
         )
 
     def _grew(self, number: int) -> None:
-        """Show a turn that was just played, on whichever thread."""
+        """Show a turn that was just played, on any thread."""
         self._read_turns(number)
         self._soon()
         self._more()
         self._tell_people()
 
     def _more(self) -> None:
-        """Show what a view has beside the run; called after each turn and when playing ends."""
+        """Show what a view has beside the run; called after each turn, and when playing ends."""
 
     def _soon(self) -> None:
-        """Send what is new, ten times a second at most."""
+        """Send what is new, at most ten times a second."""
         self._later(self._send_new, self._sent_at + _LOOK_S - time.monotonic())
 
     def _send_new(self) -> None:
-        with self._lock:  # until it is sent, so that what another thread sends comes after it
+        with self._lock:  # held while sending, so that messages of another thread come after it
             self._sent_at = time.monotonic()
             at = self._sent
             self._sent = len(self.reading.records)
@@ -281,21 +281,21 @@ class LiveWindow:
         key: str | int,
         value: object,
     ) -> None:
-        """Show a part of a view beyond those of runs, as ``Reading.put`` takes it."""
+        """Show a part of a further view, as ``Reading.put`` takes it."""
         self.reading.put(kind, key, value)
         self._soon()
 
     # --- commands -----------------------------------------------------------------------------
 
     def receive(self, message: object) -> None:
-        """Take a command, on whichever thread it is read."""
+        """Take a command, on the thread that reads it."""
         if not isinstance(message, dict):
             return
         do = message.pop("do", None)
         act = getattr(self, f"_do_{do}", None)
-        if act is None:  # a page of another version, or anything else that has the window's address
+        if act is None:  # a page of another version, or any program with the window's address
             return
-        if do in ("since", "answer"):  # at once: the cell that keeps the loop busy may wait for it
+        if do in ("since", "answer"):  # now: a cell that keeps the loop busy may wait for it
             self._guarded(act, message)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._guarded, act, message)
@@ -318,7 +318,7 @@ class LiveWindow:
             self._say(
                 {"fault": f"{do} cannot be done with what was sent: {faults(error)}", "of": do}
             )
-        except Exception as error:  # shown in place; where it came from, the kernel's log says
+        except Exception as error:  # shown in place; the kernel's log has the traceback
             self._say({"fault": error_text(error), "of": do})
             if not isinstance(error, LabError):
                 raise
@@ -327,7 +327,7 @@ class LiveWindow:
         """Return a run that can be played or changed.
 
         Raises:
-            ConfigError: there is none of that number, or its class is not known here.
+            ConfigError: there is no run with this number, or its class is not known here.
         """
         run = self.runs.get(number)
         if isinstance(run, Run):
@@ -342,14 +342,14 @@ class LiveWindow:
         raise ConfigError(f"run {number} is read-only: its class is not known here")
 
     def _number_of(self, run: int | None) -> int:
-        """Return the number of a run here; of the one shown if none is named."""
+        """Return a run's number here; that of the run that is shown if none is given."""
         if run is None:
             return self.shown[0]
         return whole_number("run", run)
 
     @property
     def shown(self) -> tuple[int, int]:
-        """The number of the run shown here from Python, and of its turn."""
+        """The numbers of the run that is shown from Python, and of its turn."""
         run = self.first["run"]
         turn = self.first.get("turn")
         if turn is None:
@@ -366,9 +366,9 @@ class LiveWindow:
         """Show a turn.
 
         Args:
-            turn: its number; the latest if not given.
-            run: the run's number; the one shown if not given.
-            view: what is shown of it, such as ``"calls"``; the view that is there if not given.
+            turn: the turn's number; the latest if not given.
+            run: the run's number; the one that is shown if not given.
+            view: the view, such as ``"calls"``; the present one if not given.
 
         Raises:
             ConfigError: there is no such run or turn.
@@ -403,14 +403,14 @@ class LiveWindow:
 
         Args:
             turns: how many.
-            run: the run's number; the one shown if not given.
+            run: the run's number; the one that is shown if not given.
 
         Raises:
             ConfigError: turns are being played already.
             LabError: a turn failed; those before it are kept.
         """
         number = self._number_of(run)
-        # First, so that a wrong call is told as such also while turns are played.
+        # First, so that a wrong argument is reported even while turns are played.
         simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
@@ -419,16 +419,16 @@ class LiveWindow:
         says = ""
         fault = ""
         try:
-            with sole_driver(simulation):  # a cell may play it
+            with sole_driver(simulation):  # raises if a cell plays the run
                 says = await self._turns(simulation, number, wanted)
         except asyncio.CancelledError:
             says = f"Stopped. The run is at turn {simulation.turn_number}, its last whole one."
-            if self._playing is not None:  # not by Stop: what awaits this was cancelled
+            if self._playing is not None:  # not cancelled by Stop, but by the code that awaits this
                 raise
         except Exception as error:
             fault = error_text(error)
             raise
-        finally:  # also where a cell awaits this and is interrupted
+        finally:  # also if a cell that awaits this is interrupted
             self._busy = False
             self._playing = None
             self._tell({"busy": False, "says": says, "fault": fault})
@@ -442,10 +442,10 @@ class LiveWindow:
         number: int,
         wanted: int,
     ) -> str:
-        """Play turns; returns why it ended before, in words."""
+        """Play turns; returns why playing ended early, in words."""
         for left in range(wanted, 0, -1):
             await self._turn(simulation, number, left)
-            await asyncio.sleep(0)  # turns that never wait would keep clicks from being heard
+            await asyncio.sleep(0)  # turns that never wait would keep clicks from being noticed
             if self._pausing:
                 return f"Paused after turn {simulation.turn_number}."
             if simulation.done(simulation.state):
@@ -487,7 +487,7 @@ class LiveWindow:
                 }
                 self._tell(live)
                 await asyncio.wait([playing], timeout=_LOOK_S)
-        except BaseException:  # KeyboardInterrupt too: no turn is played on behind a cell's back
+        except BaseException:  # KeyboardInterrupt, too: no turn may go on after the cell has ended
             playing.cancel()
             with suppress(Exception, asyncio.CancelledError):
                 await playing
@@ -503,7 +503,7 @@ class LiveWindow:
         """Stop after the turn under way."""
         self._pausing = True
 
-    # The button's command; page and Python share one way.
+    # The button's command; the page and Python use the same method.
     _do_pause = pause
 
     def stop(self) -> None:
@@ -515,13 +515,13 @@ class LiveWindow:
 
     def _do_play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
-        if self._task is None or self._task.done():  # a second click meanwhile does nothing
+        if self._task is None or self._task.done():  # a second click in the meantime does nothing
             self._task = self._start(self.play(turns, run=run))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin what a command asks for; what it raises it shows itself."""
+        """Begin the work of a command, which shows its own errors."""
         task = self._loop.create_task(work)
-        # Its exception counts as seen then; asyncio would log it as one that nobody looked at.
+        # Marks the exception as seen; asyncio would log it as one that was never retrieved.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
@@ -533,12 +533,12 @@ class LiveWindow:
     # --- changing -----------------------------------------------------------------------------
 
     def _do_form(self, run: int, turn: int) -> None:
-        """Send the form of what can be changed from a turn on, and of the parameters."""
+        """Send the form with what can be changed from a turn on, and the parameters."""
         simulation = self._run(run)
         numbers = settable(simulation, turn)
         changes = change_fields(simulation, numbers.values)
         parameters = parameter_fields(simulation)
-        # What comes back is read by the fields that were sent, whatever has happened since.
+        # The answer is read by the fields that were sent, whatever has happened since.
         self._forms[run, turn] = {"fork": changes, "restart": parameters}
         title = f"From turn {turn} on"
         if numbers.left_out:
@@ -563,10 +563,10 @@ class LiveWindow:
         Args:
             turn: the turn to continue from; that of ``shown`` if not given.
             run: the number of the run to fork; that of ``shown`` if not given.
-            changes: what the run's own ``fork`` takes, such as ``intervene``.
+            changes: the arguments of the run's own ``fork``, such as ``intervene``.
 
         Raises:
-            ConfigError: turns are being played, or the run cannot be forked like this.
+            ConfigError: turns are being played, or the run cannot be forked in this way.
         """
         at = self.shown[1] if turn is None else whole_number("turn", turn)
         words = words_of_fork(changes, at)
@@ -588,7 +588,7 @@ class LiveWindow:
             raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
         simulation = self._run(number)
         if self.llm_client is not None:
-            # What the caller names comes last, and wins.
+            # The caller's arguments come last, and win.
             changes = {"llm_client": self.llm_client} | changes
         new: Run = simulation.fork(at, **changes)
         self._new(new, number, "fork", at, words)
@@ -602,14 +602,14 @@ class LiveWindow:
         at: int | None,
         words: Sequence[str],
     ) -> None:
-        """Show a run that was made from another one here.
+        """Show a run that was made from another run here.
 
         Args:
             run: the run.
-            parent: the number of the other one.
-            verb: how it was made.
+            parent: the number of the other run.
+            verb: how the run was made.
             at: the turn that it continues from; None from the beginning.
-            words: what was changed.
+            words: the changes, in words.
         """
         if run.unrecorded:
             words = [*words, f"not recorded: {run.unrecorded}"]
@@ -626,7 +626,7 @@ class LiveWindow:
             run,
             changes=words,
         )
-        self._send_new()  # before it is shown: a view knows no run of which it has no record
+        self._send_new()  # before the run is shown: a view needs its record
         self.show(run=number)
 
     def _do_fork(
@@ -645,7 +645,7 @@ class LiveWindow:
         words = []
         if changed:
             words.append(words_of(changed))
-        # A note alone is no intervention: there is nothing that it would be a note of.
+        # A note without new values is not an intervention.
         if "set" in changed:
             interventions.append({"turn": turn, **changed})
         words += [f"prompt {prompt.name} edited" for prompt in edited]
@@ -657,7 +657,7 @@ class LiveWindow:
         )
 
     def _do_restart(self, run: int, changes: Any) -> None:
-        # Parameters are a run's, whichever turn the form was opened at.
+        # Parameters belong to the run, whichever turn the form was opened at.
         fields: list[Field] = []
         for (of_run, _), form in self._forms.items():
             if of_run == run:
@@ -665,20 +665,20 @@ class LiveWindow:
         self.restart(run=run, **read_changes(fields, changes))
 
     def restart(self, *, run: int | None = None, **changes: Any) -> Run:
-        """Make a run that begins anew with other parameters, and show it; the one shown stays.
+        """Make a run that begins anew with other parameters, and show it; the old one stays.
 
         It is recorded on the same tape, if that is open for writing.
 
         Args:
-            run: the number of the run; the one shown if not given.
-            changes: parameters, and in mappings parts of them: ``economy={"shock_scale": 2}``.
+            run: the number of the run; the one that is shown if not given.
+            changes: parameters; mappings change parts of them: ``economy={"shock_scale": 2}``.
 
         Raises:
             ConfigError: a value is wrong, or there is no model to ask.
         """
         number = self._number_of(run)
         old = self._run(number)
-        # Only what was set: what nobody chose stays unchosen in the new configuration too.
+        # Only values that were set: defaults stay defaults in the new configuration.
         before = old.config.model_dump(
             mode="json",
             by_alias=True,
@@ -707,8 +707,8 @@ class LiveWindow:
     # --- people -------------------------------------------------------------------------------
 
     def _put_question(self) -> tuple[Person, SeatQuestion] | None:
-        """Return the oldest question that waits for a person, and who is asked."""
-        # Of those that were read: to look for questions must not read a tape of thousands of runs.
+        """Return the oldest question that waits for a person, and the person."""
+        # Only among runs that were read: looking for questions must not read a whole tape.
         for run in self.runs.read.values():
             if not isinstance(run, Run):
                 continue
@@ -718,12 +718,12 @@ class LiveWindow:
         return None
 
     def _asked(self) -> None:
-        """Show what a person is asked, on whichever thread the question came or went."""
+        """Show a person's question, on the thread on which it came or went."""
         waiting = self._put_question()
         self._say({"ask": None if waiting is None else self._as_shown(waiting[1])})
 
     def _tell_people(self) -> None:
-        """Show what people are told of the latest turn, and at the end their payoff."""
+        """Show what people are told of the latest turn, and their payoff at the end."""
         told: Message = {}
         for number, run in self.runs.read.items():
             lines = told_in(run, seats_of_people(run)) if isinstance(run, Run) else {}
@@ -734,7 +734,7 @@ class LiveWindow:
             self._say({"told": told})
 
     def _as_shown(self, question: SeatQuestion) -> Message:
-        """Return a question as its form is drawn, with what was wrong with the last answer."""
+        """Return a question as its form is drawn, with the faults of the last answer."""
         return question.as_json(self._faults.get(question.number))
 
     def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
@@ -747,8 +747,8 @@ class LiveWindow:
 
     @contextmanager
     def _marking(self, question: SeatQuestion) -> Iterator[None]:
-        """Show what is wrong with an answer at its fields."""
-        self._faults.clear()  # one answer at a time: what was wrong with another is past
+        """Show the faults of an answer at its fields."""
+        self._faults.clear()  # one answer at a time: the faults of an earlier one are gone
         try:
             yield
         except AnswerError as error:
@@ -756,13 +756,13 @@ class LiveWindow:
         self._asked()
 
     def answer(self, **values: Any) -> None:
-        """Answer the question that a person in the run is asked; from any thread.
+        """Answer the question that waits for a person in the run; from any thread.
 
         Args:
             values: the fields of the reply.
 
         Raises:
-            AnswerError: a field is wrong; nothing was sent then.
+            AnswerError: a field is wrong; then nothing was sent.
             ConfigError: no question waits.
         """
         waiting = self._put_question()

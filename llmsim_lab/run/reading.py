@@ -580,13 +580,15 @@ class Reading:
             owner = (getattr(tape, "path", None), number)
         if owner not in self._numbers:
             next_number = self._highest + 1
-            # Numbers mostly rise; only for another one are all taken numbers searched.
-            is_new = number > self._highest or number not in self._numbers.values()
-            if number and is_new:
+            if number and self._is_free(number):
                 next_number = number
             self._numbers[owner] = next_number
             self._highest = max(self._highest, next_number)
         return self._numbers[owner]
+
+    def _is_free(self, number: int) -> bool:
+        # Numbers mostly rise; only for another one are all taken numbers searched.
+        return number > self._highest or number not in self._numbers.values()
 
     def _put_rest(
         self,

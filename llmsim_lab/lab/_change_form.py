@@ -42,7 +42,11 @@ def settable(run: Run, number: int) -> Settable:
     # Also from the state, since a row may leave out numbers such as a shock.
     if len(columns_of_state) <= MOST_SET:
         columns |= columns_of_state
-    numbers = {name: columns[name] for name in own_numbers(columns) if math.isfinite(columns[name])}
+    numbers: dict[str, float] = {}
+    for name in own_numbers(columns):
+        # A form has no way to write infinity.
+        if math.isfinite(columns[name]):
+            numbers[name] = columns[name]
     names = _names_to_set(run, turn, numbers)
     values = {}
     for name in names[:MOST_SET]:
@@ -97,7 +101,9 @@ def change_fields(
     )
     for field in fields:
         if field["place"][0] == "set":
-            field["help"] = help_of_number(run.state_type, field["place"][-1]).rstrip(".")
+            name = field["place"][-1]
+            help_text = help_of_number(run.state_type, name)
+            field["help"] = help_text.rstrip(".")
     for name, prompt in prompts_by_name(run).items():
         prompt_field: Field = {
             "place": ["prompt", name],
@@ -195,9 +201,13 @@ def asking_with(client: LLMClient, settings: Mapping[str, Any]) -> LLMClient:
     Raises:
         ConfigError: a setting is wrong, or names another model.
     """
-    if settings.get("model", client.config.model) != client.config.model:
+    model = client.config.model
+    if settings.get("model", model) != model:
         raise ConfigError(
-            f"a restart asks {client.config.model!r}; for {settings['model']!r} make another "
+            f"a restart asks {model!r}; for {settings['model']!r} make another "
             f"window: Lab(run, llm_client=connect({settings['model']!r}))"
         )
-    return client.with_config(LLMConfig(**{**client.config.model_dump(), **settings}))
+    all_settings = {**client.config.model_dump(), **settings}
+    # Validated, unlike by model_copy.
+    config = LLMConfig.model_validate(all_settings)
+    return client.with_config(config)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
@@ -30,6 +30,8 @@ _LARGEST = 1e300
 
 Row = Mapping[str, Any]
 """The values of a turn, by column."""
+Chartable: TypeAlias = "Run | RecordedRun | pd.DataFrame"
+"""A run, or the rows of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +100,15 @@ def lines_of(*runs: object) -> list[Line]:
         ConfigError: there is nothing to draw.
         TapeError: a tape cannot be read.
     """
-    lines = [_line(name, run) for name, run in runs_in(*runs)]
+    lines: list[Line] = []
+    for name, run in runs_in(*runs):
+        lines.append(_line(name, run))
     if not lines:
         raise ConfigError("there is no run to chart; pass simulations, tapes or frames of runs")
     return lines
 
 
-def runs_in(*sources: object) -> Iterator[tuple[str, Run | RecordedRun | pd.DataFrame]]:
+def runs_in(*sources: object) -> Iterator[tuple[str, Chartable]]:
     """Yield each run or frame of the arguments of ``lines_of``, with the name it was given."""
     import pandas as pd  # imported here: a window without frames does not need it
 
@@ -126,9 +130,7 @@ def runs_in(*sources: object) -> Iterator[tuple[str, Run | RecordedRun | pd.Data
             )
 
 
-def _named_runs(
-    by_name: Mapping[object, object],
-) -> Iterator[tuple[str, Run | RecordedRun | pd.DataFrame]]:
+def _named_runs(by_name: Mapping[object, object]) -> Iterator[tuple[str, Chartable]]:
     for name, source in by_name.items():
         runs = [run for _, run in runs_in(source)]
         if len(runs) > 1:
@@ -137,10 +139,7 @@ def _named_runs(
             yield str(name), run
 
 
-def _line(
-    name: str,
-    run: Run | RecordedRun | pd.DataFrame,
-) -> Line:
+def _line(name: str, run: Chartable) -> Line:
     if not isinstance(run, Run | RecordedRun):
         rows: list[Any] = run.to_dict("records")
         return Line(
@@ -166,8 +165,14 @@ def _charts_of_rows(rows: Sequence[Row]) -> list[Series]:
     columns: dict[str, None] = {}
     # The first and the last row together have players who left, and players who joined.
     for row in (*rows[:1], *rows[-1:]):
-        columns |= dict.fromkeys(name for name in own_numbers(row) if is_number(row[name]))
-    charts = {series.column: series for series in SERIES if series.column in columns}
+        for name in own_numbers(row):
+            if is_number(row[name]):
+                columns[name] = None
+    charts: dict[str, Series] = {}
+    # The series of economic runs come first, in their order.
+    for series in SERIES:
+        if series.column in columns:
+            charts[series.column] = series
     for name in columns:
         charts.setdefault(name, _plain_chart(name))
     return list(charts.values())

@@ -60,7 +60,8 @@ class Leaderboard(Losses):
         period = first["period"].iloc[0]
         past = None
         if isinstance(period, str):  # a run from the steady state has no history
-            past = load_us_macro().loc[period:].head(len(first))
+            history = load_us_macro()
+            past = history.loc[period:].head(len(first))
         title = "The same quarters, by who decided"
         if self.after:
             title += f" (the last {self.after} by the rule for all)"
@@ -130,8 +131,7 @@ class TurnState(Enum):
 
 
 class HumanSeat(Lab):
-    """Lets one or several people decide in a run; shows what they see, their form, and who must
-    answer.
+    """Lets one or several people decide in a run: shows their form, and who must answer.
 
     The form has the fields of the question. If the turn begins with the question, the question is
     known before, and one click plays the turn; else Step asks first. In an economic run, the form
@@ -219,14 +219,18 @@ class HumanSeat(Lab):
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The people whose answers the turn waits for, in this seat or another."""
-        people = people_of(self.simulation)  # a person may answer for several players
-        return tuple(question.agent for person in people for question in person.questions)
+        names: list[str] = []
+        for person in people_of(self.simulation):
+            # A person may answer for several players.
+            names += [question.agent for question in person.questions]
+        return tuple(names)
 
     @property
     def turn_state(self) -> TurnState:
         """The state of the next turn, which may be played here or in a cell."""
         is_begun = self._task is not None and not self._task.done()
-        if not (is_begun or self._busy or plays_a_turn(self.simulation)):
+        is_played = self._busy or plays_a_turn(self.simulation)
+        if not is_begun and not is_played:
             return TurnState.BETWEEN_TURNS
         if self.people.waiting():
             return TurnState.ASKING
@@ -245,7 +249,8 @@ class HumanSeat(Lab):
             # The score was that of the turns before.
             self._score = None
             self._board = None
-        asks = [self._as_shown(question) for question in self._put_questions().values()]
+        questions = self._put_questions().values()
+        asks = list(map(self._as_shown, questions))
         shown: Message = {
             "people": [*self.people.seats],
             "asks": asks,
@@ -256,10 +261,13 @@ class HumanSeat(Lab):
         }
         # In other worlds, all that a player may know is in the prompt.
         if self.economic is not None:
+            advice_now: dict[str, str] = {}
+            for name, (turn, advice) in self._advice.items():
+                # Advice is for one quarter.
+                if turn == played:
+                    advice_now[name] = advice
             shown["columns"] = [*TOLD]
-            shown["advice"] = {
-                name: advice for name, (turn, advice) in self._advice.items() if turn == played
-            }
+            shown["advice"] = advice_now
             shown["score"] = self._score
             shown["news"] = _headlines(self.economic)
         self.put("seat", "now", shown)
@@ -269,10 +277,10 @@ class HumanSeat(Lab):
 
     def _put_questions(self) -> dict[str, SeatQuestion]:
         """Return the questions that people here can answer, by seat."""
-        return {
-            name: put(self.simulation, known.question, name)
-            for name, known in self.people.next().items()
-        }
+        questions: dict[str, SeatQuestion] = {}
+        for name, upcoming in self.people.next().items():
+            questions[name] = put(self.simulation, upcoming.question, name)
+        return questions
 
     def _tell_people(self) -> None:
         """Show nothing extra: the seat shows what its people are told."""
@@ -282,16 +290,21 @@ class HumanSeat(Lab):
     def _do_advise(self, who: str) -> None:
         """Show the rule's advice for this quarter, and record that it was asked for."""
         if self.economic is not None:
-            self._advice[who] = (self.economic.turn_number, advice_for(self.economic, who))
+            advice = advice_for(self.economic, who)
+            self._advice[who] = (self.economic.turn_number, advice)
             self._asked()
 
     # --- answers ------------------------------------------------------------------------------
 
     def _do_answer(self, id: str, values: Any) -> None:  # noqa: A002 - the message's name
         """Take the values of a form, and play the turn with them if it has not begun."""
-        by_number = {question.number: question for question in self._put_questions().values()}
-        if id == self._answered_form and (self._under_way or id not in by_number):
-            return  # a second click
+        by_number: dict[str, SeatQuestion] = {}
+        for question in self._put_questions().values():
+            by_number[question.number] = question
+        # A second click on a form that was answered does nothing.
+        is_second_click = id == self._answered_form
+        if is_second_click and (self._under_way or id not in by_number):
+            return
         if id not in by_number:
             raise ConfigError(NO_LONGER)
         question = by_number[id]
@@ -335,7 +348,8 @@ class HumanSeat(Lab):
                 f"there is no question for {name} now; start the turn, then: await seat.asked()"
             )
         person, question = waiting[name]
-        reply = put(self.simulation, question, name).taken(values)
+        seat_question = put(self.simulation, question, name)
+        reply = seat_question.taken(values)
         if name in self._advice:
             turn, _ = self._advice[name]
             if turn == self.simulation.turn_number:
@@ -368,7 +382,7 @@ class HumanSeat(Lab):
             _raise_fault_of(task)
 
     async def _end_of_turn(self) -> None:
-        while self._under_way:  # the turn may be played on any loop
+        while self._under_way:  # noqa: ASYNC110 - the turn may be played on any loop
             await asyncio.sleep(_WAIT_S)
 
     # --- from code ----------------------------------------------------------------------------
@@ -460,13 +474,15 @@ class HumanSeat(Lab):
 
     def _as_score(self, board: Leaderboard) -> Message:
         """Return a leaderboard as the window shows it, with its runs beside the people's run."""
-        losses = board.frame.dropna(subset="loss").set_index("who")[[*_PARTS]].astype(float)
+        with_loss = board.frame.dropna(subset="loss").set_index("who")
+        losses = with_loss[[*_PARTS]].astype(float)
         numbers: dict[str, int] = {}
         rows = []
         for player, *cells in losses.itertuples():
             # Added as a run, so that its path can be drawn beside that of the people.
-            numbers[player] = self._add_frame(board.runs[player], player)
-            rows.append([player, numbers[player], *cells])
+            number = self._add_frame(board.runs[player], player)
+            numbers[player] = number
+            rows.append([player, number, *cells])
         people = next(iter(board.runs))  # a leaderboard has the people's run first
         return {
             "verdict": board.verdict,
@@ -483,7 +499,8 @@ class HumanSeat(Lab):
     def static_text(self) -> str:
         """Return who sits here, where the run is, the score, and the latest answers."""
         names = clip(", ".join(self.people.seats), 200)
-        lines = [f"Seat of {names}: {_static.turn_name(self.simulation.turns[-1])}"]
+        latest_turn = self.simulation.turns[-1]
+        lines = [f"Seat of {names}: {_static.turn_name(latest_turn)}"]
         if self._board is not None:
             lines.append(self._board.verdict)
         for turn in self.simulation.turns[-_LATEST:]:
@@ -535,21 +552,25 @@ def _raise_fault_of(task: asyncio.Future[Any] | None) -> None:
 
 def _headlines(run: Simulation) -> list[str]:
     """Return the quarter's headlines, the most striking first, from numbers that models see too."""
-    news = []
+    news: list[tuple[float, str]] = []
     for series in run.series:
-        if series.column not in _NEWS:
+        column = series.column
+        if column not in _NEWS:
             continue
-        *before, now = (round(turn.columns()[series.column], 1) for turn in run.turns)
+        # Rounded as they are shown, so that a headline never contradicts its numbers.
+        values = [round(turn.columns()[column], 1) for turn in run.turns]
+        *before, now = values
         if not before:
             return []
-        size = (now - before[-1]) / _NEWS[series.column]
+        size = (now - before[-1]) / _NEWS[column]
         text = f"{series.label} {_verb_of(size)} {now:.1f} %"
         if len(before) > 2 and now > max(before):
             text += ", its highest of the term"
         if len(before) > 2 and now < min(before):
             text += ", its lowest of the term"
         news.append((abs(size), text))
-    return [text for _, text in sorted(news, reverse=True)]
+    news.sort(reverse=True)
+    return [text for _, text in news]
 
 
 def _verb_of(size: float) -> str:

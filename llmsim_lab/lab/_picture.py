@@ -70,8 +70,10 @@ class Picture:
     @property
     def heading(self) -> str:
         """The title above the picture."""
+        if self.title:
+            return self.title
         names = dict.fromkeys(line.name for line in self.lines)
-        return self.title or clip(", ".join(names), 80)
+        return clip(", ".join(names), 80)
 
     def words(self) -> str:
         """Return the picture in words, for where it cannot be shown."""
@@ -103,7 +105,8 @@ class Picture:
             )
         _mark_interventions(panels, self.lines)
         _name_turns(main, self.lines)
-        main.set_title(drawing.drawable(self.heading, 90), loc="left")
+        title = drawing.drawable(self.heading, 90)
+        main.set_title(title, loc="left")
         _add_legend(figure, panels)
         return drawing.told(figure, self.words())
 
@@ -124,9 +127,11 @@ def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:
         small=True,
     )
     below = [str(place) for place in range(small_count)]
+    # The large panel is as wide as all the small ones.
     mosaic: list[Any] = [["main"] * small_count, below]
     axes = figure.subplot_mosaic(mosaic, height_ratios=(3, 2))
-    return figure, [axes["main"], *(axes[name] for name in below)]
+    panels = [axes[name] for name in ("main", *below)]
+    return figure, panels
 
 
 def _name_panel(
@@ -186,11 +191,13 @@ def _draw_column(
     for place, line in enumerate(lines):
         points = line.points(chart.column)
         values += points.values
+        # When the colours are used up, they come again with another style of line.
+        rounds, colour = divmod(place, len(SERIES_COLOURS))
         axes.plot(
             points.turns,
             points.values,
-            color=SERIES_COLOURS[place % len(SERIES_COLOURS)],
-            linestyle=drawing.STYLES[place // len(SERIES_COLOURS) % len(drawing.STYLES)],
+            color=SERIES_COLOURS[colour],
+            linestyle=drawing.STYLES[rounds % len(drawing.STYLES)],
             linewidth=2 if large else 1.5,
             zorder=2 + 0.9 / (1 + place),  # where runs coincide, the first is on top
             label=_legend_name(line, place),
@@ -265,8 +272,11 @@ def _set_axis(
 
 def _is_of_truth_values(chart: Series, picture: Picture) -> bool:
     for line in picture.lines:
+        # All columns of a chart are of one type, so the first one decides.
         for column in line.columns_of(chart).values():
-            return isinstance(line.rows[-1].get(column, line.rows[0].get(column)), bool)
+            first = line.rows[0].get(column)
+            last = line.rows[-1].get(column, first)
+            return isinstance(last, bool)
     return False
 
 
@@ -287,8 +297,11 @@ class _Key:
 
 def _keys_of(line: Line, chart: Series) -> list[_Key]:
     """Return a run's lines in a chart of a dict."""
-    columns = line.columns_of(chart)
-    return [_Key(name=name, points=line.points(column)) for name, column in columns.items()]
+    keys: list[_Key] = []
+    for name, column in line.columns_of(chart).items():
+        points = line.points(column)
+        keys.append(_Key(name=name, points=points))
+    return keys
 
 
 def _draw_dict(
@@ -339,16 +352,21 @@ def _draw_keys(
 ) -> None:
     """Draw the lines of one run: a few in colours, of many only the highest and the lowest."""
     # Nobody can match names to forty colours, and people ask about the extremes.
-    by_end = sorted(keys, key=lambda key: key.end)
-    coloured = keys if len(keys) <= _MOST_COLOURED else [by_end[-1], by_end[0]]
-    colours = {key.name: SERIES_COLOURS[place] for place, key in enumerate(coloured)}
+    coloured = keys
+    if len(keys) > _MOST_COLOURED:
+        by_end = sorted(keys, key=lambda key: key.end)
+        coloured = [by_end[-1], by_end[0]]
+    colours: dict[str, str] = {}
+    for key, colour in zip(coloured, SERIES_COLOURS, strict=False):
+        colours[key.name] = colour
     for key in keys:
+        is_coloured = key.name in colours
         axes.plot(
             key.points.turns,
             key.points.values,
             color=colours.get(key.name, _PALE),
-            linewidth=1.6 if key.name in colours else 0.8,
-            zorder=3 if key.name in colours else 2,
+            linewidth=1.6 if is_coloured else 0.8,
+            zorder=3 if is_coloured else 2,
         )
     _name_ends(axes, coloured, colours, large=large)
 
@@ -368,21 +386,28 @@ def _name_ends(
         values += key.points.values
     if not turns:
         return
+    lowest = min(values)
+    span = (max(values) - lowest) or 1.0
     # The height of the large panel, and of a small one, in points.
-    span = (max(values) - min(values)) or 1.0
-    apart = span * _NAME_HEIGHT / (150 if large else 80)
+    panel_height = 150 if large else 80
+    apart = span * _NAME_HEIGHT / panel_height
     ends = sorted(keys, key=lambda key: -key.end)
     heights = [key.end for key in ends]
+    # Downwards, each name moves below the one above it.
     for upper, lower in pairwise(range(len(heights))):
-        heights[lower] = min(heights[lower], heights[upper] - apart)
-    # Names below the lowest value would overlap the numbers of the axis.
-    heights[-1] = max(heights[-1], min(values))
+        highest_place = heights[upper] - apart
+        heights[lower] = min(heights[lower], highest_place)
+    # Names below the lowest value would overlap the numbers of the axis. So the last name moves up
+    # again, and pushes the others.
+    heights[-1] = max(heights[-1], lowest)
     for lower, upper in pairwise(reversed(range(len(heights)))):
-        heights[upper] = max(heights[upper], heights[lower] + apart)
+        lowest_place = heights[lower] + apart
+        heights[upper] = max(heights[upper], lowest_place)
+    last_turn = max(turns)
     for key, height in zip(ends, heights, strict=True):
         axes.annotate(
             drawing.drawable(key.name, 14),
-            (max(turns), height),
+            (last_turn, height),
             (4, 0),
             textcoords="offset points",
             va="center",
@@ -396,8 +421,10 @@ def _mean_of(keys: Sequence[_Key]) -> Points:
     """Return the mean over the keys that have a value, turn by turn."""
     by_turn: dict[float, list[float]] = {}
     for key in keys:
-        for turn, value in zip(key.points.turns, key.points.values, strict=True):
-            by_turn.setdefault(turn, []).append(value)
+        points = key.points
+        for turn, value in zip(points.turns, points.values, strict=True):
+            of_turn = by_turn.setdefault(turn, [])
+            of_turn.append(value)
     turns = sorted(by_turn)
     return Points(
         turns=turns,
@@ -416,9 +443,11 @@ def _draw_network(
     """Draw players on a circle, which needs no layout, and a line for each tie."""
     places: dict[str, tuple[float, float]] = {}
     for index, name in enumerate(network.names):
-        angle = 2 * math.pi * index / len(network.names)
+        share_of_circle = index / len(network.names)
+        angle = 2 * math.pi * share_of_circle
+        # From the top, clockwise.
         places[name] = (math.sin(angle), math.cos(angle))
-    for one, other in {tuple(sorted(pair)) for pair in network.pairs}:
+    for one, other in _ties(network):
         across, down = zip(
             places[one],
             places[other],
@@ -450,8 +479,11 @@ def _draw_network(
                 color=_GREY,
                 annotation_clip=False,
             )
+    title = f"{network.label}, turn {turn}"
     axes.set_title(
-        drawing.drawable(f"{network.label}, turn {turn}", 34), loc="left", fontsize="small"
+        drawing.drawable(title, 34),
+        loc="left",
+        fontsize="small",
     )
     axes.set_aspect("equal")
     axes.margins(0.25)
@@ -466,6 +498,11 @@ _ALIGNED: Mapping[int, Literal["left", "center", "right"]] = {
 """The alignment of a name: away from the middle of the circle."""
 
 
+def _ties(network: Network) -> set[tuple[str, ...]]:
+    """Return the ties between players; a tie in both directions is one."""
+    return {tuple(sorted(pair)) for pair in network.pairs}
+
+
 # --- what was done from outside, turns, words ----------------------------------------------------
 
 
@@ -476,9 +513,12 @@ def _interventions(lines: Sequence[Line]) -> dict[int, str]:
         for row in line.rows:
             words = row.get("interventions")
             if isinstance(words, str) and words:
-                of_turn = by_turn.setdefault(int(row["turn"]), {})
-                of_turn[_TURN.sub(r"\1", words)] = None
-    return {turn: "; ".join(words) for turn, words in sorted(by_turn.items())}
+                turn = int(row["turn"])
+                # Several runs may have the same intervention, which is named once.
+                of_turn = by_turn.setdefault(turn, {})
+                without_turn = _TURN.sub(r"\1", words)
+                of_turn[without_turn] = None
+    return {turn: "; ".join(by_turn[turn]) for turn in sorted(by_turn)}
 
 
 def _mark_interventions(
@@ -527,7 +567,8 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
                 return
     apart = math.ceil(len(names) / _MOST_TICKS)
     turns = sorted(names)[::apart]
-    main.set_xticks(turns, [drawing.drawable(names[turn], 10) for turn in turns])
+    labels = [drawing.drawable(names[turn], 10) for turn in turns]
+    main.set_xticks(turns, labels)
     main.tick_params(axis="x", labelsize="small")
 
 
@@ -547,9 +588,9 @@ def _words(picture: Picture) -> Iterator[str]:
         yield f"turn {turn}: {clip(printable(words), 120)}"
     network = picture.network
     if network is not None:
-        ties = len({tuple(sorted(pair)) for pair in network.pairs})
-        sizes = f"{counted(len(network.names), 'player')}, {counted(ties, 'tie')}"
-        yield f"{network.label}, turn {picture.network_turn}: {sizes}"
+        players = counted(len(network.names), "player")
+        ties = counted(len(_ties(network)), "tie")
+        yield f"{network.label}, turn {picture.network_turn}: {players}, {ties}"
     predictions: set[tuple[str, float]] = set()
     for line in lines:
         predictions.update(line.prediction.items())

@@ -18,7 +18,7 @@ from llmsim_lab.lab._shown_runs import ShownRun
 from llmsim_lab.llm.scope import caller
 from llmsim_lab.run.charts import charts_of, field_in_words, lines_of_chart, series_of
 from llmsim_lab.run.reading import Reading, spoken
-from llmsim_lab.run.series import plain_series
+from llmsim_lab.run.series import Series, plain_series
 from llmsim_lab.run.turn import Turn, with_outcomes
 from llmsim_lab.tape.changes import indented
 from llmsim_lab.types import CallRecord
@@ -36,11 +36,16 @@ _MOST_RUNS_IN_TEXT = 8
 
 def tree_lines(reading: Reading) -> list[str]:
     """Return the runs as a tree, one line each, with their changes."""
-    lines = []
+    lines: list[tuple[int, int | None, str]] = []
     for run in list(reading.runs.values()):  # a copy, since another thread may add a run
-        origin = run["verb"] if run["fork"] is None else f"{run['verb']} at turn {run['fork']}"
-        words = [run["name"], origin, "; ".join(run["changes"]), run["model"] or "no model"]
-        line = clip(printable(" · ".join(filter(None, words))), 160)
+        origin = run["verb"]
+        if run["fork"] is not None:
+            origin += f" at turn {run['fork']}"
+        changes = "; ".join(run["changes"])
+        model = run["model"] or "no model"
+        # A run without changes has no text for them.
+        words = filter(None, [run["name"], origin, changes, model])
+        line = clip(printable(" · ".join(words)), 160)
         lines.append((run["id"], run["parent"], line))
     return few(indented(lines), _MOST_RUNS)
 
@@ -50,7 +55,9 @@ def run_words(reading: Reading, number: int) -> str:
     run = reading.runs[number]
     parent = reading.runs.get(run["parent"])
     if parent is None:
-        name = run["name"] if len(reading.runs) == 1 else f"{number} {run['name']}"
+        name = run["name"]
+        if len(reading.runs) > 1:
+            name = f"{number} {name}"
         return clip(printable(name), 60)
     # There is room for sixty letters, so a changed prompt is shown by its new words.
     changes = [_without_old_words(words) for words in run["changes"]]
@@ -95,7 +102,8 @@ def runs_html(reading: Reading) -> list[Markup]:
     """Return the runs as a tree to unfold; nothing if there is only one."""
     if len(reading.runs) < 2:
         return []
-    return [details(f"{len(reading.runs)} runs", pre("\n".join(tree_lines(reading))))]
+    tree = "\n".join(tree_lines(reading))
+    return [details(f"{len(reading.runs)} runs", pre(tree))]
 
 
 def latest_call(run: ShownRun, turn: Turn) -> list[CallRecord]:
@@ -141,8 +149,11 @@ def _facts(run: ShownRun, turn: Turn) -> Iterator[_Fact]:
     for earlier in run.turns:
         if earlier.number == turn.number - 1:
             columns_before = earlier.columns()
-    named = [series for series in series_of(run) if series.column in columns]
-    for series in (named or plain_series(columns))[:_MOST_FACTS]:
+    # Without a series in this turn, its columns are shown under their own names.
+    shown: Sequence[Series] = [item for item in series_of(run) if item.column in columns]
+    if not shown:
+        shown = plain_series(columns)
+    for series in shown[:_MOST_FACTS]:
         value = columns[series.column]
         change = _change(columns_before.get(series.column), value)
         yield _Fact(
@@ -163,10 +174,13 @@ def _value(value: object) -> str:
 
 
 def _change(before: object, now: object) -> str:
-    if not (is_number(before) and is_number(now)) or round(now - before, 4) == 0:
+    if not is_number(before) or not is_number(now):
         return ""
-    sign = "+" if now > before else "-"
-    return sign + number(abs(now - before))
+    change = now - before
+    if round(change, 4) == 0:
+        return ""
+    sign = "+" if change > 0 else "-"
+    return sign + number(abs(change))
 
 
 def _decisions(turn: Turn) -> Iterator[_Decided]:
@@ -187,7 +201,8 @@ def _decisions(turn: Turn) -> Iterator[_Decided]:
 
 def decision_words(fields: Mapping[str, object], most: int) -> str:
     """Return an answer's fields in words, shortened to so many characters."""
-    words = ", ".join(_field_words(name, value) for name, value in fields.items())
+    parts = [_field_words(name, value) for name, value in fields.items()]
+    words = ", ".join(parts)
     return clip(printable(words), most)
 
 
@@ -203,9 +218,13 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
     lines = [turn_name(turn)]
     for fact in _facts(run, turn):
         line = f"  {fact.name}: {fact.value}"
-        lines.append(f"{line} ({fact.change})" if fact.change else line)
-    interventions = [printable(str(intervention)) for intervention in turn.interventions]
-    lines += [f"from outside: {clip(words, 200)}" for words in interventions]
+        if fact.change:
+            line += f" ({fact.change})"
+        lines.append(line)
+    for intervention in turn.interventions:
+        # A note may hold anything, also line ends.
+        words = printable(str(intervention))
+        lines.append(f"from outside: {clip(words, 200)}")
     for decided in _decisions(turn):
         words = decided.words or printable(decided.reasoning, keep=" ")
         lines.append(f"  {printable(decided.player)}: {clip(words, 100)}")
@@ -216,21 +235,28 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
 def _left_out(turn: Turn) -> list[str]:
     """Return how many decisions are not shown, in words; nothing if all are."""
     left_out = len(turn.answers) - _MOST_DECISIONS
-    return [f"and {counted(left_out, 'more decision')}"] if left_out > 0 else []
+    if left_out <= 0:
+        return []
+    return [f"and {counted(left_out, 'more decision')}"]
 
 
 def turn_html(run: ShownRun, turn: Turn) -> Markup:
     """Return a turn as simple HTML: its state, its interventions, its decisions."""
-    parts = [styled(styled(turn_name(turn), tag="strong"), tag="p")]
+    heading = styled(turn_name(turn), tag="strong")
+    parts = [styled(heading, tag="p")]
     by_player = _columns_by_player(run, turn)
-    in_dicts = {column for columns in by_player.values() for column in columns.values()}
+    in_dicts: set[str] = set()
+    for columns in by_player.values():
+        in_dicts.update(columns.values())
+    # The columns of dicts are in a table of their own.
     facts = [fact for fact in _facts(run, turn) if fact.name not in in_dicts]
     if facts:
         parts.append(table(("variable", "value", "change"), facts))
     if by_player:
         parts.append(_player_table(turn, by_player))
-    interventions = [f"From outside: {intervention}" for intervention in turn.interventions]
-    parts += [styled(safe(words, limit=300)) for words in interventions]
+    for intervention in turn.interventions:
+        words = safe(f"From outside: {intervention}", limit=300)
+        parts.append(styled(words))
     decisions = list(_decisions(turn))
     if decisions:
         parts.append(_decision_table(decisions))
@@ -263,9 +289,14 @@ def _player_table(
         keys |= dict.fromkeys(of_label)
     rows: list[list[str]] = []
     for key in [*keys][:_MOST_FACTS]:
-        values = [columns.get(of_label.get(key, ""), "") for of_label in by_label.values()]
-        rows.append([printable(key), *map(_value, values)])
-    parts = [table(("", *map(printable, by_label)), rows)]
+        row = [printable(key)]
+        for of_label in by_label.values():
+            # A key that this dict lacks has an empty cell.
+            column = of_label.get(key, "")
+            row.append(_value(columns.get(column, "")))
+        rows.append(row)
+    heads = ["", *map(printable, by_label)]
+    parts = [table(heads, rows)]
     if len(keys) > _MOST_FACTS:
         parts.append(safe(f"and {len(keys) - _MOST_FACTS} more"))
     return join(parts)
@@ -291,7 +322,10 @@ def _decision_table(decisions: Sequence[_Decided]) -> Markup:
             )
         cells: list[object] = [decided.player, join(answer)]
         if has_status:
-            cells.insert(1, badge(decided.status) if decided.status in _WORTH_SAYING else "")
+            status = ""
+            if decided.status in _WORTH_SAYING:
+                status = badge(decided.status)
+            cells.insert(1, status)
         rows.append(cells)
     return table(heads, rows, caption="Decisions")
 
@@ -299,21 +333,28 @@ def _decision_table(decisions: Sequence[_Decided]) -> Markup:
 def call_html(call: CallRecord) -> Markup:
     """Return a call's prompt and reply as simple HTML."""
     *messages, (_, reply) = _spoken(call)
-    parts = [styled(styled(role, tag="strong")) + pre(text) for role, text in messages]
+    parts: list[Markup] = []
+    for role, text in messages:
+        speaker = styled(role, tag="strong")
+        parts.append(styled(speaker) + pre(text))
     site = call.request.site
     turn = site.turn if site else "?"
     head = styled(f"Turn {turn} · {caller(site)}", tag="p")
-    return join([head, details("The prompt", join(parts), open=True), pre(reply)])
+    prompt = details("The prompt", join(parts), open=True)
+    return join([head, prompt, pre(reply)])
 
 
 def call_text(call: CallRecord) -> str:
     """Return a call's prompt and reply as plain text."""
-    return clip("\n".join(f"[{role}]\n{text}" for role, text in _spoken(call)), 4_000)
+    parts = [f"[{role}]\n{text}" for role, text in _spoken(call)]
+    return clip("\n".join(parts), 4_000)
 
 
 def _spoken(call: CallRecord) -> list[tuple[str, str]]:
     """Return a call's messages, each with its role; last comes the reply, or what went wrong."""
-    messages = [spoken(message) for message in call.request.messages]
-    if call.reply is None:
-        return [*messages, ("reply", call.history[-1].reason or "no reply")]
-    return [*messages, ("reply", call.reply.text)]
+    messages = list(map(spoken, call.request.messages))
+    if call.reply is not None:
+        return [*messages, ("reply", call.reply.text)]
+    # What went wrong with the last attempt.
+    fault = call.history[-1].reason or "no reply"
+    return [*messages, ("reply", fault)]

@@ -665,6 +665,34 @@ def test_a_complete_studys_tapes_may_be_packed(path: Path) -> None:
     assert asked(played(study)) == []
 
 
+def test_a_design_is_replaced_in_part_and_keeps_the_rest(path: Path) -> None:
+    study = study_of(seeds=[2, 5], turns=3, outcome={"it": "level"}, name="basins", tape=path)
+    same = study.replace()
+    assert (same.units, same.tape, same.name) == ([2, 5], path, "basins")
+    assert (same.outcome, list(same.arms)) == ({"it": "level"}, list(study.arms))
+    assert same.runs["tape"].tolist() == study.runs["tape"].tolist()
+    other = study.replace(seeds=3, players="rule", tape=path / "more")
+    assert (other.units, other.tape) == ([0, 1, 2], path / "more")
+    played(other)
+    assert other.simulation("factor=1", 2).turn_number == 3
+    assert asked(other) == []
+    # A folder that goes with its study is no other's.
+    lone = study_of()
+    assert lone.replace().tape != lone.tape
+    varied = study_of(vary={"players": ["rule", "random"]})
+    assert varied.replace(seeds=1).units == [0]
+    with pytest.raises(ConfigError, match=r"^players='rule' cannot replace what is varied: vary="):
+        varied.replace(players="rule")
+
+
+def test_of_many_units_an_error_names_the_first() -> None:
+    with pytest.raises(ConfigError) as caught:
+        study_of(seeds=300).tape_of("dry", 1)
+    places = str(caught.value).removeprefix("there is no arm 'dry' with a unit 1; ")
+    assert places.startswith("arms are factor=1, factor=2; units [0, 1, 2, 3")
+    assert (len(places), places[-1]) == (400, "…")
+
+
 @pytest.mark.parametrize(("arm", "unit"), [("factor=3", 2), ("factor=2", 3)])
 def test_a_run_that_is_not_there_is_refused_by_what_is_wrong(arm: str, unit: int) -> None:
     what = f"^there is no arm '{arm}' with a unit {unit}; arms are factor=1, factor=2; units .2, 5"

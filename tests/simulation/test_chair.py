@@ -8,9 +8,11 @@ import pytest
 from builders import make_client, played
 
 from llmsim_lab.economy.macro import set_levels
+from llmsim_lab.llm import Person
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.models import GlobalState
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.chair import advice_for, as_reply, policy_words, rates_of
+from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates, policy_words, rates_of
 from llmsim_lab.simulation.world import Economy
 
 
@@ -46,6 +48,48 @@ def test_words_leave_the_rates_of_an_engine_to_a_person_only_where_nobody_judges
     assert rates_of(bank(**words, llm_client=make_client())) == {}
     for seat in ("engine", "*"):
         assert rates_of(bank(**words | {"players": {"Ann": "person", seat: "rule"}})) == {}
+
+
+def questions_to(seat: str, **more: Any) -> tuple[Simulation, list[OpenQuestion]]:
+    """Return a run, and what the person in a seat was asked in its first turn."""
+    asked: list[OpenQuestion] = []
+    replies = {
+        "Ann": {"action": "Hold the rate", "rate_change_bp": 0},
+        "validator": {"is_valid": True},
+    }
+
+    def answer(question: OpenQuestion) -> dict[str, Any]:
+        asked.append(question)
+        return {**replies[seat], "reasoning": "So.", "confidence": 1.0}
+
+    players = {"*": "rule", seat: Person(answer)}
+    return played(bank(players=players, moves_bp=(-25, 0, 25), **more), 1), asked
+
+
+def test_a_person_is_asked_for_a_rate_first_which_begins_where_it_is_and_may_leave_words_open() -> (
+    None
+):
+    run, [question] = questions_to("Ann")
+    here = run.state.interest_rate
+    assert here == 4
+    shown = in_rates(run, question)
+    fields = shown.request.schema["properties"]
+    assert next(iter(fields)) == "rate"
+    assert "rate_change_bp" not in fields
+    assert fields["rate"] == {
+        "enum": [3.75, 4.0, 4.25],
+        "says": ["Lower the rate to 3.75 %", "Hold the rate at 4 %", "Raise the rate to 4.25 %"],
+        "start": 4.0,
+    }
+    assert fields["action"]["optional"] is True
+    # What judges a reply knows no rate.
+    assert (shown.judge, question.judge is not None) == (None, True)
+    assert question.request.schema["properties"].keys() >= {"rate_change_bp", "action"}
+
+
+def test_a_validator_is_asked_as_it_is() -> None:
+    run, [question] = questions_to("validator", validator="asked")
+    assert in_rates(run, question) is question
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
-from llmsim_lab.simulation import Simulation, economics_card
+from llmsim_lab.simulation import Simulation, economics_card, gate
 from llmsim_lab.simulation.gate import (
     GATE_MOVES_BP,
     EconomicsCard,
@@ -281,6 +282,23 @@ def test_a_taylor_rule_passes_and_its_card_is_shown_as_text_and_a_frame() -> Non
     )
     for text in ("72 questions (seed 1)", "between -0.25 and 0.25", card.verdict):
         assert text in str(card)
+
+
+def test_how_long_it_takes_is_told_by_what_questions_took_but_for_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The first question takes ten seconds, each of the others one.
+    readings = iter([0, 10, *(second for at in range(100, 300) for second in (at, at + 1))])
+    monkeypatch.setattr(gate, "time", SimpleNamespace(monotonic=lambda: next(readings)))
+    said: list[str] = []
+    economics_card(TaylorRule(), seed=1, progress=said.append)
+    assert said[:4] == [
+        "question 1 of 72",
+        "question 2 of 72, about 12 min left",
+        "question 3 of 72, about 70 s left",
+        "question 4 of 72, about 69 s left",
+    ]
+    assert said[-1] == "question 72 of 72, about 1 s left"
 
 
 def test_a_card_is_judged_with_three_answers_missing_and_not_with_four() -> None:

@@ -270,6 +270,10 @@ def test_a_path_names_a_place_in_a_parameter() -> None:
     assert config.soil == {"clay": 0.5, "sand": 0.1}
     with pytest.raises(ConfigError, match="there is no place 5 among 2"):
         study_of(Farm, {"fields.5.size": [3.0]})
+    with pytest.raises(ConfigError, match="there is no place 2 among 2"):
+        study_of(Farm, {"fields.2.size": [3.0]})
+    with pytest.raises(ConfigError, match="there is no place 'last' among 2"):
+        study_of(Farm, {"fields.last.size": [3.0]})
 
 
 # --- prompts -------------------------------------------------------------------------------------

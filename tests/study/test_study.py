@@ -215,6 +215,24 @@ async def test_a_log_counts_the_runs_that_have_ended_of_each_arm_where_there_are
     assert told in line
 
 
+async def test_a_study_that_is_cancelled_in_its_first_turns_plays_none_to_its_end(
+    path: Path,
+) -> None:
+    study = study_of(tape=path, llm_client=instant_client(pause_s=0.001))
+
+    def cancel() -> None:
+        if any(run.turn_number for run in study.playing.values()):
+            task.cancel()
+
+    study.listen(cancel)
+    task = asyncio.create_task(study.arun(parallel=2, progress=False))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert study.counts["done"] == 0
+    assert study.counts["stopped"] in (1, 2)
+    assert study.playing == {}
+
+
 class Faulty(Water):
     async def turn(self, state: Basin, ask: Ask) -> Basin:
         faults = {0: "dry", 1: "dry", 2: "dry", 3: "m" * 300, 4: "m" * 300, 5: "cold", 6: "dark"}

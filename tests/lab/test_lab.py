@@ -39,7 +39,6 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.run import Run, load
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Study
-from llmsim_lab.types import ChatRequest
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RECORDED = data_path("tapes/first_run.tape")
@@ -499,46 +498,6 @@ async def test_presets_are_windows_with_fewer_parts() -> None:
     assert "Chart:" not in texts[PromptViewer]
     tree = RunTree(RECORDED).static_text()
     assert "   2 one nation · fork at turn 3 · turn 3: shock.supply = 4 (oil)" in tree
-
-
-def test_the_static_view_is_the_same_each_time() -> None:
-    one, other = Lab(RECORDED, run=2), Lab(RECORDED, run=2)
-    html = str(one.static_html())
-    assert html == str(other.static_html())
-    assert "United States" in html
-    figure = one.static_picture()
-    assert figure is not None
-    assert "2 fork, turn 3: shock.supply = 4 (oil), turns 0 to 8" in figure.alt
-    one.show(3)
-    assert "Turn 3 (1980Q2)" in one.static_text()
-
-
-def test_a_saved_turn_has_a_status_only_where_an_answer_is_not_ok() -> None:
-    assert ">status<" not in str(TurnStepper(load(RECORDED, 1)).static_html())
-    replies = iter(["no JSON"])
-
-    def late(request: ChatRequest) -> object:
-        return next(replies, {"amount": 4, "reasoning": "So.", "confidence": 0.5})
-
-    client = LLMClient(LLMConfig(model="late", retry_wait_s=0), ScriptedBackend(late))
-    run = PublicGoods(llm_client=client)
-    run.run(1, progress=False)
-    html = str(TurnStepper(run).static_html())
-    assert html.index(">coins</th>") < html.index(">given</th>") < html.index(">Ann</th>")
-    assert "coins.Ann" not in html, "a row is a player"
-    assert ">status<" in html
-    assert html.count(">repaired<") == 1
-    assert ">ok<" not in html
-
-
-def test_the_saved_picture_is_of_the_family_of_the_run_shown() -> None:
-    lab = Lab(data_path("tapes/demo.tape.gz"), run=4)
-    text = lab.static_text()
-    assert "Chart: seed 2\n4 seed 2, turns 0 to 20: Policy rate 5.71" in text
-    assert "\n6 fork, turn 3: shock.supply = 4 (oil), turns 0 to 12: " in text
-    assert len(text.splitlines()) < 40, "24 runs are not listed one by one"
-    lab.show(run=3)
-    assert "Chart: seed 1\n1 seed 1, turns 0 to 20" in lab.static_text()
 
 
 def test_what_a_model_wrote_is_text_in_every_static_view() -> None:

@@ -129,10 +129,6 @@ async def test_a_fork_in_memory_is_named_by_what_differs_from_its_parent() -> No
     run = Climb(llm_client=model(), turns=9)
     lab = Lab(run)
     await lab.play(1)
-    assert lab.static_text().splitlines()[1:3] == [
-        "Chart: Climb",
-        "Climb, turns 0 to 1: level 0 → 4",
-    ]
     lab.fork(1, llm_client=model("other"))
     lab.fork(1, run=1)
     lab.fork(1, run=1, intervene=[{"turn": 2, "set": {"level": 3}}])
@@ -154,7 +150,6 @@ def test_a_call_is_shown_with_its_turn_and_before_the_first_one_the_latest(tree:
     assert viewer.static_text().startswith(f"PromptViewer of tree.tape\n{' '.join(asked.split())}")
     html = str(viewer.static_html())
     assert html.startswith("<p>Turn 2 · Ann</p><details open><summary>The prompt</summary>")
-    assert "<strong>user</strong>" in html
     viewer.show(0)
     assert "at 7.0. How much" in viewer.static_text()
     nobody = PromptViewer(tree, run=7)
@@ -278,9 +273,9 @@ async def test_picture_and_text_are_written_anew_when_what_is_shown_has_changed(
     await lab.play(1)
     saved = lab._saved
     assert saved is not None
-    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
-    saved.update()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: next(ticks))
+        saved.update()
     assert saved.rests_until == 102 + 9 * 2, "an update may take a second of the kernel"
     [(drawn, how)] = picture[2].written
     assert list(drawn) == ["image/png"]
@@ -294,14 +289,16 @@ async def test_picture_and_text_are_written_anew_when_what_is_shown_has_changed(
     lab.show(0)
     saved.update()
     assert "Start" in text[2].written[1][0]["text/plain"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_saved_view, "get_ipython", lambda: SimpleNamespace(events=events))
-        lab.close()
-        assert events.listening == []
-        saved.close()  # again
+    lab.close()
+    assert events.listening == []
+    saved.close()  # again
     lab.first = {"run": 1, "turn": 1}
     saved.update()
     assert len(text[2].written) == 2, "a window that is closed is written no more"
+    DisplayFormatter().format(lab)
+    assert [next(iter(bundle)) for bundle, *_ in outputs[3:]] == ["image/png", "text/plain"]
+    DisplayFormatter().format(Lab(Climb(llm_client=model())))
+    assert outputs[6][0] == {"text/html": ""}, "the place of a picture that comes with a turn"
 
 
 def test_a_chart_of_one_turn_has_no_picture(tree: Path) -> None:

@@ -31,17 +31,11 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(connecting, "runtime_installed", lambda: False)
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch, shipped: Demonstration) -> None:
-    """What is shipped is not read once more."""
-    monkeypatch.setattr(Demonstration, "read", lambda: shipped)
-
-
 @pytest.mark.process
-@pytest.mark.usefixtures("read")
 def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live_as_often_as_one_wants(
-    llmsim_lab: Run, shipped: Demonstration
+    llmsim_lab: Run, shipped: Demonstration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Demonstration, "read", lambda: shipped)
     OUT.mkdir(parents=True)
     (OUT / "demo.tape").write_text("of the demo before")
     (OUT / "demo.csv").write_text("of the demo before")
@@ -63,21 +57,6 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live_as_often
     recorded, fork = Tape(OUT / "demo-2.tape", read_only=True).runs()
     assert (recorded.id, recorded.turns) == (shipped.runs[1]["plain"].run_id, 20)
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", recorded.id, 20, 22)
-
-
-@pytest.mark.process  # takes seconds
-@pytest.mark.usefixtures("read")
-@pytest.mark.parametrize(
-    ("more", "ends"), [((), True), (("--no-live",), False)], ids=["none", "--no-live"]
-)
-def test_without_a_model_the_demo_shows_the_recording_and_the_ways_to_one(
-    llmsim_lab: Run, shipped: Demonstration, more: tuple[str, ...], ends: bool
-) -> None:
-    out = succeeds(llmsim_lab, "demo", *more)
-    assert shipped.verdict in out
-    assert ("The demo ends here, as no model was found to continue with" in out) is ends
-    assert "ollama pull llama3.1:8b" in out
-    assert (OUT / "demo.csv").exists()
 
 
 # --- the same of a recording of two quarters, which takes no time ---------------------------------
@@ -127,12 +106,11 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     return drawn
 
 
-@pytest.mark.parametrize("older", [0, 2])
 def test_a_recording_is_told_line_by_line_and_continued_on_a_tape_of_its_own(
-    llmsim_lab: Run, short: list[object], older: int
+    llmsim_lab: Run, short: list[object]
 ) -> None:
     OUT.mkdir(parents=True)
-    for name in ["demo.tape", "demo-2.tape"][:older]:
+    for name in ("demo.tape", "demo-2.tape"):
         (OUT / name).write_text("of the demo before")
     with FakeOllama(reply=reply) as server:
         lines = succeeds(llmsim_lab, "demo", "--turns", "3", "--host", server.host).splitlines()
@@ -141,7 +119,7 @@ def test_a_recording_is_told_line_by_line_and_continued_on_a_tape_of_its_own(
         "Quarters 3 to 5 of seed 5: a fork of its run, live.",
         "Ctrl-C ends it and keeps what was played; --no-live leaves it out.",
     ]
-    tape = OUT / ("demo-3.tape" if older else "demo.tape")
+    tape = OUT / "demo-3.tape"
     assert lines[-5:] == [
         "Turns up to 2 are from the tape; those after it are live.",
         f"All of it is recorded as run 2 of {tape}.",

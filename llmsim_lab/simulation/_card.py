@@ -1,4 +1,4 @@
-"""The economic gate for a player by itself: ``economics_card``."""
+"""``economics_card``: the economic gate for a player without a run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def economics_card(
     seed: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> EconomicsCard:
-    """Return whether a player responds to the economy: a kept card, completed where need be.
+    """Return a card on whether a player responds to the economy: a kept one, completed if needed.
 
-    It is ``Simulation.responds`` of a run with the gate's moves and the shipped prompt; so judge
-    what a run takes as ``players=`` by that.
+    This is ``Simulation.responds`` for a run with the gate's moves and the shipped prompt. To judge
+    the ``players=`` of your own run, call ``responds`` on that run.
 
     Args:
         player: a client; a Taylor rule; or any function that takes ``inflation``, ``output_gap``
@@ -34,13 +34,13 @@ def economics_card(
         inflation_target: the player's, percent, which a model is told; if not given, that of a
             Taylor rule, and 2 for others.
         seed: see ``Simulation.responds``.
-        progress: called before each question with how far it is; without it there is a line that
-            says so, as of a run.
+        progress: called before each question with how far the card is; without it a progress line
+            is shown, as for a run.
 
     Raises:
-        LLMFailureException: the server does not answer; what was measured until then is kept.
+        LLMFailureException: the server does not answer; answers measured until then are kept.
     """
-    # Without a name that a model knows things of.
+    # Not a real name, about which a model knows things.
     nation: dict[str, Any] = {"name": "a large economy"}
     if inflation_target is None and isinstance(player, TaylorRule):
         inflation_target = player.inflation_target
@@ -51,14 +51,14 @@ def economics_card(
         players={"*": _in_a_seat(player)},
         moves_bp=GATE_MOVES_BP,
         briefing=told,
-        # So that a model is asked for probabilities: one call says more than ten draws.
+        # A model is asked for probabilities: one such call tells more than ten draws.
         decide="sample",
     )
     return run.responds(seed=seed, progress=progress)
 
 
 def _in_a_seat(player: LLMClient | Rule) -> LLMClient | TaylorRuleAgent | None:
-    """Return a player as a run takes it: a rule proposes the move on offer nearest to its rate."""
+    """Return a player as a run takes it; a rule proposes the move on offer closest to its rate."""
     if hasattr(player, "call_with_retry"):
         return run_client(player, "player")
     name = getattr(player, "__name__", repr(player))

@@ -1,4 +1,4 @@
-"""Checks an economic simulation for mistakes that published ones have made; no model is asked."""
+"""Checks of an economic simulation for mistakes in published ones; no model is asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmsim_lab.economy.macro import STEADY_STATE, Rule, rate_by
 from llmsim_lab.models import GlobalState
 
 _FRACTION = 0.25
-"""Targets and rates between 0 and this are fractions: 0.02 for 2 percent."""
+"""Targets and rates between 0 and this are taken for fractions, such as 0.02 for 2 percent."""
 _MOST_PERCENT = 25.0
 _MOST_QUARTERS_TO_RULE = 4
 
@@ -50,7 +50,7 @@ def of_targets(nations: Iterable[_HasTarget]) -> Iterator[LintFinding]:
     """Find percent written as a fraction, in inflation targets."""
     for nation in nations:
         target = nation.inflation_target
-        # 0 is a target as it is, in percent and as a fraction.
+        # 0 is the same target in percent and as a fraction.
         if 0 < abs(target) < _FRACTION:
             percent = 100 * target
             yield LintFinding(
@@ -61,13 +61,13 @@ def of_targets(nations: Iterable[_HasTarget]) -> Iterator[LintFinding]:
 
 
 def of_model(model: MacroModel) -> Iterator[LintFinding]:
-    """Find an annual rate that is applied undivided in each quarter."""
-    # At rest, so that nothing but growth moves output.
+    """Find an annual growth rate that is applied in each quarter without dividing it by four."""
+    # From the steady state, where only growth moves output.
     quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
     ratio = quarter.total_economic_value / STEADY_STATE.total_economic_value
     change = 100 * log(ratio)
     growth = quarter.gdp_growth
-    # A real quarter grows by a fourth of its annual rate, as logarithms.
+    # In logarithms, a quarter grows by a fourth of the annual rate.
     difference = abs(4 * change - growth)
     if difference > 0.05 * abs(growth):
         yield LintFinding(
@@ -85,17 +85,17 @@ def of_rule(
 ) -> Iterator[LintFinding]:
     """Find what is wrong with a policy rule.
 
-    In the end a rule raises the rate by its response to inflation over one minus that to the
-    previous rate. Above 1 the real rate rises with inflation: the Taylor principle. Source:
+    A rule's long-run response is its response to inflation divided by one minus its response to
+    the previous rate. Above 1, the real rate rises with inflation: the Taylor principle. Source:
     Woodford (2001), "The Taylor rule and optimal monetary policy", American Economic Review 91(2).
 
     Args:
-        who: whose it is.
+        who: the player that the rule belongs to.
         rule: the rule.
-        start: where the run begins.
+        start: the state that the run begins from.
         largest: the largest move of a turn, percentage points.
     """
-    # At rest the rule must ask for the resting rate, some 4 percent.
+    # In the steady state, the rule must ask for the steady state's rate, about 4 percent.
     neutral = rate_by(rule, STEADY_STATE)
     is_fraction = 0 < abs(neutral) < _FRACTION
     is_too_much = abs(neutral) > _MOST_PERCENT
@@ -119,7 +119,7 @@ def of_rule(
 
 
 def _of_dynamics(who: str, rule: Rule) -> Iterator[LintFinding]:
-    """Find a rule without a long run, one that follows inflation too little, or an unstable one."""
+    """Find a rule without a long run, with too small a response to inflation, or unstable."""
     of_inflation, _, inertia = weights_of(rule)
     if inertia >= 1:
         yield LintFinding(
@@ -128,7 +128,7 @@ def _of_dynamics(who: str, rule: Rule) -> Iterator[LintFinding]:
             "lower the weight on the last rate",
         )
         return
-    # What it asks for once its own previous rate has caught up.
+    # The response after the previous rate has caught up.
     response = of_inflation / (1 - inertia)
     if response <= 1:
         yield LintFinding(
@@ -138,7 +138,7 @@ def _of_dynamics(who: str, rule: Rule) -> Iterator[LintFinding]:
             "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5",
         )
         return
-    # The Taylor principle is not enough: inertia of .95 follows it and explodes in this model.
+    # The Taylor principle is not enough: a rule with inertia .95 meets it, and this model explodes.
     root = closed_loop(rule).spectral_radius
     if root >= 1:
         yield LintFinding(

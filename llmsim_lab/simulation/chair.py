@@ -1,4 +1,4 @@
-"""A person in the economy: asked for a rate instead of a move, and free to leave words open.
+"""A person's questions in the economy: they ask for a rate, not a move, and words are optional.
 
 ``run`` is a ``Simulation``, whose module imports this one.
 """
@@ -18,8 +18,8 @@ from llmsim_lab.llm.human import OpenQuestion
 def rates_of(run: Any) -> dict[float, dict[str, float]]:
     """Return the rates on offer, percent per year, each with the part of a reply that states it.
 
-    They are those that the moves on offer lead to. Where actions are in words and the run has
-    no player to judge them, they are the quarter points that an engine's model would be offered.
+    These are the results of the moves on offer. Where actions are in words and no player judges
+    them, they are the quarter points that an engine's model would be offered.
     """
     here = run.state.interest_rate
     rates: dict[float, dict[str, float]] = {}
@@ -30,7 +30,7 @@ def rates_of(run: Any) -> dict[float, dict[str, float]]:
             for rate in run.engine.choices(here):
                 rates[rate] = {"proposed_rate": rate}
         return rates
-    # The largest first, so that of moves that end at the same bound the smallest one counts.
+    # The largest first: if several moves end at the same bound, the last and smallest one counts.
     for move in sorted(run.moves_bp, key=abs, reverse=True):
         moved = run.engine.inside(here + move / 100)
         rates[round(moved, 2)] = {"rate_change_bp": move}
@@ -41,12 +41,12 @@ def in_rates(
     run: Any,
     question: OpenQuestion,
 ) -> OpenQuestion:
-    """Return a question as it is put to a person; the same answer is waited for.
+    """Return a question in the form that a person gets; the run waits for the same answer.
 
-    Where there are rates on offer, one of them is asked for, which begins where the rate is, and
-    says what it does; the action in words may be left open.
+    If there are rates on offer, the person picks one. The form begins with the current rate and
+    says what each rate does. The action in words is optional.
     """
-    # A validator or an engine is asked about actions, not for a rate.
+    # A validator or an engine judges actions, and does not set a rate.
     if question.component != "agent":
         return question
     rates = rates_of(run)
@@ -55,7 +55,7 @@ def in_rates(
     schema = question.request.schema or {}
     fields = dict(schema["properties"])
     fields.pop("rate_change_bp", None)
-    # The rate says it.
+    # The rate already states the action.
     fields["action"] = {**fields["action"], "optional": True}
     here = run.state.interest_rate
     rate_field = {
@@ -63,13 +63,13 @@ def in_rates(
         "says": [policy_words(here, rate) for rate in rates],
         "start": _nearest(here, rates),
     }
-    # First, since it is what the person decides.
+    # First, since the rate is the person's decision.
     properties = {"rate": rate_field, **fields}
     shown = {**schema, "properties": properties}
     return replace(
         question,
         request=replace(question.request, schema=shown),
-        # What judges the reply knows no rate.
+        # The judge of the original reply does not know the field "rate".
         judge=None,
     )
 
@@ -78,9 +78,9 @@ def as_reply(
     run: Any,
     values: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what a person filled in as the run takes it: a rate becomes what leads to it.
+    """Return a person's answer in the form that the run takes: a rate becomes the move to it.
 
-    An action that was left open is filled in, as the reply says.
+    An action that was left empty is filled in from the rate.
     """
     reply = dict(values)
     if "rate" not in reply:
@@ -96,7 +96,7 @@ def as_reply(
 
 def policy_words(here: float, rate: float) -> str:
     """Return a new rate as an action in words."""
-    # Without the dust of binary fractions, which would be a change.
+    # Rounded, since the error of binary fractions would look like a change.
     change = round(rate - here, 2)
     if not change:
         return f"Hold the rate at {number(rate)} %"
@@ -106,7 +106,7 @@ def policy_words(here: float, rate: float) -> str:
 
 def advice_for(run: Any, name: str) -> str:
     """Return what the Taylor rule would do about this quarter, in words."""
-    # A validator or an engine has no target: the first nation's is taken.
+    # A validator or an engine has no target, so that the first nation's is used.
     target = run.nations[0].inflation_target
     for nation in run.nations:
         if nation.name == name:

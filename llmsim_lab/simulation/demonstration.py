@@ -1,7 +1,8 @@
 """The demonstration: one central bank, the same quarters mirrored, and an oil shock.
 
-It reads what ``data/tapes/record_demo.py`` recorded. Beside the recorded model the Taylor rule, the
-same with inertia, and two players that do not look at the economy have the same start and shocks.
+It reads the recording of ``data/tapes/record_demo.py``. The Taylor rule, the same rule with
+inertia, and two players that ignore the economy play beside the recorded model, with the same
+start and shocks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ World = Literal["plain", "mirrored", "oil"]
 OIL_TURN = 4
 """The quarter that the oil shock hits."""
 FAR = 3.0
-"""Percentage points from the rate in force: no move on offer comes near one farther away."""
+"""Percentage points from the rate in force; no move on offer comes close to a rate beyond."""
 
 RULE = "Taylor rule"
 INERTIA = "rule, inertia .85"
@@ -46,19 +47,19 @@ PLAYERS: Mapping[str, Rule] = {
     "no change": lambda *, previous_rate, **_: previous_rate,
     "always +75 bp": lambda *, previous_rate, **_: previous_rate + 0.75,
 }
-"""US estimates of inertia are .8 to .9."""
+"""The rules of the other players; US estimates of inertia are .8 to .9."""
 _COLUMNS = ["inflation", "in the end", "drift", "verdict", "rate after oil"]
 
 
 def demo_runs(tape: Tape) -> dict[int, dict[World, Simulation]]:
-    """Return a recording's runs, by seed and by what each shows."""
+    """Return a recording's runs, by seed and world."""
     runs: dict[int, dict[World, Simulation]] = {}
     for info in tape.runs():
         run = Simulation.load(tape, info.id)
         world: World = "plain"
         if run.economy.mirrored:
             world = "mirrored"
-        # The shock is a fork of the plain run, with which it shares the quarters before.
+        # The run with the shock is a fork of the plain run, which has the quarters before it.
         elif info.fork_turn is not None:
             world = "oil"
         runs.setdefault(run.seed, {})[world] = run
@@ -66,20 +67,20 @@ def demo_runs(tape: Tape) -> dict[int, dict[World, Simulation]]:
 
 
 class Demonstration:
-    """Recorded runs of one central bank, and those of other players in the same quarters.
+    """Recorded runs of one central bank, and other players in the same quarters.
 
     Attributes:
-        model: the name of who decides in the runs.
-        runs: what was recorded, by seed and ``plain``, ``mirrored`` or ``oil``.
-        players: who is shown, the model first.
-        paths: a row a quarter of each run of each player: ``player``, ``world``, ``seed``,
+        model: the name of the model that decides in the runs.
+        runs: the recorded runs, by seed and ``plain``, ``mirrored`` or ``oil``.
+        players: the players that are shown, the model first.
+        paths: one row for each player, run and quarter: ``player``, ``world``, ``seed``,
             ``turn``, ``inflation``, ``output_gap``, ``interest_rate``, ``unemployment``.
-        moves: a row for each of the model's quarters that is judged, a column for each player:
-            what it decided, or would have decided, there, basis points. Where the model's move was
-            drawn from its probabilities it is their mean, which is known more exactly than one
-            draw. Not judged are quarters after the oil shock, and those in which the Taylor rule
-            asks for a rate that a bound stands in the way of, there or in the mirror image, or that
-            is more than ``FAR`` points away, which no move on offer comes near.
+        moves: one row for each judged quarter of the model, one column for each player: the move
+            that the player made or would have made there, basis points. If the model's move was
+            drawn from probabilities, it is their mean, which is more precise than one draw. Not
+            judged are quarters after the oil shock, quarters in which a bound keeps the Taylor
+            rule from its rate, there or in the mirror image, and quarters in which that rate is
+            more than ``FAR`` points away.
 
     Example:
         >>> from llmsim_lab.simulation import Demonstration
@@ -92,13 +93,13 @@ class Demonstration:
         model: str,
         runs: Mapping[int, Mapping[World, Simulation]],
     ) -> None:
-        """Play the other players beside runs.
+        """Play the other players in the quarters of recorded runs.
 
         Args:
-            model: the name of who decides in the runs.
-            runs: by seed, and for each seed ``plain`` and ``mirrored``; ``oil`` of one or more.
+            model: the name of the model that decides in the runs.
+            runs: by seed and world; each seed has ``plain`` and ``mirrored``, at least one ``oil``.
         """
-        import pandas as pd  # here, since most commands show no demonstration
+        import pandas as pd  # here, since most commands do not need it
 
         self.model = model
         self.runs = runs
@@ -119,7 +120,7 @@ class Demonstration:
                             seed=seed,
                         )
                     )
-                # What the shock adds is no quarter that was decided on without it.
+                # Quarters after the oil shock are not judged.
                 if world != "oil":
                     judged = _judged(run, model)
                     moves.append(judged.assign(world=world, seed=seed))
@@ -128,10 +129,10 @@ class Demonstration:
 
     @classmethod
     def read(cls, tape: str | Path | None = None) -> Demonstration:
-        """Read a recording, and play the others beside it; no model is asked.
+        """Read a recording, and play the other players beside it; no model is asked.
 
         Args:
-            tape: one of ``data/tapes/record_demo.py``; the shipped one if not given.
+            tape: a recording of ``data/tapes/record_demo.py``; the shipped one if not given.
 
         Raises:
             ConfigError: the tape has no seed with all three runs.
@@ -139,12 +140,12 @@ class Demonstration:
         path = data_path("tapes/demo.tape.gz")
         if tape is not None:
             path = Path(tape)
-        # The tape is open for as long as calls may be read of the runs.
+        # The tape stays open, since the runs may read calls from it later.
         recorded = demo_runs(Tape(path, read_only=True))
         runs = {}
         has_oil = False
         for seed, worlds in sorted(recorded.items()):
-            # A recording that was broken off may have one of the two.
+            # A recording that was stopped may lack one of the two.
             if {"plain", "mirrored"} <= worlds.keys():
                 runs[seed] = worlds
                 has_oil |= "oil" in worlds
@@ -160,17 +161,18 @@ class Demonstration:
     def responds(self, player: str | None = None) -> PolicyResponse:
         """Return whether a player, the model if not given, responds to the economy.
 
-        ``economy.response_of``, as in the economic gate, on the model's quarters as they were and
-        mirrored: what the others would have done there. (On a path of its own a rule's rate follows
-        from inflation and gap, so that no regression can tell them apart.) The quarters of one seed
-        are no independent cases, so seeds are the units; with too few nothing is decided.
+        This is ``economy.response_of``, as in the economic gate, on the model's quarters and their
+        mirror images; the other players are asked what they would have done there. (On its own
+        path, a rule's rate follows from inflation and gap, so that no regression can separate
+        them.) The quarters of a seed are not independent, so that seeds are the units; with too few
+        seeds nothing is decided.
         """
         first, *_ = self.runs.values()
         bank = first["plain"].nations[0]
         rest = rest_at(bank.inflation_target)
         at_rest = [getattr(rest, name) for name in STATE]
         deviations = self.moves[list(STATE)] - at_rest
-        # Percentage points, of basis points.
+        # From basis points to percentage points.
         moves = self.moves[self._known(player)] / 100
         return response_of(
             deviations,
@@ -179,9 +181,10 @@ class Demonstration:
         )
 
     def response(self, player: str | None = None) -> Estimate:
-        """Return what the oil shock does to a player's rate, the model's if not given.
+        """Return the effect of the oil shock on a player's rate, the model's if not given.
 
-        Percentage points, over the quarters after the shock; the units are runs with the same seed.
+        In percentage points, over the quarters after the shock. The units are pairs of runs with
+        the same seed.
         """
         from llmsim_lab.study.estimates import effects  # here, since it imports scipy
 
@@ -189,7 +192,7 @@ class Demonstration:
         is_after = self.paths["turn"] > OIL_TURN
         is_compared = self.paths["world"] != "mirrored"
         after = self.paths[is_of_player & is_after & is_compared]
-        # Seeds and quarters that both runs have.
+        # Only seeds and quarters that both runs have.
         is_in_both = after.duplicated(["seed", "turn"], keep=False)
         table = after[is_in_both].rename(
             columns={
@@ -212,7 +215,7 @@ class Demonstration:
         player: str,
         column: str = "interest_rate",
     ) -> pd.DataFrame:
-        """Return what the oil shock does: with it minus without, a row a quarter, a column a seed.
+        """Return the effect of the oil shock, with minus without: a row a quarter, a column a seed.
 
         Args:
             player: one of ``players``.
@@ -221,7 +224,7 @@ class Demonstration:
         oil = self.path(player, "oil", column)
         plain = self.path(player, "plain", column)
         difference = (oil - plain).reindex_like(oil)
-        # From the quarter before the shock on, where both runs are one and the line begins at 0.
+        # From the quarter before the shock, which both runs share, so that lines begin at 0.
         return difference.loc[OIL_TURN - 1 :]
 
     def path(
@@ -256,20 +259,20 @@ class Demonstration:
         return name
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row a player: how its moves respond, the verdict, the rate after the oil shock.
+        """Return one row for each player: its responses, the verdict, the rate after the oil shock.
 
-        Responses are in percentage points a quarter for each point of inflation, and in the end;
-        drift is what is moved whatever happens. Intervals are 95 %.
+        Responses are percentage points for each point of inflation, in a quarter and in the long
+        run. Drift is the mean move, whatever the economy does. Intervals are 95 %.
         """
         rows = {player: self._row(player) for player in self.players}
-        # A column a player, until it is turned.
+        # Players are columns here, and rows after transposing.
         frame = frame_of(rows).reindex(_COLUMNS)
         return frame.T.rename_axis("player")
 
     def _row(self, player: str) -> dict[str, str]:
-        """Return a player's row of ``to_frame``, and more criteria than it shows."""
+        """Return a player's row of ``to_frame``; it may have more criteria than the frame shows."""
         response = self.responds(player)
-        # With too few seeds there are no criteria, and the row has only what is known.
+        # With too few seeds there are no criteria, and the row lacks them.
         row = {criterion.name: criterion.interval for criterion in response.criteria}
         in_the_end = "none"
         if response.in_the_end is not None:
@@ -282,14 +285,14 @@ class Demonstration:
 
     @property
     def verdict(self) -> str:
-        """What the recording says of the model, in one sentence."""
+        """The conclusion about the model, in one sentence."""
         response = self.responds()
         words = {
             "pass": "responds to the economy",
             "fail": "does not respond to the economy",
             "undecided": "is undecided",
         }[response.outcome]
-        # Who is asked to write a sentence first may answer otherwise.
+        # A model that is asked to write a sentence first may decide differently.
         if self.by_letter:
             words += " when asked by letter"
         first_letter = response.sentence[0]
@@ -298,7 +301,7 @@ class Demonstration:
 
     @property
     def by_letter(self) -> bool:
-        """Whether the model was asked for the letter of a move, and not to write its decision."""
+        """Whether the model was asked for the letter of a move, not to write its decision."""
         decides = []
         for worlds in self.runs.values():
             decides += [run.decide for run in worlds.values()]
@@ -306,7 +309,7 @@ class Demonstration:
 
     @property
     def judged(self) -> str:
-        """How many quarters are judged, and why not all, in one sentence."""
+        """How many quarters are judged, and why not all of them, in one sentence."""
         quarters = 0
         for worlds in self.runs.values():
             quarters += worlds["plain"].turn_number + worlds["mirrored"].turn_number
@@ -320,7 +323,7 @@ class Demonstration:
 
     @property
     def headline(self) -> str:
-        """What the oil shock does to the model's rate and to the rule's, in one sentence."""
+        """The effect of the oil shock on the model's rate and on the rule's, in one sentence."""
         rule = self.response(RULE)
         model = self.response()
         quarters = len(self.responses(self.model).loc[OIL_TURN + 1 :])
@@ -335,7 +338,7 @@ class Demonstration:
 
 
 def _points(effect: Estimate) -> str:
-    """Return an effect with its interval, and with what there is to keep in mind about it."""
+    """Return an effect with its interval and its note."""
     parts = []
     if effect.low is not None:
         parts.append(f"95 % interval {effect.low:+.2f} to {effect.high:+.2f}")
@@ -357,12 +360,12 @@ def effect_in_short(effect: Estimate) -> str:
 
 
 def _rules_beside(recorded: Simulation) -> dict[str, Rule]:
-    """Return the rules of the other players, with the target of the recorded bank."""
+    """Return the other players' rules, with the recorded bank's target."""
     target = recorded.nations[0].inflation_target
     rules: dict[str, Rule] = {}
     for name, rule in PLAYERS.items():
         rules[name] = rule
-        # Those that do not look at the economy aim at nothing.
+        # A player that ignores the economy has no target.
         if isinstance(rule, TaylorRule):
             rules[name] = replace(rule, inflation_target=target)
     return rules
@@ -372,14 +375,14 @@ def _played(
     recorded: Simulation,
     rule: Rule,
 ) -> pd.DataFrame:
-    """Return the quarters of a recorded run as another player has them."""
+    """Return the path of another player with a recorded run's start and shocks."""
     agent = TaylorRuleAgent(
         rule=rule,
         limits=recorded.engine,
         moves_bp=recorded.moves_bp,
     )
     run = recorded.counterfactual(agent)
-    # What is wrong with these quarters is the recording's.
+    # Warnings about these quarters came when the run was recorded.
     leave_out_warnings(run)
     return run.run(recorded.turn_number, progress=False)
 
@@ -388,14 +391,14 @@ def _judged(
     recorded: Simulation,
     model: str,
 ) -> pd.DataFrame:
-    """Return what each player decides in the quarters of a recorded run that are judged."""
+    """Return each player's decisions in the judged quarters of a recorded run."""
     import numpy as np
 
-    # Not the last state, after which nothing was decided.
+    # Without the last state, after which nothing was decided.
     economies = [turn.state.global_state for turn in recorded.turns[:-1]]
     figures = [dict(economy) for economy in economies]
     quarters = frame_of(figures)[list(STATE)]
-    # One bank answers in each turn.
+    # Each turn has one answer, the bank's.
     answers = [turn.answers[0] for turn in recorded.turns[1:]]
     quarters[model] = [_expected(recorded, answer) for answer in answers]
     rules = _rules_beside(recorded)
@@ -412,7 +415,7 @@ def _judged(
         quarters[name] = moves
     rest = rest_at(recorded.nations[0].inflation_target)
     asked_for = np.array([rate_by(rules[RULE], economy) for economy in economies])
-    # At its lower bound the rule asks for 0, and in the mirror image for twice the resting rate.
+    # At the lower bound the rule asks for 0, in the mirror image for twice the steady state's rate.
     is_free = (asked_for > 0) & (asked_for <= 2 * rest.interest_rate)
     distance = np.abs(asked_for - quarters["interest_rate"])
     judged: pd.DataFrame = quarters[is_free & (distance <= FAR)]
@@ -420,11 +423,11 @@ def _judged(
 
 
 def _expected(recorded: Simulation, answer: Answer) -> float:
-    """Return the move that was decided on, of a drawn one the mean that it was drawn from."""
-    # As they were offered, since answers are found by their questions.
+    """Return the move of an answer; if it was drawn, the mean of its probabilities."""
+    # In the order of the offer, since answers are found by their questions.
     options = moves_to_choose(recorded.moves_bp or ())
     measured = []
-    # Each order of the letters was a question of its own; its recorded answer is the one to it.
+    # Each order of the letters was a question of its own, with its own recorded answer.
     for question, _ in orders_of(options):
         for call in answer.calls:
             reply = call.reply
@@ -433,7 +436,7 @@ def _expected(recorded: Simulation, answer: Answer) -> float:
             text = call.request.messages[-1].content
             if text.endswith(question):
                 measured.append((reply, call))
-    # Without the answer to each order the pull of the letters would not cancel.
+    # The models' preference for letters cancels only with the answers to all orders.
     is_complete = len(measured) == len(options)
     if recorded.decide == "sample" and is_complete:
         return by_letters(options, measured).expectation

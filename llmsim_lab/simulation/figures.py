@@ -1,4 +1,4 @@
-"""Figures of what studies found: a comparison of prompts, the demonstration."""
+"""The figure of the demonstration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MODEL = "#D55E00"
 
 
 class _Look(NamedTuple):
-    """How a player's line is drawn: Okabe and Ito's palette, and a grey."""
+    """The look of a player's line, in Okabe and Ito's palette and a grey."""
 
     colour: str
     dashes: str | tuple[int, tuple[int, int]] = "-"
@@ -42,21 +42,21 @@ _LOOKS = {
 
 
 def _look_of(player: str) -> _Look:
-    """Return how a player is drawn; all that are not named are the model."""
+    """Return the look of a player; a player without a look of its own is the model."""
     return _LOOKS.get(player, _Look(_MODEL))
 
 
 def demo_figure(demonstration: Demonstration) -> Figure:
-    """Draw a demonstration: an oil shock, who responds to inflation, the rates, mirrored too.
+    """Draw a demonstration: the oil shock, responses to inflation, rates and their mirror images.
 
-    Lines are means over seeds, bands reach from the lowest seed to the highest, and the dashed
-    lines at the top and at the bottom are the bounds of the rate.
+    Lines are means over seeds, bands reach from the lowest seed to the highest. The dashed lines at
+    the top and at the bottom are the bounds of the rate.
 
     Args:
-        demonstration: of ``Demonstration.read``.
+        demonstration: as ``Demonstration.read`` returns it.
     """
     figure = new_figure(11, 8)
-    # The headline first, who responds beside it, and the paths that this follows from below.
+    # The headline first, the responses beside it, and below them the paths.
     (oil, slopes), (plain, mirrored) = figure.subplots(2, 2)
     _draw_oil(oil, demonstration)
     _draw_responses(slopes, demonstration)
@@ -73,9 +73,9 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     _draw_rates(mirrored, demonstration, "mirrored", below)
     for axes in (oil, plain, mirrored):
         plain_axes(axes, "y")
-        # There is no quarter 2.5.
+        # Whole numbers: there is no quarter 2.5.
         axes.locator_params(axis="x", integer=True)
-    # What really happened had other shocks, and is drawn for orientation alone.
+    # History had other shocks, and is drawn for orientation only.
     quarters = len(demonstration.path(RULE, "plain"))
     past = load_us_macro().loc[start:].head(quarters)
     plain.plot(
@@ -102,7 +102,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         fontsize=12,
         fontweight="bold",
     )
-    # What is read aloud in place of the picture.
+    # The alternative text for screen readers.
     words = f"{demonstration.verdict} {demonstration.judged} {demonstration.headline}"
     return told(figure, words)
 
@@ -113,8 +113,8 @@ def _line(
     player: str,
     label: str,
 ) -> None:
-    """Draw the mean of seeds and their range, as far as all of them go."""
-    # A mean over other seeds from one quarter to the next would jump.
+    """Draw the mean of the seeds and their range, up to the last quarter of the shortest run."""
+    # The mean would jump where a seed ends.
     values = values.dropna()
     look = _look_of(player)
     axes.fill_between(
@@ -130,7 +130,7 @@ def _line(
         label=label,
         color=look.colour,
         linestyle=look.dashes,
-        # The model stands out from what it is compared with.
+        # The model's line is thicker than those that it is compared with.
         linewidth=2.6 if look.colour == _MODEL else 1.8,
     )
 
@@ -141,16 +141,16 @@ def _draw_rates(
     world: World,
     title: str,
 ) -> None:
-    """Draw each player's rate in a world, and the bounds of it."""
+    """Draw each player's rate in a world, and the rate's bounds."""
     for player in demonstration.players:
         label = drawable(player, 60)
-        # Said once: the other lines are means and ranges of as many.
+        # Labelled once, since all players have the same number of seeds.
         if player == demonstration.model:
             seeds = counted(len(demonstration.runs), "seed")
             label = f"{label}: mean and range of {seeds}"
         rates = demonstration.path(player, world)
         _line(axes, rates, player, label)
-    # All runs have the same bounds, as they have the same start.
+    # All runs have the same bounds and the same start.
     [first, *_] = demonstration.runs.values()
     low, high = first["plain"].config.engine.rate_bounds
     axes.set(
@@ -172,14 +172,14 @@ def _draw_bound(
     rate: float,
     name: Literal["lower", "upper"],
 ) -> None:
-    """Draw a bound of the rate, its name clear of the lines and bands that run along it."""
+    """Draw a bound of the rate, with its name away from lines and bands along the bound."""
     axes.axhline(
         rate,
         color="#444444",
         linewidth=1,
         linestyle=(0, (6, 3)),
     )
-    # Outside of the bounds, where no rate is drawn.
+    # Beyond the bound, where no rate is drawn.
     points_up = 5
     alignment = "bottom"
     if name == "lower":
@@ -196,10 +196,10 @@ def _draw_bound(
 
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
-    """Draw the headline: with the oil shock minus without."""
+    """Draw the headline: rates with the oil shock minus those without."""
     for player in (RULE, INERTIA, demonstration.model):
         _line(axes, demonstration.responses(player), player, player)
-    # What the rate is to answer, as it is under the rule.
+    # The effect on prices under the rule, to which the rates respond.
     prices = demonstration.responses(RULE, "inflation").mean(axis=1)
     axes.plot(
         prices.index,
@@ -215,7 +215,7 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
         fontsize=8,
         color="#007F5C",
     )
-    # With room on the right for the words above.
+    # Room on the right for the labels above.
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(
         OIL_TURN,
@@ -249,7 +249,7 @@ def _draw_responses(
     players = demonstration.players
     for row, player in enumerate(players):
         response = demonstration.responds(player)
-        # With few seeds nothing is decided, and there is no interval to draw.
+        # With few seeds nothing is decided, and there are no intervals.
         if not response.criteria:
             axes.text(
                 0,
@@ -279,7 +279,7 @@ def _draw_responses(
             "fail": "does not respond",
             "undecided": "undecided",
         }
-        # Above the interval: the axis points downwards.
+        # Above the interval, since the axis points downwards.
         axes.text(
             slope.value,
             row - 0.28,
@@ -296,11 +296,11 @@ def _draw_responses(
     names = [drawable(player, 60) for player in players]
     axes.set_yticks(range(len(players)), names)
     axes.set(
-        # The first player above.
+        # The first player is at the top.
         ylim=(len(players) - 0.4, -0.6),
         xlabel="percentage points a quarter",
     )
-    # For the words beside intervals that end at the edge.
+    # Room for the labels of intervals that end at the edge.
     axes.margins(x=0.15)
     plain_axes(axes, "x")
     quarters = counted(len(demonstration.moves), "judged quarter")

@@ -1,10 +1,10 @@
 """The economic gate: a player is asked about situations and their mirror images, and judged.
 
-A player (a model, or a rule) is shown economies, and each one's mirror image, in which everything
-is as far on the other side of the steady state; half of them again with a name and dates. The
-steady state is at the player's own inflation target. From its moves ``economy.response_of`` tells
-whether it responds to the economy. 24 pairs are asked first, and 24 more if they do not decide.
-Each card has situations of its own, which follow from its seed.
+A player (a model, or a rule) is shown economies and their mirror images, in which every figure is
+equally far on the other side of the steady state. Half of them are shown again with a name and
+dates. The steady state is at the player's own inflation target. ``economy.response_of`` judges by
+the player's moves whether it responds to the economy. 24 pairs are asked first, and 24 more if
+these do not decide. Each card has its own situations, which follow from its seed.
 """
 
 from __future__ import annotations
@@ -62,38 +62,38 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERSION = 3
-"""Cards of another version are measured anew. Raise it with any change of what the gate asks."""
+"""Cards of another version are measured anew. Raise it when the gate's questions change."""
 GATE_MOVES_BP = (-200, -75, -25, 0, 25, 75, 200)
-"""The moves on offer, basis points: seven, since each costs a call a question."""
+"""The moves on offer, basis points: only seven, since each costs a call for each question."""
 PAIRS = 24
-"""Pairs of a stage."""
+"""The number of pairs in a stage."""
 NAMED = 12
 """How many pairs of a stage are asked again with names."""
 NAMES = {"United States": "1979Q3", "Japan": "1999Q1"}
-"""What is told of an economy that is asked about again: a name, and its last quarter."""
+"""The names of economies that are asked about again, each with its last quarter."""
 DRAWS = 10
-"""Answers of a player that draws, to each question; their mean is judged."""
+"""How often a player whose answers differ is asked each question; the mean is judged."""
 LEAST_ROOM = 2.0
-"""Percentage points: with less, slow rules can hardly be told from none."""
+"""Percentage points; with less room a slow rule hardly differs from no rule."""
 QUARTERS = 20
-"""Of the past that leads to a situation."""
+"""How many quarters lead to a situation."""
 SLIP = 0.85
-"""A quarter, of the AR(1) by which the rate of the past differs from a rule's: without it the rate
-would hardly ever be far off."""
+"""Persistence, in a quarter, of the AR(1) by which the past rate differs from a rule's; without it
+the rate would hardly ever be far off."""
 SLIP_STD = 0.4
-"""Percentage points, of what is new of it in a quarter."""
+"""Standard deviation of the AR(1)'s innovation in a quarter, percentage points."""
 
 Told = Literal["economist", "thin"]
-"""What a player reads: an economist's briefing, or four indicators."""
+"""The prompt of a player: an economist's briefing, or four indicators."""
 Quarters = tuple[GlobalState, ...]
 
 
 class GateQuestion(NamedTuple):
-    """What is asked about one economy.
+    """A question about one economy.
 
     Attributes:
-        pair: which pair of economies it is about.
-        is_mirrored: whether it is about the mirror image.
+        pair: the number of the pair of economies.
+        is_mirrored: whether the question is about the mirror image.
         name: one of ``NAMES``; empty for an economy without a name.
     """
 
@@ -103,7 +103,7 @@ class GateQuestion(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What a card calls it: ``07``, ``07 mirrored``, ``07 Japan mirrored``."""
+        """The question's name on a card: ``07``, ``07 mirrored``, ``07 Japan mirrored``."""
         words = [f"{self.pair + 1:02}"]
         if self.name:
             words.append(self.name)
@@ -113,37 +113,37 @@ class GateQuestion(NamedTuple):
 
 
 def _planned() -> Iterator[GateQuestion]:
-    """Yield all questions: those with the same name together, for the prefix cache."""
-    # A clear case is decided by the first stage, at half the price.
+    """Yield all questions; those with the same name are together, for the prefix cache."""
+    # In two stages, since the first decides a clear case at half the price.
     for first in (0, PAIRS):
         for pair in range(first, first + PAIRS):
             yield GateQuestion(pair, is_mirrored=False)
             yield GateQuestion(pair, is_mirrored=True)
         for place, name in enumerate(NAMES):
-            # The first pairs are asked again, by turns with each name.
+            # The first pairs are asked again, with alternating names.
             for pair in range(first + place, first + NAMED, len(NAMES)):
                 yield GateQuestion(pair, is_mirrored=False, name=name)
                 yield GateQuestion(pair, is_mirrored=True, name=name)
 
 
 QUESTIONS = {question.key: question for question in _planned()}
-"""By key; the second half is the second stage."""
+"""The questions by key; the second half is the second stage."""
 
 
 class DatedEconomy(NamedTuple):
-    """A quarter that is shown, and what it is called; None for none."""
+    """A quarter of a question, with its date; None for no date."""
 
     economy: GlobalState
     period: str | None
 
 
 class Measured(NamedTuple):
-    """What was decided about a question.
+    """The answer to a question.
 
     Attributes:
         move_bp: the mean move, basis points.
         method: how it was measured, in words.
-        calls: of a model, how many it took.
+        calls: how many model calls it took.
     """
 
     move_bp: float
@@ -153,17 +153,18 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examinee:
-    """Who is examined, and how the run asks for decisions.
+    """A player that is examined, and how the run asks it for decisions.
 
     Attributes:
-        name: the member's.
-        player: who decides for it, such as a client or a rule.
-        prompt: what it is asked with.
-        inflation_target: its own, percent.
-        moves_bp: on offer; None where actions are in words.
-        decide: how a move is taken from probabilities; None where it is written.
-        write: returns the text about quarters, called a name.
-        answer: decides about quarters, with random numbers of a turn, called a name; basis points.
+        name: the name of the committee's member.
+        player: who decides for the member, such as a client or a rule.
+        prompt: the prompt that it is asked with.
+        inflation_target: its own inflation target, percent.
+        moves_bp: the moves on offer; None where actions are in words.
+        decide: how a move is taken from probabilities; None where the move is written.
+        write: returns the prompt's text about quarters of an economy with a name.
+        answer: returns the move about quarters of an economy with a name, basis points; random
+            numbers are those of a turn.
     """
 
     name: str
@@ -176,23 +177,23 @@ class Examinee:
     answer: Callable[[Sequence[DatedEconomy], int, str], Awaitable[float]]
 
 
-# --- what is asked --------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 def rest_at(target: float) -> GlobalState:
-    """Return the steady state with an inflation target: the rate is as far above it as ever."""
+    """Return the steady state with an inflation target; the real rate stays the same."""
     return shifted(STEADY_STATE, target - STEADY_STATE.inflation)
 
 
 def room_at(target: float) -> float:
-    """Return how far from the steady state rates may be for no bound to touch them.
+    """Return how far from the steady state a rate may be without touching a bound.
 
     Raises:
-        ConfigError: it is too little to tell how a player responds.
+        ConfigError: that is too little to judge how a player responds.
     """
     lowest, highest = EngineConfig().rate_bounds
     rate = rest_at(target).interest_rate
-    # On both sides, since each situation is shown mirrored too.
+    # On both sides, since each situation has a mirror image.
     room = min(STEADY_STATE.interest_rate, rate - lowest, highest - rate)
     if room < LEAST_ROOM:
         above = STEADY_STATE.interest_rate - STEADY_STATE.inflation
@@ -212,19 +213,19 @@ def situations(
 ) -> tuple[Quarters, ...]:
     """Return a card's situations, each the last quarters of a run of the macro model.
 
-    A run begins in the steady state and has random shocks and a policy that makes lasting mistakes.
-    It is taken if it and its mirror image have usual figures, and if a Taylor rule would ask for a
-    rate that no bound touches.
+    A run begins in the steady state, with random shocks and a policy that makes lasting mistakes.
+    A run is used if its figures and those of its mirror image are usual, and if a Taylor rule would
+    ask for a rate that no bound touches.
 
     Args:
-        seed: they follow from it.
+        seed: decides the situations.
         room: how far from the steady state a rate may be, percentage points.
     """
-    # Of both stages at once: a second one begun later has the situations that it would have had.
+    # For both stages at once, so that a second stage has the same situations if it begins later.
     rng = random.Random(f"economic gate, seed {seed}")
     usual: list[Quarters] = []
     while len(usual) < 2 * PAIRS:
-        with suppress(EconomyError):  # it was driven off the model's range
+        with suppress(EconomyError):  # the run left the model's range
             quarters = _past(rng)
             if _is_usual(quarters, room):
                 usual.append(quarters)
@@ -232,16 +233,16 @@ def situations(
 
 
 def _past(rng: random.Random) -> Quarters:
-    """Return the last quarters of a run whose rate slips away from a rule's."""
+    """Return the last quarters of a run whose rate drifts away from a rule's."""
     model = RudebuschSvensson()
-    # Without a bound, at which a path and its mirror image would part.
+    # Without a bound, where a path and its mirror image would differ.
     rule = TaylorRule(lower_bound=-inf)
     path = [STEADY_STATE]
     slip = 0.0
     for _ in range(QUARTERS):
         now = path[-1]
         slip = SLIP * slip + rng.gauss(0, SLIP_STD)
-        # Inertia of 0.8, half of the slip.
+        # Inertia of 0.8, plus half of the slip.
         rate = 0.8 * now.interest_rate + 0.2 * rate_by(rule, now) + 0.5 * slip
         shocks = Shocks(
             supply=rng.gauss(0, SUPPLY_STD),
@@ -257,10 +258,10 @@ def _past(rng: random.Random) -> Quarters:
 
 
 def _is_usual(quarters: Quarters, room: float) -> bool:
-    """Return True if figures are those of usual times, and a rule's rate is off the bounds."""
+    """Return True if the figures are usual ones, and a rule's rate touches no bound."""
     rest = STEADY_STATE
     asked_for = rate_by(TaylorRule(lower_bound=-inf), quarters[-1])
-    # Where a bound is in the way, no response to inflation can be seen.
+    # At a bound no response to inflation can be seen.
     if abs(asked_for - rest.interest_rate) > room:
         return False
     for quarter in quarters:
@@ -277,15 +278,15 @@ def _shown(
     quarters: Quarters,
     target: float,
 ) -> list[DatedEconomy]:
-    """Return a situation as a question shows it: around a target, mirrored, dated."""
+    """Return a situation in the form of a question: around a target, mirrored, dated."""
     economies = []
     last = NAMES.get(question.name)
     for number, quarter in enumerate(quarters, start=1):
         period = None
-        # Dated so that the last quarter is the named one.
+        # The dates end with the named quarter.
         if last is not None:
             period = next_quarter(last, steps=number - len(quarters))
-        # Mirrored first: around the model's steady state, which the target then shifts.
+        # Mirrored around the model's steady state first; then the target shifts it.
         economy = mirrored(quarter) if question.is_mirrored else quarter
         around_target = shifted(economy, target - STEADY_STATE.inflation)
         economies.append(DatedEconomy(around_target, period))
@@ -299,21 +300,21 @@ class EconomicsCard(BaseModel):
     """Whether a player responds to the economy; ``verdict`` says it in words.
 
     Attributes:
-        model: the model's name as its backend knows it; of a rule what it is called.
+        model: the model's name in its backend, or the rule's name.
         backend: ``ollama``, ``embedded`` …; ``rule`` for a player that is not a model.
-        digest: of the model's weights; None where it is not known: the card is kept by name then.
+        digest: of the model's weights; None where it is not known, and the card is kept by name.
         told: ``economist`` for a briefing, ``thin`` for four indicators.
-        prompt: digest of the prompt.
-        inflation_target: the player's, percent, which its situations are around.
-        seed: its situations follow from it.
-        measured_at: when it was begun.
-        version_of_gate: a kept card of another one is not read.
-        moves: by question, percentage points: the mean of a player's probabilities or draws; None
-            where it gave no answer.
-        method: how answers were measured: as ``Choice`` has it, or ``10 answers to each``.
-        calls: of a model, how many it took.
-        outcome: ``pass``, ``fail`` or ``undecided``; None where not all was asked.
-        sentence: what was found, and whether the player stabilises this economy.
+        prompt: the digest of the prompt.
+        inflation_target: the player's inflation target, percent; the situations are around it.
+        seed: decides the situations.
+        measured_at: when the card was begun.
+        version_of_gate: kept cards of another version are not read.
+        moves: by question, the mean of the player's probabilities or draws, percentage points;
+            None where it gave no answer.
+        method: how answers were measured: ``Choice.method``, or ``10 answers to each``.
+        calls: how many model calls it took.
+        outcome: ``pass``, ``fail`` or ``undecided``; None where questions are left.
+        sentence: the result, and whether the player stabilises this economy.
     """
 
     model_config = ConfigDict(
@@ -339,8 +340,8 @@ class EconomicsCard(BaseModel):
 
     @property
     def response(self) -> PolicyResponse | None:
-        """What the regression found; None where more than one question of 24 has no answer."""
-        # What is missing may be missing because of the economy, and more would bias the rest.
+        """The regression's result; None where more than one question in 24 has no answer."""
+        # Answers may be missing because of the economy shown, and would bias the rest.
         if self.unanswered * PAIRS > len(self.moves):
             return None
         deviations: list[list[float]] = []
@@ -361,7 +362,7 @@ class EconomicsCard(BaseModel):
             for name, last in NAMES.items():
                 named = self._moves_of(pair, name)
                 if named is not None:
-                    # Over both images, in which what the economy calls for cancels.
+                    # Summed over both mirror images, so that the response to the economy cancels.
                     change = (sum(named) - sum(plain)) / 2
                     changes[f"{name}, {last}"].append(change)
         return response_of(
@@ -373,7 +374,7 @@ class EconomicsCard(BaseModel):
 
     @property
     def unanswered(self) -> int:
-        """How many questions were asked and not answered."""
+        """How many questions have no answer."""
         return list(self.moves.values()).count(None)
 
     def _moves_of(
@@ -381,7 +382,7 @@ class EconomicsCard(BaseModel):
         pair: int,
         name: str,
     ) -> tuple[float, float] | None:
-        """Return the moves in a situation and in its mirror image; None where one is missing."""
+        """Return the moves in a situation and its mirror image; None if one is missing."""
         plain_question = GateQuestion(pair, is_mirrored=False, name=name)
         mirrored_question = GateQuestion(pair, is_mirrored=True, name=name)
         plain = self.moves.get(plain_question.key)
@@ -404,7 +405,7 @@ class EconomicsCard(BaseModel):
 
     @property
     def heading(self) -> str:
-        """Which player this is, and how it was asked."""
+        """The player, and how it was asked."""
         digest = f", digest {self.digest[:12]}" if self.digest else ""
         briefing = "an economist's briefing" if self.told == "economist" else "four indicators"
         if self.inflation_target != STEADY_STATE.inflation:
@@ -416,10 +417,10 @@ class EconomicsCard(BaseModel):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
+        """Return one row for each ``Criterion``; no rows without answers."""
         response = self.response
         criteria = () if response is None else response.criteria
-        # With its columns also where there is nothing: frames of several cards are put together.
+        # With columns also without rows, since frames of several cards are concatenated.
         return frame_of(criteria, list(Criterion._fields))
 
     def __str__(self) -> str:
@@ -438,7 +439,7 @@ async def card_of(
     seed: int | None,
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
-    """Return the card of who decides in a run; see ``Simulation.responds``."""
+    """Return the card of a run's player; see ``Simulation.responds``."""
     player = examinee.player
     if examinee.moves_bp is None:
         raise ConfigError(
@@ -450,17 +451,17 @@ async def card_of(
             f"a person answers for {examinee.name}, who gives neither probabilities nor {DRAWS} "
             "answers to one question; name a model or a rule"
         )
-    # It raises where a target cannot be judged: before anything is asked.
+    # Called for its error, before anything is asked.
     room_at(examinee.inflation_target)
     info = None
     if hasattr(player, "call_with_retry"):
         info = await player.model_info()
     card = _new_card(examinee, info, seed)
     path = None
-    if info is not None:  # a rule's answers cost nothing, so its card is not kept
+    if info is not None:  # a rule's card is not kept, since its answers cost nothing
         path = _path_of(examinee, info)
         kept = _read(path)
-        # Another seed asks about other economies, and is another card.
+        # Another seed asks about other economies, and needs another card.
         if kept is not None and seed in (None, kept.seed):
             card = kept
     if card.outcome:
@@ -474,14 +475,14 @@ def _new_card(
     seed: int | None,
 ) -> EconomicsCard:
     """Return a card without answers."""
-    # Each card has situations of its own.
+    # A new seed, so that each card has its own situations.
     if seed is None:
         seed = secrets.randbelow(10**6)
     player = examinee.player
     function_name = getattr(player, "__name__", str(player))
     card = EconomicsCard(
         model=getattr(player, "name", function_name),
-        # A nation may have a prompt of its own, whatever the run's briefing is.
+        # By the prompt, since a nation may have its own, whatever the run's ``briefing`` is.
         told="economist" if "history" in examinee.prompt.slots else "thin",
         prompt=examinee.prompt.digest,
         inflation_target=examinee.inflation_target,
@@ -500,11 +501,11 @@ def _new_card(
 
 
 def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
-    """Return where a model's card is kept: by all that its answers depend on."""
+    """Return the path of a model's card, with a digest of all that its answers depend on."""
     client = examinee.player
-    # A model's name alone may be that of other weights, and servers have options of their own.
+    # The name alone may stand for other weights, and servers have their own options.
     parts: list[object] = []
-    # The prompt as it is sent, with and without a name: any change of its words counts.
+    # The prompts as they are sent, with and without a name: any change of words counts.
     for name in ("", *NAMES):
         question = GateQuestion(
             0,
@@ -513,7 +514,7 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
         )
         quarters = _shown(question, (STEADY_STATE,) * SHOWN, examinee.inflation_target)
         parts.append(examinee.write(quarters, name))
-    # The order is that of the keys of cards that there are.
+    # In this order, since the keys of existing cards have it.
     parts += [
         list(_options(examinee).values()),
         examinee.decide,
@@ -527,7 +528,7 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
         str(getattr(client.backend, "base_url", "")),
     ]
     if examinee.decide is None:
-        # What it writes depends on temperature and length as well.
+        # A written decision also depends on temperature and length.
         parts.append(client.config.model_dump(mode="json"))
     text = json.dumps(
         parts,
@@ -537,7 +538,7 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
     digest = hashlib.sha256(text.encode())
     key = digest.hexdigest()[:16]
     _, _, name = info.name.rpartition("/")
-    # For people who look into the folder; what tells cards apart is the key.
+    # The name is for people who look into the folder; the key identifies the card.
     model = re.sub(
         r"[^\w.-]+",
         "-",
@@ -548,17 +549,17 @@ def _path_of(examinee: Examinee, info: ModelInfo) -> Path:
 
 
 def _options(examinee: Examinee) -> dict[int, str]:
-    """Return the moves on offer, with the words in which they are offered."""
+    """Return the moves on offer, each with its words."""
     return moves_to_choose(examinee.moves_bp or ())
 
 
 class _Asking:
-    """Puts questions to an examinee; one whose answers differ is asked each question ten times."""
+    """Asks an examinee; if its answers differ, it is asked each question ten times."""
 
     def __init__(self, examinee: Examinee, info: ModelInfo | None) -> None:
         self._examinee = examinee
         self._is_model = info is not None
-        # Two tell a player that always answers the same from one that draws.
+        # Two answers show whether a player always answers the same.
         self._draws = 2
 
     async def move(self, question: GateQuestion, quarters: Quarters) -> Measured:
@@ -568,13 +569,13 @@ class _Asking:
         if self._is_model and examinee.decide:
             return await self._by_probabilities(shown, question.name, examinee.decide)
         answers: list[float] = []
-        # Random numbers follow from the turn's number, so that each answer has its own.
+        # Random numbers follow from the turn's number, so that each answer gets its own.
         first_turn = DRAWS * zlib.crc32(question.key.encode())
         while len(answers) < self._draws:
             turn = first_turn + len(answers)
             answer = await examinee.answer(shown, turn, question.name)
             answers.append(answer)
-            # From here on, for all questions: it draws.
+            # The player draws, so that all later questions are asked ten times too.
             if len(set(answers)) > 1:
                 self._draws = DRAWS
         calls = len(answers) if self._is_model else 0
@@ -590,7 +591,7 @@ class _Asking:
         name: str,
         decide: Decide,
     ) -> Measured:
-        """Return a model's move from the probability of each, once in each order of the moves."""
+        """Return a model's mean move, from the moves' probabilities in each order of the moves."""
         examinee = self._examinee
         text = examinee.write(shown, name)
         options = _options(examinee)
@@ -601,7 +602,7 @@ class _Asking:
             seed=1,
         )
         calls = len(choice.calls)
-        # Of "sample" the mean of all draws, of which one would say less.
+        # For "sample" the mean of all draws, which is more precise than one draw.
         move = choice.expectation
         if decide != "sample":
             move = choice.decided(decide, random.Random())
@@ -618,9 +619,9 @@ async def _measured(
     path: Path | None,
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
-    """Ask what is left of a card, keep each answer where there is a path, and judge."""
+    """Ask the questions that are left of a card, keep each answer if there is a path, and judge."""
     half = len(QUESTIONS) // 2
-    # Of this session alone: a card that is continued may have been begun on another machine.
+    # Of this session only, since the card may have been begun on another machine.
     seconds: list[float] = []
     for last in (half, len(QUESTIONS)):
         stage = range(last - half, last)
@@ -651,13 +652,13 @@ async def _with_stage(
     stage: range,
     seconds: list[float],
 ) -> EconomicsCard:
-    """Return a card with the answers of a stage; what each question took goes to ``seconds``."""
+    """Return a card with a stage's answers; the time of each question is added to ``seconds``."""
     quarters_of = situations(card.seed, room_at(card.inflation_target))
     questions = list(QUESTIONS.values())
-    # A card that is continued has some answers already.
+    # A continued card has some answers already.
     left = [place for place in stage if questions[place].key not in card.moves]
     first = left[0] + 1 if left else stage.stop
-    # As of a run: a line that says how far it is, where the caller does not say it.
+    # A progress line, unless the caller reports the progress.
     line = progress_line(
         "question",
         number=first,
@@ -677,8 +678,8 @@ async def _with_stage(
             try:
                 measured = await asking.move(question, quarters_of[question.pair])
             except LLMFailureException as failure:
-                # Of one question there may be no answer; with a server that is gone there is none
-                # of any, and the card can be continued.
+                # A single question may have no answer. If the server is gone no question has one,
+                # and the card can be continued later.
                 if failure.reason in LASTING:
                     raise
             else:
@@ -686,7 +687,7 @@ async def _with_stage(
                 method = measured.method
                 calls = measured.calls
             seconds.append(time.monotonic() - began)
-            # After each answer, which took a minute on a slow machine.
+            # Kept after each answer, which may take a minute on a slow machine.
             card = _kept(
                 path,
                 card,
@@ -699,10 +700,10 @@ async def _with_stage(
 
 
 def _time_left(seconds: Sequence[float], questions: int) -> str:
-    """Return how long so many questions take, as those did that were asked; empty before one is."""
+    """Return in words how long so many questions will take; empty before one was asked."""
     if not seconds:
         return ""
-    # The first may have waited for the model to be loaded.
+    # Without the first, which may have waited for the model to load.
     measured = seconds[1:] or seconds
     time_left = duration(fmean(measured) * questions)
     return f", about {time_left} left"
@@ -712,7 +713,7 @@ def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
     files = kept_folder("cards").glob("economics/*.json")
     cards = map(_read, files)
-    # One that was stopped is continued when the same player is asked again.
+    # A stopped card is continued when the same player is asked again.
     finished = [card for card in cards if card is not None and card.outcome]
     return sorted(
         finished,
@@ -722,7 +723,7 @@ def kept_economics_cards() -> list[EconomicsCard]:
 
 
 def _read(path: Path) -> EconomicsCard | None:
-    """Return a kept card, or None where none can be read: it is measured anew."""
+    """Return a kept card; None if it cannot be read, and is then measured anew."""
     with suppress(OSError, ValidationError):
         return EconomicsCard.model_validate_json(path.read_bytes())
     return None
@@ -733,9 +734,10 @@ def _kept(
     card: EconomicsCard,
     **changes: object,
 ) -> EconomicsCard:
-    """Return a card with changes, and keep it where there is a path for it.
+    """Return a card with changes, and write it if there is a path.
 
-    It is written aside and moved into place: a stopped program leaves the old one or the new.
+    The file is written beside the old one and moved into place, so that a stopped program leaves
+    one of the two whole.
 
     Raises:
         ConfigError: the folder cannot be written to.

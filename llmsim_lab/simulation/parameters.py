@@ -1,4 +1,4 @@
-"""What describes the economy's runs: its figures as series, its parameters, the moves on offer."""
+"""The economy's figures as series, its parameters, and the moves on offer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SERIES = (
     Series(column="total_economic_value", label="Real output", unit="index"),
     Series(column="taylor_rate", label="Rate by the Taylor rule", unit="% per year"),
 )
-"""The columns of a run's frame that can be charted."""
+"""The columns of a run's frame that have charts."""
 
 
 class EconomyConfig(Settings):
@@ -56,20 +56,20 @@ class EconomyConfig(Settings):
 
 
 _SIZES_BP = (25, 50, 75, 100, 150, 200, 300, 450)
-"""The largest change of a quarter in the data is 446."""
+"""The largest change in a quarter of the data is 446."""
 _CUTS_BP = [-size for size in reversed(_SIZES_BP)]
 MOVES_BP = (*_CUTS_BP, 0, *_SIZES_BP)
-"""The moves on offer if nothing is said, basis points."""
+"""The moves on offer by default, basis points."""
 
 _MOST_MOVES = 101
-"""Servers hold a reply to a list of values only while it is not too long."""
+"""Servers cannot constrain a reply to a longer list of values."""
 
 
 def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
-    """Return moves in their order.
+    """Return moves in ascending order.
 
     Raises:
-        ValueError: there are too few or too many, one is twice, or 0 is not among them.
+        ValueError: there are too few or too many moves, one occurs twice, or 0 is missing.
     """
     # Without 0 a bank could not hold the rate.
     can_hold = 0 in moves
@@ -81,5 +81,5 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
             f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "
             "among them, such as [-25, 0, 25]; null lets agents use words"
         )
-    # In their order, whatever a user's was: prompts and charts list them from cut to rise.
+    # Sorted, since prompts and charts list moves from cut to rise.
     return tuple(sorted(moves))

@@ -1,4 +1,4 @@
-"""Who did best in the same world: people, the Taylor rule with and without inertia, a model."""
+"""Losses in the same world: people, the Taylor rule with and without inertia, a model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Rival = LLMClient | Simulation | None
-"""A model to be compared with: a client, which plays, or a run of a model's."""
+"""A model to compare with: a client that plays, or a run that a model has played."""
 AFTER = 12
-"""Quarters after the term that count: a rate needs three to reach prices, and years to pay."""
+"""Quarters after the term that count: a rate needs three to reach prices, and pays after years."""
 
 _HOW = (
     "leaderboard(simulation, model=connect('auto')) lets a model play, "
@@ -69,12 +69,12 @@ class Losses:
 
     Attributes:
         loss: how runs are judged.
-        after: how many of a frame's last quarters came after the term.
-        runs: frames of ``Simulation.to_frame``, by who decided, the people's first.
-        frame: one row for each: ``who``; ``loss``; ``term``, the loss of the term alone; the
-            loss's parts ``inflation``, ``output_gap`` and ``rate_change``, mean squares in
+        after: how many of a frame's last quarters come after the term.
+        runs: frames of ``Simulation.to_frame`` by player; the people's comes first.
+        frame: one row for each player: ``who``; ``loss``; ``term``, the loss of the term alone;
+            the loss's parts ``inflation``, ``output_gap`` and ``rate_change``, mean squares in
             percentage points, without weights; ``last_rate`` of the term, percent per year;
-            ``note``, why there is no run. Rows without a run come last and hold NaN.
+            ``note``, why there is no run. Rows without a run come last and have NaN.
     """
 
     def __init__(
@@ -85,12 +85,13 @@ class Losses:
         *,
         after: int,
     ) -> None:
-        """Play a run with people in it with others in their seats.
+        """Play a run of people again with other players in their seats.
 
         Args:
             simulation: the people's run.
-            model: a client, which plays; or a run of a model's.
-            loss: how runs are judged; by the target of the first person's nation if not given.
+            model: a client that plays, or a run that a model has played.
+            loss: how runs are judged; if not given, by the inflation target of the first person's
+                nation.
             after: how many quarters are played after the term.
 
         Raises:
@@ -103,7 +104,7 @@ class Losses:
                 f"{type(simulation).__name__} is not an economic simulation; pass the people's "
                 "run, a Simulation, or load('x.tape')"
             )
-        # Functions and models of a run stay in their seats; only people are replaced.
+        # Only people are replaced; functions and models keep their seats.
         people = people_in(simulation)
         if not people:
             raise ConfigError(
@@ -113,24 +114,24 @@ class Losses:
         turns = simulation.turn_number - simulation.turns[0].number
         if not turns:
             raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
-        # Of several people the first one's: a frame has one loss.
+        # The first person's, since a frame has one loss.
         target = _targets(simulation)[people[0]]
         self.loss = loss or QuadraticLoss(inflation_target=target)
         self.after = after
         aim = self.loss.inflation_target
         rivals = _rivals_of(simulation, people, model)
-        # More may come to it: a run that is still to be played may fail.
+        # A copy, since runs that are played below may fail and be added.
         missing = dict(rivals.missing)
         self.runs = {_who(people): _continued(simulation, turns, aim, after)}
         for name, run in rivals.runs.items():
             try:
                 if run.turn_number < turns:
-                    # The people's run has said what is wrong with these quarters.
+                    # The people's run has logged the warnings about these quarters.
                     leave_out_warnings(run)
                     run.run(turns)
                 self.runs[name] = _continued(run, turns, aim, after)
             except (EconomyError, LLMFailureException) as error:
-                # A spiral or a server that went; the others are compared all the same.
+                # Such as a spiral, or a server that is gone. The other runs are still compared.
                 missing[name] = f"ended at turn {run.turn_number}: {error}"
         rows: list[dict[str, object]] = []
         for name, note in missing.items():
@@ -140,7 +141,7 @@ class Losses:
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values(
             "loss",
-            # So that equal losses stand in the order above, the people's first.
+            # Equal losses keep the order above, the people's first.
             kind="stable",
             ignore_index=True,
         )
@@ -151,9 +152,9 @@ class Losses:
         played: pd.DataFrame,
         turns: int,
     ) -> dict[str, object]:
-        """Return what a run's quarters cost, as a row of the frame."""
+        """Return the loss of a run's quarters, as a row of the frame."""
         term = played.iloc[: turns + 1]
-        # In the term alone: the quarters after it are a rule's.
+        # In the term only, since a rule decides in the quarters after it.
         invalid = int(term["fallback"].sum())
         note = ""
         if invalid:
@@ -168,15 +169,15 @@ class Losses:
 
     @property
     def verdict(self) -> str:
-        """How the people did against the rule and a rate held, in a sentence; empty without."""
+        """The people compared with the rule and a constant rate, in a sentence; empty without."""
         played = self.frame.dropna(subset="loss")
         losses = played.set_index("who")["loss"]
         if _RULE not in losses:
             return ""
-        # The people's run is the first.
+        # The people's run comes first.
         peoples = losses[next(iter(self.runs))]
         rules = losses[_RULE]
-        # The least loss is best.
+        # A smaller loss is better.
         verb = "loses to"
         if peoples < rules:
             verb = "beats"
@@ -190,7 +191,7 @@ class Losses:
 
     @property
     def notes(self) -> list[str]:
-        """Why a row has no run, or what it lacks, a line each."""
+        """Why rows have no run or lack something, one line each."""
         has_note = self.frame["note"] != ""
         notes = self.frame[has_note].set_index("who")["note"]
         return [f"{name}: {note}" for name, note in notes.items()]
@@ -217,7 +218,7 @@ class Losses:
 
 
 class _Rivals(NamedTuple):
-    """Runs of others in people's seats, some still to be played; and why there is none."""
+    """Runs with others in people's seats, some still to be played, and why some are missing."""
 
     runs: dict[str, Simulation]
     missing: dict[str, str]
@@ -228,7 +229,7 @@ def _rivals_of(
     people: Sequence[str],
     model: Rival,
 ) -> _Rivals:
-    """Return the runs that a people's run is compared with."""
+    """Return the runs to compare with a run of people."""
     rivals = _Rivals({}, {})
     client = None
     if hasattr(model, "call_with_retry"):
@@ -237,16 +238,16 @@ def _rivals_of(
     models = [name for name in names if _is_model(simulation, name)]
     targets = _targets(simulation)
     for name, rule in _RIVALS.items():
-        # A committee with a model in it cannot decide without one.
+        # A committee with a model's seat cannot decide without a client.
         if models and client is None:
             rivals.missing[name] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
         seats: dict[str, object] = {}
         for person in people:
-            # Each person's rule has the target of that person's nation.
+            # The rule in a person's seat has the inflation target of the person's nation.
             seats[person] = _ruled(simulation, rule, targets[person])
         if simulation.checks_actions and not models:
-            # What rules propose is policy, which no model need judge.
+            # Rules propose policy, so that no model need judge actions.
             seats["validator"] = "rule"
         rivals.runs[name] = simulation.counterfactual(seats, llm_client=client)
     if client is not None:
@@ -277,8 +278,8 @@ def _ruled(
     rule: Rule,
     target: float,
 ) -> TaylorRuleAgent:
-    """Return who follows a rule in a run; a Taylor rule with the target of whom it stands for."""
-    # Holding the rate knows no target.
+    """Return a player that follows a rule; a Taylor rule gets the target of the seat's nation."""
+    # The rule that holds the rate has no target.
     if isinstance(rule, TaylorRule):
         rule = replace(rule, inflation_target=target)
     return TaylorRuleAgent(
@@ -292,7 +293,7 @@ def _model_of(run: Simulation) -> str:
     """Return the name of the model that was asked in a recorded run."""
     for call in run.calls:
         site = call.request.site
-        # A validator or engine may be another model.
+        # Agents only, since validator and engine may be other models.
         if site and site.component == "agent":
             return call.request.model
     return "no model"
@@ -313,31 +314,31 @@ def _is_person(player: object) -> bool:
 
 
 def world_differs(simulation: Simulation, other: Simulation) -> str:
-    """Return how two runs differ, apart from who decides; empty if they do not.
+    """Return how two runs differ, except for the players; empty if they do not.
 
-    Start, economy, shocks, the rate's limits and interventions are compared, over the turns that
+    Start, economy, shocks, limits of the rate and interventions are compared, over the turns that
     the first run has played.
 
     Args:
-        simulation: the run to compare with.
-        other: it must have as many turns, or more.
+        simulation: the first run.
+        other: the second run, which must have at least as many turns.
     """
     turns = simulation.turn_number
-    # A loss is a mean over turns, so that fewer of them are another loss.
+    # A loss is a mean over turns, so that fewer turns make another loss.
     if other.turn_number < turns:
         return f"it has {other.turn_number} turns, and {turns} are compared"
     compared: dict[str, Callable[[Simulation], object]] = {
         "starting state": lambda run: run.turns[0].state,
         "economy": lambda run: run.economy,
         "limits of the rate": lambda run: run.engine,
-        # Without shocks the seed decides nothing.
+        # Without shocks the seed has no effect.
         "seed of the shocks": lambda run: run.seed if run.economy.shock_scale else None,
         "list of interventions": lambda run: _interventions(run, turns),
     }
     for name, read in compared.items():
         first = read(simulation)
         second = read(other)
-        # The first difference is enough: others may follow from it.
+        # The first difference is enough, since others may follow from it.
         if first != second:
             return f"its {name} is another: {second!r:.120}, not {first!r:.120}"
     return ""
@@ -347,8 +348,8 @@ def _interventions(
     run: Simulation,
     turns: int,
 ) -> list[list[object]]:
-    """Return what was set from outside, turn by turn."""
-    # The first is the state to start from, which is compared as that.
+    """Return the values that were set from outside, turn by turn."""
+    # Without turn 0, the initial state, which is compared by itself.
     played = run.turns[1 : turns + 1]
     return [_values_set(turn) for turn in played]
 
@@ -363,14 +364,14 @@ def _continued(
     target: float,
     quarters: int,
 ) -> pd.DataFrame:
-    """Return a run's frame, and below it the quarters of a successor who follows the rule."""
+    """Return a run's frame, continued by the quarters of a successor who follows the rule."""
     import pandas as pd
 
-    # Only as many turns as the people played, since a loss is a mean over turns.
+    # As many turns as the people played, since a loss is a mean over turns.
     frame = run.to_frame().iloc[: turns + 1]
     if not quarters:
         return frame
-    # What a term leaves behind shows only later: a rate needs three quarters to reach prices.
+    # A term's effects show only later: a rate needs three quarters to reach prices.
     successor = Simulation(
         nations=(Nation(name="Successor", inflation_target=target),),
         players="rule",
@@ -379,7 +380,7 @@ def _continued(
         economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
         state=run.turns[turns].state.replace(shock=NO_SHOCKS),
     )
-    # Its moves are no choice of the people's.
+    # Warnings about the successor's moves do not concern the people.
     leave_out_warnings(successor)
     later = successor.run(quarters)
     later["turn"] += frame["turn"].iloc[-1]
@@ -395,7 +396,7 @@ def of_class(
     *,
     after: int,
 ) -> pd.DataFrame:
-    """Return the runs with people of all tapes in a folder, the best against the rule first.
+    """Return the runs of people on all tapes in a folder, the best compared with the rule first.
 
     Raises:
         ConfigError: there are no tapes in it.
@@ -408,7 +409,7 @@ def of_class(
         try:
             rows += _games_on(path, loss, after)
         except TapeError as error:
-            # One student's damaged tape leaves the others' games.
+            # A damaged tape of one student leaves the other students' games.
             rows.append({"tape": path.name, "note": str(error)})
     frame = frame_of(rows, _CLASS_COLUMNS)
     return frame.sort_values(
@@ -423,14 +424,14 @@ def _games_on(
     loss: QuadraticLoss | None,
     after: int,
 ) -> Iterator[dict[str, object]]:
-    """Yield a row for each run with people of a tape."""
+    """Yield a row for each run of people on a tape."""
     with Tape(path, read_only=True) as tape:
         for info in tape.runs():
             run = load(tape, info.id)
-            # A tape may hold other worlds, and runs in which no person had a seat.
+            # A tape may have other worlds, and runs without people.
             if isinstance(run, Simulation) and people_in(run):
                 row = _in_class(run, loss, after)
-                # The day alone, of a time.
+                # The date without the time.
                 row["date"] = info.started[:10]
                 row["tape"] = path.name
                 yield row
@@ -441,7 +442,7 @@ def _in_class(
     loss: QuadraticLoss | None,
     after: int,
 ) -> dict[str, object]:
-    """Return a game of a class: who played it, and what came of it."""
+    """Return the row of a game in a class: its people and their losses."""
     people = people_in(run)
     row: dict[str, object] = {
         "name": ", ".join(people),
@@ -453,7 +454,7 @@ def _in_class(
     try:
         compared = Losses(run, None, loss, after=after)
     except ConfigError as error:
-        # A game without a turn has no loss, and its student a row all the same.
+        # A game without a turn has no loss, but its student has a row.
         row["note"] = str(error)
         return row
     losses = compared.frame.set_index("who")["loss"]
@@ -464,13 +465,13 @@ def _in_class(
 
 
 def advice_asked(run: Run) -> int:
-    """Return in how many answers of people the tape says that the rule was asked before."""
+    """Return before how many answers people asked for the rule's advice, by the tape."""
     replies = map(reply_of, run.calls)
     return sum(bool(reply.get("advice_asked")) for reply in replies)
 
 
 def _who(people: Sequence[str]) -> str:
-    """Return what a table calls the people of a run."""
+    """Return the name of a run's people in a table."""
     if len(people) == 1:
         return f"you ({people[0]})"
     return f"people ({', '.join(people)})"

@@ -1,4 +1,4 @@
-"""The economic world: members propose, actions may be checked, the rate moves, a quarter passes."""
+"""The economic world: in a quarter members propose, actions may be checked, and the rate moves."""
 
 from __future__ import annotations
 
@@ -82,18 +82,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _VARIABLES = tuple(series.column for series in SERIES if series.column != "taylor_rate")
-# Of the source, whatever the targets are that the nations have: the line that all are drawn beside.
+# The source's rule for the charts, whatever inflation targets the nations have.
 _TAYLOR = TaylorRule()
 TOLD = ("interest_rate", "inflation", "unemployment", "gdp_growth")
-"""What the shortest prompt names: a person knows no more than a model does."""
+"""The figures in the shortest prompt; a person gets no more than a model."""
 _FIGURES_IN_LINE = ("interest_rate", "inflation", "unemployment", "output_gap")
-"""The figures of a quarter that its line of text has."""
+"""The figures in a quarter's line of text."""
 GAP_NOISE_PERSISTENCE = 0.97
-"""A quarter, of the error of the gap that is read: the first autocorrelation of ``output_gap`` less
-``output_gap_one_sided`` in the US data, whose standard deviation is 1.5 % of potential."""
+"""Persistence, in a quarter, of the error in the gap that players read: the first autocorrelation of
+``output_gap`` minus ``output_gap_one_sided`` in the US data, whose standard deviation is 1.5 % of
+potential."""
 
 
-# --- the state, and what players answer -----------------------------------------------------------
+# --- state and replies ----------------------------------------------------------------------------
 
 
 class Economy(State):
@@ -121,7 +122,7 @@ class Economy(State):
 
     @property
     def actual(self) -> GlobalState:
-        """The economy as macro models take it.
+        """The economy in the class that macro models take.
 
         Raises:
             ConfigError: it has no lags; a run's first state gets them, one of a tape may lack them.
@@ -147,10 +148,10 @@ class Economy(State):
         return self.replace(**dict(economy), **changes)
 
     def columns(self) -> dict[str, Any]:
-        """Return its figures, the gap as read, and the rate that the Taylor rule asks for on it."""
+        """Return the figures, the gap as read, and the rate that the Taylor rule asks for with it."""
         economy = self.global_state
         columns = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
-        # A run without noise has one gap, and one column of it.
+        # Without noise there is one gap, and one column.
         if self.gap_error:
             columns["output_gap_read"] = economy.output_gap
         columns["taylor_rate"] = rate_by(_TAYLOR, economy)
@@ -182,7 +183,7 @@ class EconomicDecision(PolicyDecision):
 
     @model_validator(mode="after")
     def _is_economic(self) -> Self:
-        # A rate is policy, whatever the words beside it.
+        # A stated rate is policy, whatever the words are.
         if self.proposed_rate is None and not is_economic(self.action):
             raise ValueError(NOT_ECONOMIC)
         return self
@@ -199,9 +200,9 @@ _NO_POLICY = NoPolicy(
 )
 
 Proposal = RateDecision | RateMove | EconomicDecision
-"""What a member of the committee answers."""
+"""The reply of a committee's member."""
 _JudgementWriter = Callable[[float, str, str], RenderedPrompt]
-"""Writes to the engine: the rate in force, what is proposed, and who proposes it."""
+"""Writes the engine's prompt from the current rate, the proposal, and the member's name."""
 
 
 class RateSetting(NamedTuple):
@@ -209,8 +210,8 @@ class RateSetting(NamedTuple):
 
     Attributes:
         rate: percent per year.
-        outcomes: what became of each proposal, by member: columns of its row.
-        minutes: how a committee voted; empty where none did.
+        outcomes: the outcome of each proposal, by member, as columns of the member's row.
+        minutes: how a committee voted; empty without a vote.
     """
 
     rate: float
@@ -236,10 +237,10 @@ class Nation(NationProfile):
     @model_validator(mode="before")
     @classmethod
     def _seated(cls, values: Any) -> Any:
-        # nations=["Ann", "Bob"] names them alone.
+        # nations=["Ann", "Bob"] gives names only.
         if isinstance(values, str):
             return {"name": values}
-        # Written so in files before players were named by their seats.
+        # Files had a "kind" before players were named by their seats.
         if isinstance(values, Mapping) and "kind" in values:
             name = values.get("name", "Ann")
             raise ValueError(
@@ -256,7 +257,7 @@ def _by_rule(committee: object) -> object:
 
 
 def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
-    """Return nations that have different names: seats and votes are found by them."""
+    """Return nations if their names differ, since seats and votes are found by name."""
     counts = Counter(nation.name for nation in nations)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
@@ -268,8 +269,8 @@ def _not_a_player(
     setting: object,
     info: ValidationInfo,
 ) -> object:
-    """Return a setting; who answers, such as a validator, has a seat and is no setting."""
-    # Older files said who answers by a kind, where the settings are.
+    """Return a setting; raise for a "kind", since who answers is set in ``players``."""
+    # Older files had the "kind" among the settings.
     has_kind = isinstance(setting, Mapping) and "kind" in setting
     if callable(setting) or has_kind:
         raise ValueError(
@@ -350,18 +351,18 @@ class Simulation(Run[Economy]):
     gap_noise: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
 
     def ready(self) -> None:
-        """Make what follows from the parameters, and check that they fit together."""
+        """Set what follows from the parameters, and check that they fit together."""
         self._nations = {nation.name: nation for nation in self.nations}
         self._members = list(self._nations)
         if self.committee.rule != "sequential":
-            # The order in which a committee's members are named must not matter.
+            # Sorted, since the order in which members are named must not matter.
             self._members.sort()
         self._reply = self._reply_type()
         self._shipped = self._shipped_prompt()
         self._check_moves()
-        # Without a chair no name is looked up.
+        # Without a chair there is no name to look up.
         known_names("chair", self.committee.chair or (), self._members)
-        # A rate that a bound moves would not be the mirror image.
+        # A rate that a bound changes would not be the mirror image.
         rate = self.start().interest_rate
         if self.economy.mirrored and rate != self.engine.inside(rate):
             raise ConfigError(
@@ -374,13 +375,13 @@ class Simulation(Run[Economy]):
     def checks_actions(self) -> bool:
         """Whether the validator is asked about each action."""
         if self.validator is None:
-            # Moves on offer are policy; words may be anything.
+            # Moves on offer are always policy; words may be anything.
             return self.moves_bp is None
         return self.validator == "asked"
 
     def _reply_type(self) -> type[Proposal]:
-        """Return what a member answers with."""
-        # A choice from probabilities has no reasons, and no words of its own.
+        """Return the reply's class."""
+        # A choice from probabilities has neither reasons nor words.
         if self.decide:
             return RateMove
         if self.moves_bp:
@@ -395,10 +396,10 @@ class Simulation(Run[Economy]):
         return self.briefing == "economist"
 
     def _shipped_prompt(self) -> str:
-        """Return the name of the prompt of members that have none of their own."""
+        """Return the name of the prompt for members that have no prompt of their own."""
         if not self._is_briefed:
             return "agent_rate" if self.moves_bp else "agent_policy"
-        # Recorded committees may have been asked with the prompt that is now a single bank's.
+        # Older recordings of committees have the prompt that only a single bank gets now.
         banks_own = ("agent_briefing#", "agent_briefing of ")
         is_recorded_so = any(place.startswith(banks_own) for place in self.prompts)
         if len(self.nations) == 1 or is_recorded_so:
@@ -406,8 +407,8 @@ class Simulation(Run[Economy]):
         return "committee_briefing"
 
     def _check_moves(self) -> None:
-        """Raise ConfigError if a parameter or prompt does not go with the moves on offer."""
-        # Probabilities are measured of options, and words are none.
+        """Raise ConfigError if a parameter or prompt does not fit the moves on offer."""
+        # Only options have probabilities that can be measured.
         if self.moves_bp is None and self.decide:
             raise ConfigError(
                 f"decide: {self.decide} needs moves on offer, and moves_bp is null; set moves_bp"
@@ -428,7 +429,7 @@ class Simulation(Run[Economy]):
                 )
 
     def start(self) -> Economy:
-        """Return the quarter to start from, or its mirror image, of which none happened."""
+        """Return the quarter to start from, or its mirror image."""
         first = SimulationState()
         if self.start_at:
             first = initial_state(self.start_at)
@@ -436,7 +437,7 @@ class Simulation(Run[Economy]):
         period = first.period
         if self.economy.mirrored:
             economy = mirrored(economy)
-            # None of it happened, so that it has no date.
+            # The mirror image never happened, so that it has no date.
             period = None
         return Economy().with_economy(
             economy,
@@ -445,21 +446,21 @@ class Simulation(Run[Economy]):
         )
 
     def _gap_draw(self, turn: int) -> float:
-        """Return what is new of a quarter's error of the gap, in standard deviations."""
-        # Of its own, so that a run with noise has the shocks of one without.
+        """Return the innovation of the gap's error in a quarter, in standard deviations."""
+        # A separate stream, so that runs with and without noise have the same shocks.
         rng = Random(f"{self.seed}/gap noise/{turn}")
         draw = rng.gauss(0, 1)
         return -draw if self.economy.mirrored else draw
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
-        """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
+        """Play a quarter: proposals, verdicts, the rate, and its effect on the economy."""
         proposals = await self._decided(
             ask,
             self._members,
             self._quarters(state),
         )
         accepted = await self._accepted(ask, proposals)
-        # Words are judged on the figures that members read, and the rate acts on the true ones.
+        # Words are judged by the figures that members read; the rate acts on the true ones.
         setting = await self._new_rate(
             ask,
             self._as_read(state).actual,
@@ -475,7 +476,7 @@ class Simulation(Run[Economy]):
         rate: float,
         turn: int,
     ) -> Economy:
-        """Return the quarter that a rate and the shocks on the way lead to."""
+        """Return the quarter that follows from a rate and the shocks."""
         shocks = state.shock + shocks_at(
             turn,
             seed=self.seed,
@@ -500,20 +501,20 @@ class Simulation(Run[Economy]):
         return state.with_economy(
             economy,
             period=period,
-            # What was set for this quarter alone has acted.
+            # A shock that was set for one quarter has acted.
             shock=NO_SHOCKS,
             gap_error=self._next_gap_error(state.gap_error, turn),
         )
 
     def _next_gap_error(self, error: float, turn: int) -> float:
-        """Return the error of the gap that is read a quarter later: a stationary AR(1)."""
-        # So that its standard deviation is gap_noise in every quarter, the first included.
+        """Return the next quarter's error in the gap that players read: a stationary AR(1)."""
+        # The error's standard deviation is gap_noise in every quarter, including the first.
         spread = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise
         return GAP_NOISE_PERSISTENCE * error + spread * self._gap_draw(turn)
 
     def _quarters(self, state: Economy) -> list[Economy]:
-        """Return the run's quarters up to one."""
-        # The latest as it is given: interventions may have changed it.
+        """Return the run's quarters up to a state."""
+        # The latest is the given state, which interventions may have changed.
         before = [turn.state for turn in self.turns[:-1]]
         return [*before, state]
 
@@ -524,9 +525,9 @@ class Simulation(Run[Economy]):
         return as_reply(self, values)
 
     def _as_read(self, state: Economy) -> Economy:
-        """Return a quarter with what prompts show of it: its gap as read, and no coming shock."""
+        """Return a quarter as prompts show it: with the gap as read, and without a coming shock."""
         read = state
-        # Players must not see what is to come.
+        # Players must not see the shock of the next quarter.
         if state.shock != NO_SHOCKS:
             read = state.replace(shock=NO_SHOCKS)
         if not state.gap_error:
@@ -543,11 +544,11 @@ class Simulation(Run[Economy]):
         )
 
     def _known(self, states: Sequence[Economy]) -> list[Quarter]:
-        """Return all quarters that are known at the last of these, as prompts show them."""
+        """Return all quarters up to the last of these, with those before the first, for prompts."""
         is_mirrored = self.economy.mirrored
         us_from = self.start_at
         if us_from and not is_mirrored:
-            # Where the states begin, which need not be where the run did: the gate asks of others.
+            # From the first of these states, which the gate may take from another economy.
             us_from = states[0].period
         return known_quarters(
             states,
@@ -562,10 +563,10 @@ class Simulation(Run[Economy]):
         quarters: Sequence[Economy],
         alias: str = "",
     ) -> dict[str, Proposal]:
-        """Return what members propose; an ``alias`` stands for a member's name."""
+        """Return the members' proposals; an ``alias`` replaces a member's name."""
         limits = fallback = None
         if self.moves_bp:
-            # An invalid move has no fallback: on_error says what becomes of the turn.
+            # An invalid move has no fallback, so that on_error decides about the turn.
             limits = {"rate_change_bp": moves_to_choose(self.moves_bp)}
         else:
             fallback = _NO_POLICY
@@ -585,7 +586,7 @@ class Simulation(Run[Economy]):
         ask: Ask,
         proposals: Mapping[str, Proposal],
     ) -> dict[str, Proposal]:
-        """Return the proposals that count: those that are policy, and pass the validator."""
+        """Return the proposals that count: those that are policy and pass the validator."""
         policies = {
             name: proposal
             for name, proposal in proposals.items()
@@ -594,7 +595,7 @@ class Simulation(Run[Economy]):
         if not self.checks_actions:
             return policies
 
-        @cache  # and only where a model is asked, since rules read no prompt
+        @cache  # called only if a model is asked, since rules read no prompt
         def writer() -> Callable[[str, str], RenderedPrompt]:
             return verdict_prompts(
                 self.prompt("validator_economic"),
@@ -617,9 +618,9 @@ class Simulation(Run[Economy]):
         economy: GlobalState,
         accepted: Mapping[str, Proposal],
     ) -> RateSetting:
-        """Return the rate that accepted proposals lead to: by a vote, or one after the other."""
+        """Return the rate that accepted proposals lead to, by a vote or one after the other."""
 
-        @cache  # once a turn: all judgements read the same of the economy but for the rate
+        @cache  # once in a turn: the prompts of all judgements differ only in the rate
         def writer() -> _JudgementWriter:
             return update_prompts(
                 self.prompt("engine_interest_rate"),
@@ -628,7 +629,7 @@ class Simulation(Run[Economy]):
                 ask.turn - 1,
             )
 
-        # One member's vote is the rate.
+        # A single member's vote is the rate.
         if self.committee.rule == "sequential" or len(self._members) < 2:
             return await self._one_after_the_other(
                 ask,
@@ -668,10 +669,10 @@ class Simulation(Run[Economy]):
         accepted: Mapping[str, Proposal],
         writer: Callable[[], _JudgementWriter],
     ) -> RateSetting:
-        """Return the rate that proposals lead to, of which each finds what the last one left."""
+        """Return the rate that proposals lead to if each starts from the result of the last."""
         rate = economy.interest_rate
         outcomes: dict[str, Mapping[str, Any]] = {}
-        # Not at once: each finds the rate that the last one left.
+        # Not concurrently: each proposal starts from the rate that the one before has set.
         for name, proposal in accepted.items():
             rates = await self._rates_meant(
                 ask,
@@ -695,9 +696,9 @@ class Simulation(Run[Economy]):
         proposals: Mapping[str, Proposal],
         writer: Callable[[], _JudgementWriter],
     ) -> dict[str, float]:
-        """Return the rate that each proposal means, where ``here`` is the one in force.
+        """Return the rate that each proposal means; ``here`` is the current rate.
 
-        The engine's player judges mere words.
+        The engine's player judges proposals that have only words.
         """
         rates: dict[str, float] = {}
         words: dict[str, str] = {}
@@ -715,7 +716,7 @@ class Simulation(Run[Economy]):
             StateUpdateDecision,
             lambda name: writer()(here, words[name], name),
             by="engine",
-            # Real data and rules leave more digits than the two that the prompt shows.
+            # Rounded, since real data and rules have more than the prompt's two digits.
             limits={"new_interest_rate": self.engine.choices(round(here, 2))},
             action=lambda name: words[name],
             economy=lambda _: economy.model_copy(update={"interest_rate": here}),
@@ -725,7 +726,7 @@ class Simulation(Run[Economy]):
         return rates
 
     def rule(self, question: Question) -> Any:
-        """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
+        """Return Taylor's rate for a nation; accept every action; hold the rate for mere words."""
         if question.by == "validator":
             return {
                 "is_valid": True,
@@ -734,7 +735,7 @@ class Simulation(Run[Economy]):
             }
         if question.by == "engine":
             here = question.values["economy"].interest_rate
-            # What is offered has two decimals; the rate in force may have more.
+            # The options have two decimals; the current rate may have more.
             offered = question.limits["new_interest_rate"]
             return {
                 "new_interest_rate": min(offered, key=lambda rate: abs(rate - here)),
@@ -751,7 +752,7 @@ class Simulation(Run[Economy]):
         fields = {}
         for name in question.reply.model_fields:
             value = getattr(proposal, name)
-            # Of a rate and a move it states one.
+            # A reply has either a rate or a move.
             if value is not None:
                 fields[name] = value
         return fields
@@ -767,13 +768,13 @@ class Simulation(Run[Economy]):
             ConfigError: there is no such figure, or a value is not one for it.
         """
         levels = {name: values[name] for name in values if name in _VARIABLES}
-        # First, so that a wrong value is named as it was written.
+        # First, so that an error names a wrong value as the user wrote it.
         changed = super().changed(state, values)
-        # The lags too: the next quarter follows from them, not from the levels.
+        # With the lags, since the next quarter follows from them, not from the levels.
         economy = set_levels(state.actual, **levels)
         return changed.with_economy(economy)
 
-    # --- what is asked, and of which parameters -----------------------------------------------
+    # --- prompts --------------------------------------------------------------------------------
 
     def _prompts_to(
         self,
@@ -781,12 +782,12 @@ class Simulation(Run[Economy]):
         turn: int,
         alias: str = "",
     ) -> Callable[[str], RenderedPrompt]:
-        """Return what writes to members of the run so far: what their prompts have slots for."""
+        """Return a function that writes a member's prompt about the run so far."""
         writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
 
         def put(name: str) -> RenderedPrompt:
             nation = self._nations[name]
-            # What all with one prompt read is written once.
+            # Members with the same prompt share its writer.
             if nation.prompt not in writers:
                 prompt = self._prompt_of(name)
                 writers[nation.prompt] = self._writer(
@@ -807,9 +808,9 @@ class Simulation(Run[Economy]):
         *,
         is_named: bool,
     ) -> Callable[[str, Nation], RenderedPrompt]:
-        """Return what writes a prompt to members: a briefing where it has the slots for one."""
+        """Return a function that fills a prompt: with a briefing where it has the slots for one."""
         economy = states[-1].global_state
-        # A nation's own prompt may be of either kind, whatever ``briefing`` says.
+        # By the slots, since a nation's own prompt may be of either kind, whatever ``briefing`` is.
         if "history" not in prompt.slots:
             return thin_prompts(
                 prompt,
@@ -817,9 +818,9 @@ class Simulation(Run[Economy]):
                 moves_bp=self.moves_bp,
                 turn=turn - 1,
             )
-        # A named economy is told by its name and dates, which is what the gate asks about.
+        # An economy with a name shows name and dates, whose effect the gate measures.
         masked = self.masked and not is_named
-        # What all members read alike; each one's role and view come below.
+        # The part that all members share; each member's role and view follow below.
         shared = briefing(self._known(states), masked=masked)
         shared["moves"] = moves_in_words(self.moves_bp or ())
         render = prompt.sharing(shared)
@@ -846,11 +847,11 @@ class Simulation(Run[Economy]):
         states: Sequence[Economy],
         alias: str,
     ) -> Callable[[str], str]:
-        """Return what writes to members who are people; empty where the prompt is short."""
+        """Return a function that writes to people; its text is empty where the prompt is short."""
 
         def write(name: str) -> str:
             nation = self._nations[name]
-            # A text of its own is shown as it is, and four indicators are short already.
+            # A nation's own prompt is shown as it is, and four indicators are short already.
             if nation.prompt is not None or not self._is_briefed:
                 return ""
             masked = self.masked and not alias
@@ -874,15 +875,15 @@ class Simulation(Run[Economy]):
         state: Economy,
         player: str,
     ) -> Mapping[str, Any]:
-        """Return the quarter's figures that the shortest prompt names."""
-        # A validator and an engine have no figures of their own to look at.
+        """Return the quarter's figures that are in the shortest prompt."""
+        # A validator and an engine look at no figures of their own.
         if player not in self._nations:
             return {}
         columns = state.columns()
         labels = {series.column: str(series) for series in self.series}
         figures = {}
         for column in TOLD:
-            # To two decimals, as prompts show them.
+            # Two decimals, as in prompts.
             figures[labels[column]] = round(columns[column], 2)
         return figures
 
@@ -891,7 +892,7 @@ class Simulation(Run[Economy]):
         text = self._nations[name].prompt
         if text is None:
             return self.prompt(self._shipped)
-        # Named by its member, so that it can be edited apart from the shipped one.
+        # Named after the member, so that it can be edited separately from the shipped prompt.
         own_prompt = Prompt.parse(text, name=f"{self._shipped} of {name}")
         return self.prompt(own_prompt)
 
@@ -904,7 +905,7 @@ class Simulation(Run[Economy]):
         seed: int | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> EconomicsCard:
-        """Return whether who decides in this run responds to the economy.
+        """Return a card on whether a player of this run responds to the economy.
 
         The run's player, prompt, moves and ``decide`` are asked about 48 or 96 economies that have
         nothing to do with the run's own, around the member's inflation target: the economic gate
@@ -936,7 +937,7 @@ class Simulation(Run[Economy]):
         return run_sync(card_of(examinee, seed, progress))
 
     def _examinee(self, member: str) -> Examinee:
-        """Return a member as the gate examines it: asked as in a turn, about other economies."""
+        """Return a member for the gate, which asks it as in a turn, about other economies."""
 
         def states_of(quarters: Sequence[DatedEconomy]) -> list[Economy]:
             return [
@@ -953,7 +954,7 @@ class Simulation(Run[Economy]):
             alias: str,
         ) -> float:
             states = states_of(quarters)
-            # As in a turn of this run, but about another state: nothing of it is recorded.
+            # As in a turn of this run, but about another state, and not recorded.
             ask = self._asking(states[-1], turn)
             proposals: Mapping[str, Any] = await self._decided(
                 ask,
@@ -1003,7 +1004,7 @@ class Simulation(Run[Economy]):
             rules = {"the rule": rule}
         largest_move = self.engine.max_move
         if self.moves_bp:
-            # With moves on offer the largest of them is what one turn can do.
+            # One turn can change the rate by the largest move on offer.
             largest_move = max(map(abs, self.moves_bp)) / 100
         start = self.turns[0].state.global_state
         findings = list(of_targets(self.nations))
@@ -1026,28 +1027,28 @@ class Simulation(Run[Economy]):
             if isinstance(player, TaylorRuleAgent):
                 rules[name] = player.rule
             elif player == "rule":
-                # As ``rule`` answers for it.
+                # The same rule as in ``rule()``.
                 rules[name] = TaylorRule(inflation_target=nation.inflation_target)
         return rules
 
     def _doubts(self) -> list[Mapping[str, str]]:
-        """Return what to warn of before the first turn: what ``lint`` finds."""
-        # As a warning's fields: the rule, what was found, the remedy.
+        """Return the findings of ``lint``, which are warnings before the first turn."""
+        # The fields of a warning: the rule, the finding, the remedy.
         return [finding._asdict() for finding in self.lint()]
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
-        """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
-        # Of several nations the first one's: a frame has one loss.
+        """Return ``loss``: ``QuadraticLoss`` with the first nation's inflation target."""
+        # The first nation's target, since a frame has one loss.
         target = config.nations[0].inflation_target
         loss = QuadraticLoss(inflation_target=target)
         return {"loss": lambda frame: loss.of(frame)["loss"]}
 
     @property
     def series(self) -> Sequence[Series]:
-        """The economy's figures, the policy rate with its bounds."""
+        """The economy's figures; the policy rate has bounds."""
         rate, *figures = SERIES
-        # Only the rate is bounded, by this run's own limits.
+        # Only the rate is bounded, by this run's limits.
         bounded = replace(
             rate,
             low=self.engine.lower,
@@ -1057,8 +1058,8 @@ class Simulation(Run[Economy]):
 
 
 def seat_of(run: Simulation, nation: str) -> Any:
-    """Return who decides for a nation, as ``players`` has it."""
-    # As Run.seat looks, without noting that the seat was asked.
+    """Return the player that decides for a nation."""
+    # Like Run.seat(), which would note that the seat was asked.
     for seat in (nation, "agent", "*"):
         player = run.players.get(seat)
         if player:
@@ -1067,12 +1068,12 @@ def seat_of(run: Simulation, nation: str) -> Any:
 
 
 def _stated_rate(proposal: Proposal, here: float) -> float | None:
-    """Return the rate that a proposal states; None where it has only words."""
+    """Return the rate that a proposal states; None if it has only words."""
     if isinstance(proposal, EconomicDecision):
         return proposal.proposed_rate
     if proposal.rate_change_bp is None:
         return None
-    # Without the dust of binary fractions.
+    # Rounded, to remove the error of binary fractions.
     return round(here + proposal.rate_change_bp / 100, 10)
 
 
@@ -1083,7 +1084,7 @@ def _note_quarter(
     setting: RateSetting,
     after: Economy,
 ) -> None:
-    """Record a quarter: the votes, each proposal and what became of it, the figures it led to."""
+    """Record a quarter: the votes, each proposal with its outcome, the resulting figures."""
     if setting.minutes:
         ask.note(text=setting.minutes)
     figures = []
@@ -1098,7 +1099,7 @@ def _note_quarter(
     for name, proposal in proposals.items():
         verdict = "accepted" if name in accepted else "REJECTED"
         ask.note(text=f"{name} proposed ({verdict}): {proposal.action}")
-    # First those that count, in the order in which they did.
+    # First the proposals that count, in the order in which they were applied.
     for name in {**setting.outcomes, **proposals}:
         outcome = setting.outcomes.get(name, {})
         ask.note(
@@ -1112,7 +1113,7 @@ def _note_quarter(
 def _basis_points(rate: float, to: float) -> float:
     """Return a change of the rate in basis points."""
     change = round(100 * (to - rate), 4)
-    # Never minus zero, which tables would show.
+    # Adding 0 turns minus zero, which tables would show, into zero.
     return change + 0.0
 
 

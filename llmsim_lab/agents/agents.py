@@ -1,10 +1,10 @@
-"""Who proposes policy: any agent, one that asks a language model, and one that follows a rule.
+"""Agents that propose policy: any agent, one that asks a language model, one that follows a rule.
 
-``Agent`` and ``LLMAgent`` know no domain; a subclass of ``LLMAgent`` writes the prompt and says
-which decisions belong to its domain. In ``EconLLMAgent`` and ``NationAgent`` that is economic
+``Agent`` and ``LLMAgent`` have no domain; a subclass of ``LLMAgent`` writes the prompt and decides
+which decisions belong to its domain. For ``EconLLMAgent`` and ``NationAgent`` that is economic
 policy.
 
-What a model is asked, and what the rule answers, are functions: the economic world has them too.
+The prompts and the rule's proposal are functions, which the economic world uses too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ECONOMIC_STEMS = (
 
 
 def _any_of(stems: Sequence[str]) -> str:
-    """Return a pattern of stems, by first letters, since else all are tried at each word."""
+    """Return a pattern of stems, grouped by first letter, since trying all of them is slower."""
     patterns = []
     for letter, group in groupby(stems, lambda stem: stem[0]):
         ends = "|".join(stem[1:] for stem in group)
@@ -56,7 +56,7 @@ def _any_of(stems: Sequence[str]) -> str:
 _ECONOMIC = re.compile(rf"\b(?:{_any_of(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
 _INDICATORS = ("gdp_growth", "inflation", "unemployment", "interest_rate")
-"""What the contract's prompt shows."""
+"""The figures in the contract's prompt."""
 SOURCES = {
     **{name: f"state.global_state.{name}, turn {{turn}}" for name in (*_INDICATORS, "output_gap")},
     "profile": "{agent}'s profile",
@@ -70,13 +70,13 @@ SOURCES = {
     "real_rate": "interest rate minus inflation, turn {turn}",
     "stance": "the real rate minus the neutral one, turn {turn}",
 }
-"""Where the value of each of the prompt's slots comes from."""
+"""The sources of the values of the prompt's slots."""
 
 NOT_ECONOMIC = (
     "the action names nothing of economic policy "
     "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
 )
-"""What goes back to a model whose action ``is_economic`` finds outside the domain."""
+"""The complaint to a model whose action is not economic by ``is_economic``."""
 
 
 def is_economic(action: str) -> bool:
@@ -107,8 +107,8 @@ class Agent(ABC):
 
         Raises:
             LLMFailureException: the model failed, or its action is outside the domain twice.
-            ConfigError: it is asked for something else than an action; or moves are on offer, and
-                it knows of none.
+            ConfigError: the question is not about an action; or moves are on offer, and the agent's
+                action has none.
         """
         reply = question.reply
         if not {"action", "rate_change_bp"} & reply.model_fields.keys():
@@ -116,7 +116,7 @@ class Agent(ABC):
                 f"{self.name!r} proposes actions, and is asked for a {reply.__name__}; its seat is "
                 "'agent', or a nation's: players={'agent': ...}"
             )
-        # As the contract has it, so that an agent cannot tell a run from a test.
+        # In the contract's class, so that an agent works the same in a run and in a test.
         state = question.state
         action = await self.decide_action(
             SimulationState(
@@ -126,10 +126,10 @@ class Agent(ABC):
                 period=state.period,
             )
         )
-        # An action made by hand has no chain, and a rule's chain has no call.
+        # An action made by hand has no chain, and a rule's chain no call.
         call = action.chain.call if action.chain else None
         if action.status == "failed":
-            # Of a model that was told so, and asked a second time.
+            # The model was asked a second time, with a complaint.
             raise LLMFailureException(
                 "invalid_response",
                 2,
@@ -139,18 +139,18 @@ class Agent(ABC):
                 call=call,
             )
         asks_for_move = "rate_change_bp" in reply.model_fields
-        # Words have no size; the run would have to guess one.
+        # An action in words has no size, which the run would have to guess.
         if asks_for_move and action.rate_change_bp is None:
             raise ConfigError(
                 f"{self.name!r} states no change, and moves are on offer; give the run "
                 "moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
         all_fields = self._fields_of(action, state.interest_rate)
-        # A reply forbids what it does not know.
+        # Only the reply's fields, since it forbids others.
         fields = {name: all_fields[name] for name in all_fields if name in reply.model_fields}
         if call is None:
             return fields
-        # With its call, so that the tape says which request the decision came from.
+        # With its call, so that the tape tells which request the decision came from.
         return reply.model_validate(fields).with_call(call)
 
     def _fields_of(
@@ -158,16 +158,16 @@ class Agent(ABC):
         action: Action,
         here: float,
     ) -> dict[str, object]:
-        """Return what an action says, by the names of replies' fields."""
+        """Return an action's values by the names of replies' fields."""
         rate = action.proposed_rate
         if action.rate_change_bp is not None:
             rate = here + action.rate_change_bp / 100
         return {
-            # An action need not say why, or how sure its agent is; a reply must.
+            # An action may lack reasons and confidence, which a reply must have.
             "reasoning": "It gave no reason.",
             "confidence": 1.0,
             **dict(action.policy_decision or ()),
-            # As the agent states it, whatever its decision says.
+            # The agent's own words, which may differ from those of its decision.
             "action": action.action_string,
             "rate_change_bp": action.rate_change_bp,
             "proposed_rate": rate,
@@ -181,7 +181,7 @@ class Agent(ABC):
         rate_change_bp: int | None = None,
         proposed_rate: float | None = None,
     ) -> Action:
-        """Return the action that a decision comes to."""
+        """Return the action that a decision proposes."""
         return Action(
             agent_name=self.name,
             action_string=decision.action,
@@ -207,7 +207,7 @@ class LLMAgent(Agent):
         llm_client: the model.
 
     Attributes:
-        complaint: what goes back to the model when its decision does not belong.
+        complaint: the text to the model if its decision does not belong to the domain.
     """
 
     complaint = "the action does not belong to this agent's domain"
@@ -231,7 +231,7 @@ class LLMAgent(Agent):
             LLMFailureException: the model could not be reached or gave no valid answer twice.
         """
         prompt = self._construct_prompt(state)
-        # Of the turn that is being played: the state is the one before it.
+        # The turn being played, which is one after the state's.
         site = CallSite(
             component="agent",
             agent=self.name,
@@ -247,7 +247,7 @@ class LLMAgent(Agent):
                 site=site,
             )
         except LLMFailureException as failure:
-            # Twice the right form with an action outside the domain: rejected, not a failed call.
+            # Two valid decisions outside the domain are a rejected action, not a failed call.
             if not isinstance(failure.rejected, PolicyDecision):
                 raise
             decision = failure.rejected
@@ -262,15 +262,15 @@ class LLMAgent(Agent):
         return self._proposal(decision, chain)
 
     def _complaint_about(self, decision: PolicyDecision) -> str | None:
-        """Return what goes back to the model about a decision; None if it belongs."""
+        """Return the complaint to the model about a decision; None if it belongs to the domain."""
         if self._validate_decision(decision):
             return None
         return self.complaint
 
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
-    """Put the fields of a decision's schema in the order in which a model fills them in."""
-    # Inherited fields come first, so a model would be sure of itself before it decided.
+    """Sort the fields of a decision's schema in the order in which a model fills them in."""
+    # Otherwise inherited fields come first, and a model states its confidence before it decides.
     order = ("reasoning", "rate_change_bp", "action", "confidence")
     properties = schema["properties"]
     schema["properties"] = {name: properties[name] for name in order}
@@ -298,26 +298,26 @@ def thin_prompts(
     moves_bp: Sequence[int] | None = None,
     turn: int = 0,
 ) -> Callable[[str, NationProfile | None], RenderedPrompt]:
-    """Return what writes to advisors as the contract has it: four indicators, to two decimals.
+    """Return a function that writes the contract's prompt: four indicators, to two decimals.
 
-    It is called with the name of whose advisor it is, and what is known of the nation, or None.
+    The function is called with the advisor's name and the nation's profile or None.
 
     Args:
-        prompt: with the slots of the shipped ``agent_policy``, or with moves of ``agent_rate``; a
-            person's prompt need not have a slot for them.
+        prompt: has the slots of the shipped ``agent_policy``, or with moves those of
+            ``agent_rate``; a person's prompt need not have a slot for moves.
         economy: the quarter.
         moves_bp: the changes of the rate on offer, basis points.
         turn: the number of the state that is shown.
     """
-    # Once for all members, who differ in their profile alone.
+    # Once for all members, who differ only in their profile.
     shared = {name: number(getattr(economy, name)) for name in _INDICATORS}
-    # What no slot takes is an error.
+    # Only if the prompt has the slot: a value without a slot is an error.
     if moves_bp and "moves" in prompt.slots:
         shared["moves"] = moves_in_words(moves_bp)
     render = prompt.sharing(shared)
 
     def write(name: str, profile: NationProfile | None) -> RenderedPrompt:
-        # The contract's agents know nothing of their nation but the name.
+        # The contract's agents know only the name of their nation.
         advised = f"You advise {name}."
         if profile is not None:
             target = number(profile.inflation_target)
@@ -334,10 +334,10 @@ def thin_prompts(
 
 
 class EconLLMAgent(LLMAgent):
-    """Advises on economic policy; knows nothing of its nation but the name.
+    """Advises on economic policy, and knows only the name of its nation.
 
     Attributes:
-        profile: what is known of the nation.
+        profile: the nation's profile.
     """
 
     complaint = NOT_ECONOMIC
@@ -358,12 +358,12 @@ class EconLLMAgent(LLMAgent):
 
 
 def moves_in_words(moves_bp: Sequence[int]) -> str:
-    """Return moves as a prompt lists them: ``-25, 0, +25``."""
+    """Return moves in a prompt's form: ``-25, 0, +25``."""
     return ", ".join(f"{move:+d}" if move else "0" for move in moves_bp)
 
 
 def moves_to_choose(moves_bp: Sequence[int]) -> dict[int, str]:
-    """Return moves as ``LLMClient.choose`` offers them."""
+    """Return moves in the form that ``LLMClient.choose`` takes."""
     options = {move: f"{move:+d} basis points" for move in moves_bp}
     if 0 in options:
         options[0] = "no change"
@@ -393,19 +393,19 @@ class NationAgent(EconLLMAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(name, llm_client)
-        # Made anew, so that a dict of a user's is checked.
+        # Made anew, so that a user's dict is checked.
         self.profile = NationProfile(**dict(profile or {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleProposal:
-    """What a rule proposes, as the fields of a reply.
+    """A rule's proposal, as the fields of a reply.
 
     Attributes:
-        action: in words.
+        action: the proposal in words.
         reasoning: the figures that it follows from.
-        confidence: 1.
-        rate_change_bp: the move on offer; None where none are.
+        confidence: always 1.
+        rate_change_bp: the move; None where no moves are on offer.
         proposed_rate: the rate, percent per year, where no moves are on offer.
     """
 
@@ -423,12 +423,12 @@ def rule_proposal(
     *,
     moves_bp: Sequence[int] | None = None,
 ) -> RuleProposal:
-    """Return what a rule proposes: as far as one step goes.
+    """Return a rule's proposal, limited to one step.
 
     Args:
         rule: the rule.
         economy: the quarter.
-        limits: how far one action may move the rate; with moves its bounds alone.
+        limits: how far one action may move the rate; with moves on offer only the bounds count.
         moves_bp: the changes of the rate on offer, basis points.
     """
     here = economy.interest_rate
@@ -439,24 +439,24 @@ def rule_proposal(
         rates = {bp: limits.inside(here + bp / 100) for bp in moves_bp}
 
         def distance_and_size(bp: int) -> tuple[float, int]:
-            # Rounded, so that two that are equally close are so to the last bit.
+            # Rounded, so that two equally close rates do not differ in their last bits.
             distance = round(abs(rates[bp] - wanted), 9)
             return distance, abs(bp)
 
-        # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
+        # Of two equally close moves the smaller, so that a mirrored economy gets the mirrored move.
         move = min(rates, key=distance_and_size)
         rate = rates[move]
-        # A smaller move is the nearest one; only of the largest is something left.
+        # Only the largest move may fall short of what the rule asks for.
         is_largest = move in (min(moves_bp), max(moves_bp))
         is_cut_short = is_largest and abs(wanted - here) > abs(move) / 100
     else:
         rate = min(
             limits.choices(here),
-            # The lower of two that are equally close.
+            # Of two equally close rates the lower one.
             key=lambda offered: (abs(offered - wanted), offered),
         )
         proposed_rate = rate
-        # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
+        # The grid changes the rate by at most half a step; a larger difference means a limit binds.
         is_cut_short = abs(rate - wanted) > limits.rate_step
     reasoning = (
         f"With inflation at {number(economy.inflation)}% and an output gap of "
@@ -500,7 +500,7 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        # The same code as of a run's seats, so that both propose the same.
+        # The same function as in a run's seats, so that both propose the same.
         proposal = rule_proposal(
             self.rule,
             state.global_state,
@@ -510,7 +510,7 @@ class TaylorRuleAgent(Agent):
         chain = LLMReasoningChain(
             component="agent",
             agent=self.name,
-            # Of the turn that is being played: the state is the one before it.
+            # The turn being played, which is one after the state's.
             turn=state.turn + 1,
             reasoning=proposal.reasoning,
         )

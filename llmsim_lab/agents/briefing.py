@@ -1,7 +1,7 @@
-"""What its staff puts before a central bank: two years of figures, the stance, the moves on offer.
+"""A central bank's briefing: two years of figures, the stance of policy, the moves on offer.
 
-Each number has a unit and a horizon, and is the state's own: models, rules and people read the same
-output gap. What came before the run is history, in its final vintage.
+Each number has a unit and a horizon, and comes from the state: models, rules and people read the
+same output gap. Quarters before the run are history, in the final vintage of the data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llmsim_lab.economy.macro import RudebuschSvensson
 from llmsim_lab.models import GlobalState
 
 SHOWN = 8
-"""How many quarters the table has."""
+"""The number of quarters in the table."""
 
 _HEADER = (
     "quarter | inflation over 4 quarters, % | inflation in the quarter, % at an annual rate | "
@@ -57,22 +57,22 @@ def known_quarters(
     us_from: str | None = None,
     mirrored: bool = False,
 ) -> list[Quarter]:
-    """Return all quarters that are known at the last of a run's states, oldest first.
+    """Return all quarters up to the last of a run's states, oldest first.
 
-    Before a run that starts from a real quarter the data are used. Before any other the economy has
-    stood at the first state's levels, without an output gap, which the first quarter opens.
+    Quarters before a run that starts from a real quarter are those of the data. Before any other
+    run, they have the levels of the first state, and an output gap of 0.
 
     Args:
-        states: of an economic run, from its first turn on.
-        us_from: the quarter of the US data that a run starts from, if it does.
-        mirrored: whether it starts from that quarter's mirror image.
+        states: the states of an economic run, from its first turn on.
+        us_from: the quarter of the US data that the run starts from, if any.
+        mirrored: whether the run starts from that quarter's mirror image.
     """
     quarters = [_quarter(state) for state in states]
     if us_from:
-        # What really happened, up to the quarter that the run starts from.
+        # The data up to the quarter that the run starts from.
         history = quarters_before(us_from, mirrored=mirrored)
         return [*history, *quarters]
-    # A table that is empty but for one line would tell a first turn from all others.
+    # A table with a single line would show a model that this is the first turn.
     first = quarters[0]
     before = Quarter(
         period=None,
@@ -86,7 +86,7 @@ def known_quarters(
 
 
 def _quarter(state: _HasEconomy) -> Quarter:
-    # With the gap as players read it, which may not be the true one.
+    # With the gap that players read, which may differ from the true one.
     economy = state.global_state
     return Quarter(
         period=state.period,
@@ -105,19 +105,19 @@ def role_of(
     members: int,
     rule: str,
 ) -> str:
-    """Return who is asked, as the prompt of a central bank or a member of its committee begins.
+    """Return the first words of a prompt, which say who is asked: a bank or a committee's member.
 
     Args:
-        name: of the economy, or of the member.
-        masked: whether no economy is named, so that a model cannot recall what happened.
-        members: how many vote.
+        name: the name of the economy, or of the member.
+        masked: whether the economy is not named, so that a model cannot recall its history.
+        members: how many members vote.
         rule: how the votes become one rate, in words.
     """
-    # A bank of one has no votes to speak of.
+    # With one member there is no vote.
     if members == 1:
         economy = "a large economy" if masked else name
         return f"You are the central bank of {economy} and set its policy interest rate."
-    # Members have names, which say nothing of the economy; but a masked run names nobody.
+    # A member's name tells nothing about the economy, but a masked run has no names.
     member = "one" if masked else f"{name}, one"
     return (
         f"You are {member} of the {members} members of the committee that sets the policy interest "
@@ -130,13 +130,13 @@ def briefing(
     *,
     masked: bool,
 ) -> dict[str, str]:
-    """Return the values of those slots of a briefing's prompt that all members read alike.
+    """Return the values of a briefing's slots that are the same for all members.
 
     Args:
-        quarters: all that are known, oldest first, as ``known_quarters`` returns them.
-        masked: whether quarters are counted back from now instead of named by their dates.
+        quarters: as ``known_quarters`` returns them, oldest first.
+        masked: whether quarters are counted back from now instead of having dates.
     """
-    # Two years: a prompt that grew with each turn would cost more with each turn.
+    # Two years, so that the prompt does not grow with each turn.
     latest = quarters[-SHOWN:]
     lines = [_HEADER]
     for place, quarter in enumerate(latest, start=1):
@@ -147,7 +147,7 @@ def briefing(
         )
         lines.append(line)
     now = latest[-1]
-    # A run's own states have it; only the first quarters of the data lack it.
+    # Only the first quarters of the data lack it, and never the latest one.
     assert now.inflation is not None
     real_rate = now.interest_rate - now.inflation
     return {
@@ -169,16 +169,16 @@ def briefing_for_people(
     *,
     masked: bool,
 ) -> str:
-    """Return what a person is shown of a briefing: the same figures in a third of the words.
+    """Return a briefing for a person: the same figures in a third of the words.
 
     Args:
         quarters: as for ``briefing``.
-        profile: the member's.
-        role: who is asked, as ``role_of`` returns it.
+        profile: the member's profile.
+        role: as ``role_of`` returns it.
         masked: as for ``briefing``.
     """
     shown = briefing(quarters, masked=masked)
-    # As it is shown, so that both figures of a sentence agree to the last digit.
+    # The rounded figure, so that both figures of a sentence agree to the last digit.
     view = view_of(profile, float(shown["inflation"]))
     *earlier, now = quarters[-SHOWN:]
     before = []
@@ -215,8 +215,8 @@ def _name_of(
     *,
     masked: bool,
 ) -> str:
-    """Return what a quarter is called."""
-    # Counted back where it is masked: a date would tell a model what happened next.
+    """Return the name of a quarter."""
+    # If masked, quarters are counted back, since a date would tell a model what happened next.
     if quarter.period and not masked:
         return quarter.period
     if quarters_ago == 0:
@@ -233,7 +233,7 @@ def _line(
     """Return a quarter as a line of the table."""
     name = _name_of(quarter, quarters_ago, masked=masked)
     real_rate = None
-    # As in the model: minus inflation over four quarters, which the first data lack.
+    # As in the model, minus inflation over four quarters, which the first data lack.
     if quarter.inflation is not None:
         real_rate = quarter.interest_rate - quarter.inflation
     figures = (
@@ -248,7 +248,7 @@ def _line(
 
 
 def view_of(profile: NationProfile, inflation: float) -> dict[str, str]:
-    """Return the values of a briefing's slots that differ by mandate and target."""
+    """Return the values of a briefing's slots that depend on the member's mandate and target."""
     target = number(profile.inflation_target)
     return {
         "profile": f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
@@ -262,14 +262,14 @@ def _cell(value: float | None) -> str:
     """Return a figure to two decimals."""
     if value is None:
         return "not known"
-    # Plus 0, so that no -0.00 is shown.
+    # Adding 0 turns -0.0 into 0.0.
     rounded = round(value, 2) + 0.0
     return f"{rounded:.2f}"
 
 
 def _distance(difference: float) -> str:
-    """Return how far a number is from a mark, to be followed by the mark."""
-    # As it is printed: 0.004 points are none.
+    """Return the words for a distance from a mark, to be followed by the mark."""
+    # As printed: 0.004 points are 0.00.
     points = number(abs(difference))
     if points == "0":
         return "at"

@@ -1,7 +1,7 @@
-"""What a policy rule makes of an economy: stability and responses to shocks.
+"""The economy under a policy rule: stability and responses to shocks.
 
-Near its steady state an economy under a rule is linear, bounds apart, so that stability and
-responses follow from one matrix, without a run.
+Without bounds, an economy under a linear rule is linear, so that stability and responses follow
+from one matrix, without a run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-# Where each begins in the system's state: four lags of inflation, two of the gap, four of the rate.
+# The first place of each in the state: four lags of inflation, two of the gap, four of the rate.
 _INFLATION = 0
 _GAP = 4
 _RATE = 6
@@ -34,14 +34,14 @@ _SIZE = 10
 
 
 def weights_of(rule: Rule) -> list[float]:
-    """Return what a rule adds to the rate for a point of inflation, gap and previous rate.
+    """Return how much a rule changes the rate for a point of inflation, gap and previous rate.
 
-    Of a Taylor rule without its lower bound. Central differences: exact in a linear rule, but for
-    rounding.
+    A Taylor rule's lower bound is left out. Central differences, which are exact for a linear rule
+    up to rounding.
     """
     if isinstance(rule, TaylorRule):
         rule = replace(rule, lower_bound=-inf)
-    # Half a point to each side, so that the difference is the slope itself.
+    # Half a point to each side, so that the difference is the slope.
     weights = []
     for name in STATE:
         here = getattr(STEADY_STATE, name)
@@ -56,15 +56,15 @@ class ClosedLoop:
     """An economy under a rule as a linear system, in deviations from its steady state.
 
     Attributes:
-        matrix: what one quarter does to the state: four lags of quarterly inflation, two of the
-            gap, four of the rate.
+        matrix: maps the state to that of the next quarter: four lags of quarterly inflation, two of
+            the gap, four of the rate.
     """
 
     matrix: NDArray[np.float64]
 
     @property
     def spectral_radius(self) -> float:
-        """The largest root's modulus: below 1 every shock dies out, above 1 it grows."""
+        """The modulus of the largest root: below 1 every shock dies out, above 1 it grows."""
         return float(largest_roots(self.matrix))
 
     def response(
@@ -74,7 +74,7 @@ class ClosedLoop:
         demand: float = 0.0,
         quarters: int = 16,
     ) -> pd.DataFrame:
-        """Return what a shock in quarter 1 does: a row a quarter, 0 to ``quarters``.
+        """Return the response to a shock in quarter 1: one row for each quarter, 0 to ``quarters``.
 
         Columns, as deviations: ``inflation`` (over four quarters, percentage points),
         ``output_gap`` (percent) and ``interest_rate`` (percentage points).
@@ -84,10 +84,10 @@ class ClosedLoop:
         state = np.zeros(len(self.matrix))
         state[_INFLATION] = supply
         state[_GAP] = demand
-        # In quarter 0 all is at rest; the shock is in the state of quarter 1.
+        # Quarter 0 is the steady state; the shock is in the state of quarter 1.
         rows = [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
-            # As states have it; each lag is of inflation in one quarter.
+            # Over four quarters, as states have it; a lag is the inflation of one quarter.
             of_four_quarters = state[_INFLATION:_GAP].sum() / 4
             rows.append(
                 [
@@ -101,7 +101,7 @@ class ClosedLoop:
 
 
 def largest_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest root's modulus of each matrix."""
+    """Return the modulus of each matrix's largest root."""
     import numpy as np
 
     roots = np.linalg.eigvals(matrices)
@@ -110,10 +110,10 @@ def largest_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def closed_loop(rule: Rule | None = None) -> ClosedLoop:
-    """Return the linear system that the economy and a rule make together, without any bounds.
+    """Return the linear system of the economy and a rule together, without any bounds.
 
-    The timing is that of a run: what the rule says of quarter t is in force in quarter t+1. A rule
-    whose own neutral rate is another one is shifted to the model's steady state.
+    The timing is that of a run: the rule's rate for quarter t is in force in quarter t+1. A rule
+    with another neutral rate is shifted to the model's steady state.
 
     Args:
         rule: a Taylor rule (its lower bound is left out), or any function with its arguments;
@@ -125,17 +125,17 @@ def closed_loop(rule: Rule | None = None) -> ClosedLoop:
 
 
 def matrices_of(weights: ArrayLike) -> NDArray[np.float64]:
-    """Return what one quarter does to the economy under each of several rules.
+    """Return the matrix of one quarter under each of several rules.
 
     Args:
-        weights: a row a rule: what it adds to the rate for a point of inflation, of the gap and of
-            the previous rate.
+        weights: one row for each rule: how much it changes the rate for a point of inflation, of
+            the gap and of the previous rate.
     """
     import numpy as np
 
     model = RudebuschSvensson()
     of_inflation, of_gap, inertia = np.asarray(weights, dtype=float).T
-    # Of four-quarter means.
+    # The real rate is a four-quarter mean.
     pull = model.real_rate_to_gap / 4
     # Each lag becomes the next one; the rows of inflation, gap and rate are the equations.
     lags = np.eye(_SIZE, k=-1)

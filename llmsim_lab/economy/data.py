@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_START = "1960Q1"
-"""The first quarter a run can start from: the first with four quarters of inflation."""
+"""The first quarter that a run can start from: the first with four quarters of inflation."""
 LAST_QUARTER = "2009Q3"
 START_VALUE = 1000.0
 
@@ -43,14 +43,14 @@ def load_us_macro() -> pd.DataFrame:
     - ``interest_rate``: 3-month Treasury bill, percent per year, mean of the quarter's months;
     - ``output_gap``: percent of trend, 100 · log deviation from a two-sided HP trend (λ = 1600);
     - ``output_gap_one_sided``: the same by a trend through this and earlier quarters alone; of the
-      final vintage too.
+      the final vintage too.
 
-    Quarters without the lags they need hold NaN.
+    Values whose lags are missing are NaN.
     """
     import pandas as pd
 
     rows = _quarters()
-    # A period, not a date: a quarter's figures are of all of it.
+    # A period, not a date, since the figures are those of the whole quarter.
     index = pd.PeriodIndex(
         list(rows),
         freq="Q",
@@ -73,9 +73,9 @@ def initial_state(quarter: object) -> SimulationState:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
     period = start_quarter(quarter)
-    # Names such as 1979Q3 are in the order of time.
+    # Names such as 1979Q3 sort by time.
     until = [row for name, row in _quarters().items() if name <= period]
-    # Four, which inflation over four quarters takes; the gap's equation takes two.
+    # Inflation over four quarters needs four; the gap's equation needs two.
     now, before, third, fourth = until[:-5:-1]
     four_quarters = (now, before, third, fourth)
     inflation: Any = tuple(row["inflation_qoq_annualised"] for row in four_quarters)
@@ -91,14 +91,14 @@ def initial_state(quarter: object) -> SimulationState:
 
 
 class Quarter(NamedTuple):
-    """What the statistics say of one quarter; percent, rates per year.
+    """The statistics of one quarter; percent, rates per year.
 
     Attributes:
         period: such as ``1979Q3``; None in an undated run.
         inflation: over four quarters; None where the data begin too late for it.
         inflation_in_quarter: on the quarter before, at an annual rate.
-        output_gap: of potential output; before a run that of the data, which is history: it was
-            not known at the time.
+        output_gap: of potential output; before a run it is that of the data, which was not known
+            at the time.
         unemployment: of the labour force.
         interest_rate: in force in the quarter.
     """
@@ -120,13 +120,13 @@ def quarters_before(
 
     Args:
         quarter: such as ``1979Q3``.
-        mirrored: whether all deviations from the model's steady state are turned round. Dates are
-            left out then, since none of it happened.
+        mirrored: whether all deviations from the model's steady state have the opposite sign. Dates
+            are then left out, since these quarters never happened.
     """
     first = start_quarter(quarter)
     quarters = []
     for period, row in _quarters().items():
-        # The quarter itself is the state that the run starts from.
+        # Up to the quarter before, since the run starts from the state of the quarter itself.
         if period >= first:
             break
         read = _mirrored_figure if mirrored else dict.__getitem__
@@ -144,11 +144,11 @@ def quarters_before(
 
 
 def _mirrored_figure(row: Mapping[str, Any], name: str) -> Any:
-    """Return a figure of a quarter, as far on the other side of the model's steady state."""
+    """Return a figure of a quarter, mirrored around the model's steady state."""
     value = row[name]
     if value is None:
         return None
-    # At rest inflation in a quarter is inflation over four.
+    # In the steady state, inflation in a quarter equals inflation over four.
     level = name.removesuffix("_qoq_annualised")
     return 2 * getattr(STEADY_STATE, level) - value
 
@@ -164,9 +164,9 @@ def next_quarter(
     if match is None:
         raise ConfigError(f"quarter={quarter!r} is not of the form 1979Q3")
     year = int(match[1])
-    # From 0, as remainders are.
+    # Counted from 0, for divmod.
     place = int(match[2]) - 1
-    # divmod rounds down, also before the year's first quarter.
+    # divmod rounds down, also for negative steps.
     years, rest = divmod(place + steps, 4)
     return f"{year + years:04}Q{rest + 1}"
 
@@ -181,9 +181,9 @@ def start_quarter(quarter: object) -> str:
     return period
 
 
-@cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
+@cache  # safe, since no caller changes the rows: ``load_us_macro`` makes a new frame
 def _quarters() -> dict[str, dict[str, Any]]:
-    """Return the file's rows by quarter, read once; None where a quarter lacks lags it needs."""
+    """Return the file's rows by quarter, read once; values whose lags are missing are None."""
     rows: dict[str, dict[str, Any]] = {}
     path = data_path("us_macro_quarterly.csv")
     with path.open(encoding="utf-8", newline="") as lines:

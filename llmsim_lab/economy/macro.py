@@ -1,12 +1,12 @@
 """Macro models and shocks, policy rules, the limits of a rate change, the loss of a policy.
 
-Rates are percent per year, gaps percent of potential output, inflation is over four quarters unless
-it says otherwise; a state is one quarter.
+Rates are percent per year, gaps percent of potential output. Inflation is over four quarters unless
+stated otherwise. A state is one quarter.
 
-Timing, everywhere: ``interest_rate`` is the rate in force in a state's quarter. What is decided on
-looking at quarter t becomes the rate of quarter t+1, so a decision first touches the output gap in
-quarter t+2 and inflation in t+3. (Rudebusch and Svensson let the bank answer quarter t within it;
-here the data have to be out first, so everything comes one quarter later.)
+Timing, everywhere: ``interest_rate`` is the rate in force in a state's quarter. A decision based on
+quarter t becomes the rate of quarter t+1, so that it first changes the output gap in quarter t+2
+and inflation in t+3. (In Rudebusch and Svensson's paper the bank responds to quarter t within it.
+Here the data must be published first, so that everything comes one quarter later.)
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from llmsim_lab.models import GlobalState, MacroLags
 from llmsim_lab.types import Rate, Value
 
 STEADY_STATE = GlobalState()
-"""Where the default model stays if nothing happens: rate 4, inflation 2, gap 0, growth 2.2."""
+"""The default model's steady state: rate 4, inflation 2, gap 0, growth 2.2."""
 
 STATE = ("inflation", "output_gap", "interest_rate")
-"""What rules and policymakers respond to, and what a policy is judged by."""
+"""The variables that rules and policymakers respond to, and that a policy is judged by."""
 _TOLERANCE = 1e-6
 """Percentage points; smaller differences are rounding."""
 _NORMAL = NormalDist()
 
 
 class Shocks(Value):
-    """What one quarter adds to the model's equations.
+    """The shocks of one quarter in the model's equations.
 
     Attributes:
         supply: added to quarterly inflation at an annual rate, percentage points.
@@ -59,8 +59,8 @@ NO_SHOCKS = Shocks()
 
 
 SUPPLY_STD = 1.009
-"""Standard deviation of supply shocks, percentage points; as the next one, the standard error of
-Rudebusch and Svensson's equation."""
+"""Standard deviation of supply shocks, percentage points. This and the next are the standard errors
+of Rudebusch and Svensson's equations."""
 DEMAND_STD = 0.819
 """Standard deviation of demand shocks, percent of potential."""
 
@@ -75,8 +75,8 @@ def shocks_at(
     """Return the random shocks of the quarter that a turn leads to: two independent normal draws.
 
     A draw depends on seed and turn only, not on how often or in which order draws are made. So runs
-    with one seed share their shocks whatever the policy (common random numbers), and a fork or a
-    resumed run needs no generator state.
+    with the same seed have the same shocks whatever the policy (common random numbers), and a fork
+    or a resumed run needs no generator state.
 
     Made with the counter-based Philox generator (Salmon et al., 2011, "Parallel random numbers: as
     easy as 1, 2, 3"): the seed is its key, the turn its counter. numpy keeps Philox's raw numbers
@@ -85,7 +85,7 @@ def shocks_at(
     be correlated; here, as in the Macroeconomic Model Data Base, they are not.
 
     Args:
-        turn: the number of the state they help to make, from 0.
+        turn: the number of the state that the shocks act on, from 0.
         seed: from 0 to below 2**128.
         scale: factor on both standard deviations; 0 gives exactly no shocks.
         mirrored: whether both have the opposite sign.
@@ -105,7 +105,7 @@ def shocks_at(
 
 def _normal(bits: int) -> float:
     """Return the standard normal number that 64 random bits stand for."""
-    # The uppermost 52; half a unit keeps off 0 and 1, where the inverse is infinite.
+    # The upper 52 bits; half a unit avoids 0 and 1, where the inverse is infinite.
     number = (bits >> 12) + 0.5
     return _NORMAL.inv_cdf(number * 2.0**-52)
 
@@ -255,10 +255,10 @@ def set_levels(state: GlobalState, **levels: float) -> GlobalState:
 
 
 def mirrored(state: GlobalState) -> GlobalState:
-    """Return the state as far on the other side of the default model's steady state.
+    """Return the state mirrored around the default model's steady state.
 
-    Output is a level and stays as it is; its growth is turned round. The model is linear, so where
-    shocks and rates are turned round as well, the mirror image lasts, bounds of the rate apart.
+    Output is a level and stays as it is; its growth is mirrored. The model is linear, so that
+    quarters with mirrored shocks and rates stay mirror images, unless the rate meets a bound.
 
     Raises:
         ConfigError: unemployment would leave 0 to 100 percent.
@@ -444,13 +444,13 @@ def fiscal_demand(
     """
     if rate > lower_bound:
         return 0.0
-    # By the standard rule, whatever the bank follows: the budget knows nothing of its rule.
+    # By the standard rule, since the budget does not know the bank's rule.
     wanted = rate_by(TaylorRule(lower_bound=-inf), state)
     missing = max(0.0, lower_bound - wanted - 2.0)
     return RudebuschSvensson().real_rate_to_gap * missing
 
 
-@lru_cache(maxsize=64, typed=True)  # typed, since 4 and 4.0 are written differently
+@lru_cache(maxsize=64, typed=True)  # typed, since prompts write 4 and 4.0 differently
 def _offered(
     lower: float,
     upper: float,
@@ -458,15 +458,15 @@ def _offered(
     step: float,
     rate: float,
 ) -> list[float]:
-    """Return what ``EngineConfig.choices`` does."""
+    """Return the rates of ``EngineConfig.choices``; cached."""
     here = min(max(rate, lower), upper)
     lowest = max(here - most, lower)
     highest = min(here + most, upper)
-    # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
+    # The grid counts from 0, not from the current rate: from 4.13 the next is 4.25, not 4.38.
     first = ceil(lowest / step - _TOLERANCE)
     last = floor(highest / step + _TOLERANCE)
     grid = [round(number * step, 6) for number in range(first, last + 1)]
-    # The current rate may stand between the grid's points: to hold is always offered.
+    # With the current rate, which may be between the grid's points: holding is always offered.
     return sorted({*grid, round(here, 6)})
 
 
@@ -518,7 +518,7 @@ class EngineConfig(Settings):
             self.rate_step,
             current,
         )
-        # A copy, since the list is kept for the next question.
+        # A copy, since the list is cached.
         return list(offered)
 
     def problem(
@@ -538,7 +538,7 @@ class EngineConfig(Settings):
                 f"the new interest rate {rate:g}% is outside the bounds {self.lower:g}% to "
                 f"{self.upper:g}%"
             )
-        # Something else may have put the rate beyond a bound: back to it is no move.
+        # An intervention may have put the rate beyond a bound; moving back to the bound is allowed.
         here = self.inside(current)
         distance = abs(rate - here)
         if distance > self.max_move + _TOLERANCE:
@@ -599,7 +599,7 @@ class QuadraticLoss(Settings):
             )
         of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
         of_gap = fmean(value**2 for value in gaps[1:])
-        # The first is from the rate that the run starts with, whose quarter does not count.
+        # The first change starts from the initial rate; the initial quarter itself does not count.
         of_rate = fmean((now - before) ** 2 for before, now in pairwise(rates))
         loss = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_rate
         return {

@@ -1,4 +1,4 @@
-"""Does a policymaker respond to the economy? A regression of its moves, and one verdict."""
+"""Whether a policymaker responds to the economy: a regression of its moves, and a verdict."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Verdict = Literal["pass", "fail", "undecided"]
 
 
 class _Bounds(NamedTuple):
-    """Where an interval has to be, percentage points a quarter.
+    """The bounds for an interval, percentage points a quarter.
 
     Attributes:
-        least: the whole interval is above it, to pass.
-        most: the whole interval is below it, to pass.
-        wrong: the whole interval is below it, or above ``most``, to fail.
+        least: to pass, the whole interval must be above it.
+        most: to pass, the whole interval must be below it.
+        wrong: to fail, the whole interval must be below it, or above ``most``.
     """
 
     least: float
@@ -32,7 +32,7 @@ class _Bounds(NamedTuple):
 
 
 class _Weights(NamedTuple):
-    """How often each coefficient is in a sum of them, in the order of the regressors."""
+    """The weight of each coefficient in a sum of coefficients, in the order of the regressors."""
 
     constant: int = 0
     inflation: int = 0
@@ -41,7 +41,7 @@ class _Weights(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """A sum of coefficients, and where it has to be; None where it is told and not judged."""
+    """A sum of coefficients, and its bounds; None where the sum is reported but not judged."""
 
     weights: _Weights
     bounds: _Bounds | None
@@ -79,25 +79,25 @@ _CRITERIA = {
         ),
     ),
     "drift": _Judged(_Weights(constant=1), _AROUND_ZERO),
-    # A slow rule moves it little and a quick one much: neither is wrong.
+    # Not judged: small for a slow rule and large for a quick one, and neither is wrong.
     "rate": _Judged(_Weights(rate=1), None),
 }
 _NEAR = 0.5
-"""Points of inflation from the target: what counts as on target."""
+"""Inflation within so many points of the target counts as on target."""
 _FAR = 2.0
-"""Points of inflation from the target: how far from it an interval that holds 0 may be."""
+"""An interval that includes 0 may reach so many points of inflation from the target."""
 _DRAWS = 1_000
-"""Of coefficients, for the interval of the largest root."""
+"""How many draws of coefficients give the interval of the largest root."""
 _CHANGED = {
     "inflation": "a point more of inflation",
     "long run": "a point more of both inflation and the rate",
     "output gap": "a point more of the output gap",
 }
 _AT = (1 + 0.95) / 2
-"""The quantile of a 95 % interval; a test that looks at one end of it errs in 2.5 % of cases."""
+"""The quantile of a 95 % interval; a test by one of its ends errs in 2.5 % of cases."""
 _WORST_FIRST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
 _FEWEST = 6
-"""Groups: with fewer the intervals are so wide that nothing can be decided."""
+"""The least number of groups: with fewer, intervals are too wide to decide anything."""
 
 
 class Estimated(NamedTuple):
@@ -108,23 +108,23 @@ class Estimated(NamedTuple):
     high: float
 
     def rounded(self) -> Estimated:
-        """Return it to nine places, so that rounding decides nothing where moves are all alike."""
-        # Plus 0, so that no -0 is printed.
+        """Return the value to nine places, so that rounding errors of equal moves do not count."""
+        # Adding 0 turns -0 into 0.
         value, low, high = (round(float(number), 9) + 0.0 for number in self)
         return Estimated(value, low, high)
 
 
 class Criterion(NamedTuple):
-    """One thing that was measured, and whether it is as it has to be.
+    """One criterion: its estimate, and whether it is met.
 
     Attributes:
-        name: ``inflation``, ``rate``, ``long run``, ``output gap``, ``drift``, ``target``, or a
-            name.
-        value: percentage points a quarter; of ``target``, percentage points of inflation.
-        low: of its 95 % interval.
-        high: likewise.
-        needs: what it takes to pass, in words; empty where it is not judged.
-        verdict: None where it is not judged.
+        name: ``inflation``, ``rate``, ``long run``, ``output gap``, ``drift``, ``target``, or the
+            name of an economy.
+        value: percentage points a quarter; for ``target``, percentage points of inflation.
+        low: the lower end of the 95 % interval.
+        high: the upper end.
+        needs: what it takes to pass, in words; empty if the criterion is not judged.
+        verdict: None if the criterion is not judged.
     """
 
     name: str
@@ -142,16 +142,16 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResponse:
-    """What ``response_of`` found.
+    """The result of ``response_of``.
 
     Attributes:
         outcome: ``pass`` if all criteria are passed; ``fail`` if one is failed; else ``undecided``.
-        criteria: in the order in which they are told.
-        in_the_end: by how many points the rate rises in the end for each point of inflation, with
-            its interval; None where no long run can be told.
-        units: how many pairs, or other groups of decisions, it rests on.
+        criteria: in the order in which they are reported.
+        in_the_end: by how many points the rate rises in the long run for each point of inflation,
+            with its interval; None where there is no long run.
+        units: the number of pairs, or other groups of decisions.
         slopes: the coefficients of constant, inflation, output gap and rate.
-        variance: of the coefficients.
+        variance: the covariance matrix of the coefficients.
     """
 
     outcome: Verdict
@@ -168,10 +168,11 @@ class PolicyResponse:
 
     @property
     def largest_root(self) -> Estimated | None:
-        """The largest root of the shipped economy and these decisions together, with its interval.
+        """The largest root of the shipped economy with these decisions, with its interval.
 
-        Below 1 every shock dies out, above 1 it grows. By the estimated coefficients; the 95 %
-        interval is of the roots of 1,000 draws of them from Student's distribution (Krinsky and
+        Below 1 every shock dies out, above 1 it grows. The value follows from the estimated
+        coefficients; the 95 % interval from 1,000 draws of them from Student's distribution
+        (Krinsky and
         Robb 1986, "On approximating the statistical properties of elasticities", Review of
         Economics and Statistics 68). None with too few groups.
         """
@@ -179,7 +180,7 @@ class PolicyResponse:
             return None
         import numpy as np
 
-        # One group for each of the three slopes; the constant is of the pairs' means.
+        # Minus one for each of the three slopes; the constant follows from the pairs' means.
         freedom = self.units - 3
         rng = np.random.default_rng(0)
         draws = rng.multivariate_normal(
@@ -189,13 +190,13 @@ class PolicyResponse:
             method="eigh",
             check_valid="ignore",  # a variance may be rounded to -0
         )
-        # Student's distribution is the normal one over the root of a chi-squared.
+        # Student's distribution is a normal variable over the root of a chi-squared one.
         scale = rng.chisquare(freedom, (_DRAWS, 1))
         draws *= np.sqrt(freedom / scale)
         slopes = np.vstack([np.zeros(4), draws]) + self.slopes
-        # What a rule adds for a point of last quarter's rate: 1 where it never moves it.
+        # The rule's weight of the previous rate is 1 plus the slope: 1 if it never moves the rate.
         weights = slopes[:, 1:] + [0.0, 0.0, 1.0]
-        # The first is of the estimates themselves.
+        # The first row has the estimates themselves.
         of_estimates, *of_draws = largest_roots(matrices_of(weights))
         low, high = np.quantile(of_draws, [1 - _AT, _AT])
         return Estimated(
@@ -208,7 +209,7 @@ class PolicyResponse:
     def stability(self) -> str:
         """Whether these decisions stabilise the shipped economy, in a sentence; empty if unknown.
 
-        It is not part of the outcome: a slow rule may respond, and be too slow.
+        This is not part of the outcome: a rule may respond, but too slowly.
         """
         root = self.largest_root
         if root is None:
@@ -224,13 +225,13 @@ class PolicyResponse:
 
     @property
     def sentence(self) -> str:
-        """The outcome for readers who know no statistics."""
+        """The outcome in a sentence for readers without statistics."""
         if not self.criteria:
             return (
                 f"{self.units} groups of decisions decide nothing; it takes {_FEWEST} or more, "
                 "such as runs of other seeds."
             )
-        # In the order of the criteria, of which the first says most.
+        # In the order of the criteria, the most important first.
         decisive = [criterion for criterion in self.criteria if criterion.verdict == self.outcome]
         words = self._words(decisive[0])
         if self.outcome == "pass":
@@ -242,7 +243,7 @@ class PolicyResponse:
             )
         else:
             also_failed = {criterion.name for criterion in decisive[1:]}
-            # Where both are missed, how far inflation is off in the end says more.
+            # If both are missed, the distance of inflation from the target tells more.
             for name in ("target", "drift"):
                 if name in also_failed:
                     words += f"; {self._words(self[name])}"
@@ -255,14 +256,14 @@ class PolicyResponse:
             return f"for each point of inflation it raises the rate by {slope} points a quarter"
         value, low, high = self.in_the_end
         points = f"{value:.1f} points ({low:.1f} to {high:.1f})"
-        # "Raises by -0.3" would read as a slip.
+        # "Raises by -0.3" would look like a mistake.
         verb = "moves the rate by"
         if value > 0:
             verb = "raises the rate by only" if is_too_little else "raises the rate by"
         return f"in the end it {verb} {points} for each point of inflation"
 
     def _words(self, criterion: Criterion) -> str:
-        """Return what was measured of one criterion, in words."""
+        """Return one criterion in words."""
         interval = criterion.interval
         if criterion.name == "drift":
             return f"whatever happens, it moves the rate by {interval} points a quarter"
@@ -281,11 +282,11 @@ class PolicyResponse:
         return f"{cause} changes its move by {interval} points"
 
     def _missed(self, target: Criterion) -> str:
-        """Return how far inflation is from the target in the end, in words."""
+        """Return in words how far inflation is from the target in the long run."""
         side = "above"
         low = target.low
         high = target.high
-        # "0.50 points below (0.20 to 0.80)" reads easier than two minus signs.
+        # "0.50 points below (0.20 to 0.80)" is easier to read than two minus signs.
         if target.value < 0:
             side = "below"
             low = -target.high
@@ -312,44 +313,45 @@ def response_of(
 ) -> PolicyResponse:
     """Return whether a policymaker responds to the economy, from its decisions.
 
-    Moves are regressed on a constant and on how far inflation, output gap and rate are from their
-    steady state. In a linear economy the constant is what is done whatever happens, and minus the
-    coefficient of inflation over that of the rate is how far the rate rises in the end for a point
-    of inflation: inertia changes both, and leaves the ratio. With situations and their mirror
-    images, a pair a group, it is the regression without constant of half the difference within each
-    pair, with HC3 variances.
+    Moves are regressed on a constant and on the deviations of inflation, output gap and rate from
+    their steady state. In a linear economy the constant is the move whatever happens. Minus the
+    coefficient of inflation over that of the rate is the rise of the rate in the long run for a
+    point of inflation: inertia changes both coefficients, but not their ratio. With situations and
+    their mirror images, one pair for each group, this is the regression without a constant of half
+    the difference within each pair, with HC3 variances.
 
-    Passed if the whole interval, and failed if no part of it, is as it has to be:
+    A criterion is passed if the whole interval meets it, and failed if no part of it does:
 
     - ``inflation``: its coefficient is above 0 (failed: it is surely below 0.05);
     - ``long run``: inflation's and the rate's coefficients together are above 0, which is a
-      response of more than one for one in the end (failed: surely below 0);
+      response of more than one for one in the long run (failed: surely below 0);
     - ``output gap``: its coefficient is above -0.05 (failed: surely below 0);
     - ``drift``: the constant is within 0.25 points of zero;
-    - ``target``: minus the constant over the coefficients of inflation and rate together, which is
-      how far inflation is from the target in the end, is within 0.5 points of zero; or the interval
-      includes zero and is within 2 points, as that of a slow player who draws (failed: it is surely
-      more than 0.5). It is judged where the long run is surely above 0;
+    - ``target``: minus the constant over the sum of the coefficients of inflation and rate, which
+      is the distance of inflation from the target in the long run, is within 0.5 points of zero;
+      or the interval includes zero and is within 2 points, as for a slow player that draws
+      (failed: the distance is surely more than 0.5). It is judged where the long run is surely
+      above 0;
     - each of ``names``: the mean change is within 0.25 points of zero.
 
-    Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups; the
-    ratio's is Fieller's (1954, "Some problems in interval estimation", Journal of the Royal
-    Statistical Society B 16). They hold for one look: of two at the same player either may err.
+    Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups. That
+    of the ratio is Fieller's (1954, "Some problems in interval estimation", Journal of the Royal
+    Statistical Society B 16). They hold for one test of a player; two tests err more often.
 
     Args:
-        deviations: a row a decision, three columns: inflation minus the target, output gap, and
-            rate in force minus the neutral one, percent: minus 2, 0 and 4 in the shipped model with
-            a target of 2, minus 3, 0 and 5 with a target of 3.
-        moves: what was decided there, percentage points: 0.25 for +25 basis points. Of a player
-            that draws the mean of its probabilities, or of ten draws; single draws are noise.
-        groups: of each decision, which of them are not independent: the number of its pair, or the
-            seed of its run, with both a run and its mirror image.
+        deviations: one row for each decision, three columns: inflation minus the target, output
+            gap, and current rate minus the neutral rate, percent. In the shipped model subtract 2,
+            0 and 4 with a target of 2, and 3, 0 and 5 with a target of 3.
+        moves: the decisions, percentage points: 0.25 for +25 basis points. For a player that draws,
+            the mean of its probabilities or of ten draws, since single draws are noisy.
+        groups: for each decision its group; decisions of a group are not independent. A group is
+            the number of a pair, or the seed of a run and its mirror image.
         names: by the economy's name, the changes of the move when the player is told the name,
             percentage points, one for each group that was asked again.
 
     Returns:
-        The outcome with its criteria; ``str()`` of it is one sentence. With fewer than six groups
-        it is undecided, without criteria.
+        The outcome with its criteria; its ``str()`` is one sentence. With fewer than six groups it
+        is undecided and has no criteria.
 
     Raises:
         ConfigError: the situations are too much alike.
@@ -375,7 +377,7 @@ def response_of(
     units = len(labels)
     if units < _FEWEST:
         return PolicyResponse("undecided", (), None, units)
-    # A row for each group, which says which decisions are its own.
+    # One row for each group, True for its decisions.
     rows = np.arange(units)[:, None]
     member = rows == places
     slopes, variance = _regressed(
@@ -389,7 +391,7 @@ def response_of(
         weights = np.array(judged.weights)
         value = float(weights @ slopes)
         of_sum = weights @ variance @ weights
-        # Rounding may leave a variance of -1e-20, where moves are all alike.
+        # Rounding may give a variance of -1e-20 if all moves are equal.
         reach = quantile * sqrt(max(0.0, of_sum))
         criteria[name] = _criterion(
             name,
@@ -399,7 +401,7 @@ def response_of(
     products = np.outer(slopes, slopes)
     squares = products - quantile**2 * variance
     in_the_end = None
-    # Else the ratio's interval has no two ends.
+    # Otherwise the ratio's interval has not two ends.
     if criteria["rate"].high < 0:
         in_the_end = _ratio(
             slopes,
@@ -407,7 +409,7 @@ def response_of(
             _Weights(inflation=-1),
             _Weights(rate=1),
         )
-    # Where it may be 0 there is no long run, and inflation no end.
+    # Where it may be 0 there is no long run.
     if criteria["long run"].low > 0:
         missed_by = _ratio(
             slopes,
@@ -420,7 +422,7 @@ def response_of(
         change = _mean_of(np.asarray(of_name, dtype=float))
         criteria[name] = _criterion(name, change, _AROUND_ZERO)
     verdicts = {criterion.verdict for criterion in criteria.values()}
-    # One that is failed decides, and one that is undecided keeps it from being passed.
+    # One failed criterion decides; one undecided criterion prevents a pass.
     outcome = next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
     return PolicyResponse(
         outcome,
@@ -433,10 +435,10 @@ def response_of(
 
 
 def _mean_of(changes: NDArray[np.float64]) -> Estimated:
-    """Return the mean with Student's interval."""
+    """Return the mean of changes with Student's interval."""
     from scipy.special import stdtrit  # quantiles of Student's t
 
-    # Each name was asked of fewer groups than there are.
+    # Each name was asked in some of the groups only.
     n = len(changes)
     value = float(changes.mean())
     error = changes.std(ddof=1) / sqrt(n)
@@ -454,7 +456,7 @@ def _ratio(
 
     Args:
         slopes: the coefficients.
-        squares: their products, each minus what its variance reaches.
+        squares: the products of the coefficients, each minus the squared quantile times covariance.
         above: the weights of the numerator.
         below: the weights of the denominator, which is surely not 0.
     """
@@ -466,7 +468,7 @@ def _ratio(
     a = bottom @ squares @ bottom
     b = top @ squares @ bottom
     c = top @ squares @ top
-    # Rounding may leave nothing between them.
+    # Rounding may make the discriminant negative.
     root = sqrt(max(0.0, b * b - a * c))
     value = (top @ slopes) / (bottom @ slopes)
     low = (b - root) / a
@@ -492,18 +494,18 @@ def _regressed(
 ) -> _Regression:
     """Return coefficients, and their variance by the jackknife over groups.
 
-    With a decision a group it is HC3 (MacKinnon and White 1985); with more it is CV3J without its
-    factor (MacKinnon, Nielsen and Webb 2023, "Fast and reliable jackknife and bootstrap methods for
-    cluster-robust inference", Journal of Applied Econometrics 38).
+    With one decision in a group this is HC3 (MacKinnon and White 1985); with more it is CV3J
+    without its factor (MacKinnon, Nielsen and Webb 2023, "Fast and reliable jackknife and bootstrap
+    methods for cluster-robust inference", Journal of Applied Econometrics 38).
     """
     import numpy as np
 
-    # By group: x'x and x'y, of which those of several groups are sums.
+    # By group, x'x and x'y; those of several groups add up.
     squares = np.einsum("gn,ni,nj->gij", member, x, x)
     sums = np.einsum("gn,ni,n->gi", member, x, y)
     all_squares = squares.sum(0)
     all_sums = sums.sum(0)
-    # Of all groups but one, for each; without one of them there may be nothing left to tell.
+    # For each group, of all other groups; these may not identify the coefficients.
     rest_squares = all_squares - squares
     rest_sums = all_sums - sums
     ranks = np.linalg.matrix_rank(rest_squares)
@@ -513,7 +515,7 @@ def _regressed(
             "and not only in one group"
         )
     slopes = np.linalg.solve(all_squares, all_sums)
-    # As columns, since a stack of vectors would be taken for a matrix.
+    # As columns, since numpy takes a stack of vectors for a matrix.
     without_one = np.linalg.solve(rest_squares, rest_sums[..., None])
     apart = without_one[..., 0] - slopes
     return _Regression(slopes, apart.T @ apart)
@@ -524,7 +526,7 @@ def _criterion(
     measured: Estimated,
     bounds: _Bounds | None,
 ) -> Criterion:
-    """Return a criterion, judged by where its interval is."""
+    """Return a criterion, judged by its interval."""
     value, low, high = measured.rounded()
     if bounds is None:
         return Criterion(name, value, low, high)
@@ -540,11 +542,11 @@ def _criterion(
 
 
 def _on_target(missed_by: Estimated) -> Criterion:
-    """Return the criterion of how far inflation is from its target in the end."""
+    """Return the criterion on the distance of inflation from its target in the long run."""
     value, low, high = missed_by.rounded()
     surely_off = low > _NEAR or high < -_NEAR
     surely_near = low > -_NEAR and high < _NEAR
-    # A player that moves slowly and draws has a wide interval, and is not failed for that.
+    # A slow player that draws has a wide interval, and does not fail because of that.
     may_be_none = -_FAR < low <= 0 <= high < _FAR
     verdict: Verdict = "undecided"
     if surely_off:

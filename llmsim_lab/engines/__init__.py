@@ -1,4 +1,4 @@
-"""Engines: what accepted actions do to the world."""
+"""Engines: they apply accepted actions to the world."""
 
 from llmsim_lab.engines.engines import EconLLMEngine, EconomicEngine, Engine, LLMEngine
 

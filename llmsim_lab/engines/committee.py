@@ -1,4 +1,4 @@
-"""How a committee's votes become one interest rate, whatever the order of its members.
+"""Committees: their votes become one interest rate, whatever the order of the members.
 
 Rates are percent per year. Sources for the rules: Blinder (2004), *The Quiet Revolution: Central
 Banking Goes Modern*, Yale University Press; Riboni and Ruge-Murcia (2010), "Monetary Policy by
@@ -40,7 +40,7 @@ class Committee(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         has_defaults = self.chair is None and self.tolerance_bp == 25
-        # A setting without effect would look as if it had one.
+        # A setting without effect is an error, since it would seem to have one.
         if self.rule != "chair" and not has_defaults:
             raise ValueError(f"chair and tolerance_bp have no effect with the rule {self.rule}")
         if self.rule == "chair" and not self.chair:
@@ -59,26 +59,26 @@ class Committee(Settings):
 
         Args:
             votes: the rate that each member wants, by name.
-            current: the rate in force, which stays without votes.
+            current: the current rate, which stays without votes.
         """
         if not votes:
             return current
         rates = votes.values()
         if self.rule == "majority":
-            # 0.1 + 0.2 is not 0.3.
+            # Rounded, since 0.1 + 0.2 is not 0.3.
             rounded = Counter(round(rate, 6) for rate in rates)
             [(most_named, count)] = rounded.most_common(1)
             if 2 * count <= len(votes):
                 return current
-            # As it was voted, not as it was rounded; the least, so that their order does not count.
+            # The rate as voted, not rounded; the smallest, so that the order does not matter.
             return min(rate for rate in rates if round(rate, 6) == most_named)
         lower = median_low(rates)
         upper = median_high(rates)
-        # Between the two in the middle, as near to the rate in force as that goes.
+        # The point between the two middle votes that is closest to the current rate.
         median = min(max(current, lower), upper)
         if self.chair is None or self.chair not in votes:
             return median
-        # The others follow the chair so far.
+        # The others follow the chair up to this distance from the median.
         reach = self.tolerance_bp / 100
         lowest = median - reach
         highest = median + reach

@@ -1,8 +1,8 @@
-"""What accepted actions do to the world: apply them in order, all of a turn's or none.
+"""Engines: they apply a turn's accepted actions to the world in order, all of them or none.
 
-``Engine`` and ``LLMEngine`` know no domain. ``EconLLMEngine`` moves the interest rate;
-``EconomicEngine`` then lets a macro model lead the economy into the next quarter. What its model is
-asked, and what follows from a rate, are functions: the economic world has them too.
+``Engine`` and ``LLMEngine`` have no domain. ``EconLLMEngine`` moves the interest rate;
+``EconomicEngine`` then computes the next quarter with a macro model. The prompts and the minutes
+are functions, which the economic world uses too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SOURCES = {
     "gdp": "state.global_state.gdp_growth, turn {turn}",
     "action_string": "the accepted action of {agent}",
 }
-"""Where the value of each of the prompt's slots comes from."""
+"""The sources of the values of the prompt's slots."""
 
 
 class Engine(ABC):
@@ -57,15 +57,16 @@ class Engine(ABC):
 
 
 class LLMEngine(Engine):
-    """An engine that asks a language model what each accepted action does.
+    """An engine that asks a language model for the effect of each accepted action.
 
-    Actions are applied in order, each to the state that the one before left. Unvalidated actions
-    are skipped. The current state does not change, whether the model fails or not.
+    Actions are applied in order, each to the state after the one before. Unvalidated actions are
+    skipped. The current state does not change, even if the model fails.
 
     It may also sit in a seat of an economic run: ``players={"engine": engine}``.
 
     Args:
-        config: an ``EngineConfig``, or a ``SimulationConfig`` that has one; the usual if not given.
+        config: an ``EngineConfig``, or a ``SimulationConfig`` that has one; default limits if not
+            given.
         llm_client: the model.
     """
 
@@ -75,7 +76,7 @@ class LLMEngine(Engine):
         llm_client: LLMClient | None = None,
     ) -> None:
         super().__init__()
-        # A run's configuration has it as ``engine``.
+        # A run's configuration has the engine's as ``engine``.
         self.config: EngineConfig = getattr(config, "engine", config) or EngineConfig()
         if llm_client is not None:
             llm_client = checked_client(llm_client, "llm_client")
@@ -108,10 +109,10 @@ class LLMEngine(Engine):
         chains: list[LLMReasoningChain] = []
         for action in validated_actions:
             if not action.validated:
-                # The contract's words, which its tests look for.
+                # The contract's tests look for these words.
                 logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
                 continue
-            # One after the other, not at once: each action finds the rate that the last one left.
+            # One after the other, since each action starts from the rate that the last one set.
             decision, chain = await self._decide(
                 action,
                 state.global_state,
@@ -119,7 +120,7 @@ class LLMEngine(Engine):
             )
             chains.append(chain)
             state = self._apply_state_update(decision, state)
-        # Also of a turn without an action: time passes.
+        # Also in a turn without actions, since time passes.
         return state.model_copy(
             update={
                 "turn": turn,
@@ -133,9 +134,9 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
-        # With the rate that this action meets, which is not yet the state's.
+        # With the rate before this action, which the run's state does not have yet.
         economy = question.values["economy"]
-        # Its prompt says which turn the state is of.
+        # The prompt has the number of the state's turn.
         self.current_state = SimulationState(
             turn=question.turn - 1,
             global_state=economy,
@@ -145,7 +146,7 @@ class LLMEngine(Engine):
             action_string=question.values["action"],
         )
         decision, _ = await self._decide(action, economy, question.turn)
-        # The run has the chain: it records every call.
+        # Without the chain, since the run records every call.
         return decision
 
     async def _decide(
@@ -155,7 +156,7 @@ class LLMEngine(Engine):
         turn: int,
         **bounds: Any,
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        """Ask the model; ``choices`` and ``check`` of its decision may be given."""
+        """Ask the model; ``choices`` and ``check`` restrict its decision."""
         if self.llm_client is None:
             raise ConfigError(
                 f"no model judges the action of {action.agent_name}, {action.action_string!r}; "
@@ -175,11 +176,11 @@ class LLMEngine(Engine):
             site=site,
             **bounds,
         )
-        # A client of the user's own need not run the check, and leaves no call.
+        # A user's own client may not run the check, and records no call.
         if decision.call is None and bounds:
             problem = bounds["check"](decision)
             if problem:
-                # One attempt: whether such a client asked again is not known.
+                # One attempt, since it is not known whether such a client asked again.
                 raise LLMFailureException(
                     "invalid_response",
                     1,
@@ -200,9 +201,9 @@ class LLMEngine(Engine):
 class EconLLMEngine(LLMEngine):
     """Moves the interest rate, and nothing else.
 
-    The model judges an action's words; a run applies sizes that agents state by itself. The schema
-    offers it a grid of rates around the current one; a rate outside the bounds or too far away is
-    an invalid response.
+    The model judges an action's words; a stated size is applied by the run itself. The schema
+    offers the model a grid of rates around the current one; a rate outside the bounds or too far
+    away is an invalid response.
 
     Arguments are those of ``LLMEngine``.
     """
@@ -212,7 +213,7 @@ class EconLLMEngine(LLMEngine):
         action: Action,
         current_state: GlobalState,
     ) -> str:
-        """Write the prompt about one action; that of a run's player is the same."""
+        """Write the prompt about one action, the same as for a run's player."""
         write = update_prompts(
             Prompt.load("engine_interest_rate"),
             self.config,
@@ -230,7 +231,7 @@ class EconLLMEngine(LLMEngine):
         decision: StateUpdateDecision,
         current_state: SimulationState,
     ) -> SimulationState:
-        """Set the rate and count the turn; the past that macro models read stays as it is."""
+        """Set the rate and count the turn; the lags that macro models read stay as they are."""
         economy = current_state.global_state.model_copy(
             update={"interest_rate": decision.new_interest_rate}
         )
@@ -248,13 +249,13 @@ class EconLLMEngine(LLMEngine):
         turn: int,
         **bounds: Any,
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        # A model that judged the words could set another rate than they state.
+        # Refused, since a model that judges the words could set another rate than the stated one.
         if action.rate_change_bp is not None or action.proposed_rate is not None:
             raise ConfigError(
                 f"the action of {action.agent_name!r}, {action.action_string!r}, states its size; "
                 "give its agent a seat in a Simulation, which applies it"
             )
-        # Real data have more digits than the prompt shows, and the schema offers what it shows.
+        # Rounded to the prompt's digits, of which real data have more; the schema has the same.
         here = round(current_state.interest_rate, 2)
 
         def problem(decision: StateUpdateDecision) -> str | None:
@@ -266,15 +267,15 @@ class EconLLMEngine(LLMEngine):
             current_state,
             turn,
             choices={"new_interest_rate": choices},
-            # Not every server holds a reply to the choices.
+            # Not every server enforces the choices.
             check=problem,
             **bounds,
         )
 
 
 def dissents(vote: float, outcome: float) -> bool:
-    """Return True if a member wanted another rate than the one that was set."""
-    # 0.1 + 0.2 is not 0.3.
+    """Return True if a member voted for another rate than the outcome."""
+    # With a tolerance, since 0.1 + 0.2 is not 0.3.
     return abs(vote - outcome) > 1e-9
 
 
@@ -285,16 +286,16 @@ def minutes(
     *,
     current: float,
 ) -> str:
-    """Return how a committee came to its rate: each vote, the outcome, and who dissents."""
+    """Return a committee's minutes: each vote, the outcome, and who dissents."""
     if not votes:
         return f"No vote counts, so the rate stays at {number(current)}%."
 
     def change(to: float) -> str:
-        # Plus 0, so that a hold is no -0.
+        # Adding 0 turns -0.0 into 0.0.
         points = round(100 * (to - current), 2) + 0
         return f"{number(to)}% ({points:+g} bp)"
 
-    # By name, since the order in which members are named does not matter.
+    # By name, since the order of the members does not matter.
     in_order = sorted(votes.items())
     cast = [f"{name} {change(vote)}" for name, vote in in_order]
     against = [name for name, vote in in_order if dissents(vote, rate)]
@@ -310,13 +311,13 @@ def update_prompts(
     economy: GlobalState,
     turn: int,
 ) -> Callable[[float, str, str], RenderedPrompt]:
-    """Return what writes to the one who judges which rates a quarter's actions lead to.
+    """Return a function that writes the prompt about the rate that an action leads to.
 
-    It is called with the rate that an action meets, the action in words, and whose it is.
+    The function is called with the rate before the action, the action in words, and its agent.
 
     Args:
-        prompt: with the slots of the shipped ``engine_interest_rate``.
-        limits: of the rate.
+        prompt: has the slots of the shipped ``engine_interest_rate``.
+        limits: the limits of the rate.
         economy: the quarter.
         turn: the number of the state that is shown.
     """
@@ -347,10 +348,10 @@ def update_prompts(
 
 
 class EconomicEngine(EconLLMEngine):
-    """Moves the interest rate, then lets the economy answer: one turn is one quarter.
+    """Moves the interest rate, then computes the economy's response: one turn is one quarter.
 
-    The actions of several agents move one common rate, in order. At the end of the turn the macro
-    model leads the economy from the quarter the agents saw to the next, which has the new rate.
+    The actions of several agents move one common rate, in order. At the end of the turn, the macro
+    model computes the quarter after the one that the agents saw, with the new rate.
 
     Arguments are those of ``LLMEngine``.
     """
@@ -358,12 +359,12 @@ class EconomicEngine(EconLLMEngine):
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
         """Apply the validated actions in order and return the next quarter."""
         state = await super().run_turn(validated_actions)
-        # From the turn's start, not from ``state``: the rates in between were never in force.
+        # From the quarter before the actions, since rates in between were never in force.
         economy = RudebuschSvensson().advance(
             self.current_state.global_state,
             interest_rate=state.global_state.interest_rate,
         )
-        # An undated state stays undated.
+        # A state without a date stays without one.
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(
             update={

@@ -89,8 +89,8 @@ TOLD = ("interest_rate", "inflation", "unemployment", "gdp_growth")
 _FIGURES_IN_LINE = ("interest_rate", "inflation", "unemployment", "output_gap")
 """The figures in a quarter's line of text."""
 GAP_NOISE_PERSISTENCE = 0.97
-"""Persistence, in a quarter, of the error in the gap that players read: the first autocorrelation of
-``output_gap`` minus ``output_gap_one_sided`` in the US data, whose standard deviation is 1.5 % of
+"""Persistence, in a quarter, of the error in the gap that players read: the first autocorrelation
+of ``output_gap`` minus ``output_gap_one_sided`` in the US data; the standard deviation is 1.5 % of
 potential."""
 
 
@@ -148,7 +148,7 @@ class Economy(State):
         return self.replace(**dict(economy), **changes)
 
     def columns(self) -> dict[str, Any]:
-        """Return the figures, the gap as read, and the rate that the Taylor rule asks for with it."""
+        """Return the figures, the gap as read, and the Taylor rule's rate by that gap."""
         economy = self.global_state
         columns = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
         # Without noise there is one gap, and one column.

@@ -1,6 +1,6 @@
-"""Cascades of the social simulation: how posts travelled.
+"""Cascades of the social simulation: how posts spread.
 
-A cascade is a post, and all that answered or reshared it, and what answered that. Size, depth and
+A cascade is a post with its replies and reshares, and theirs in turn. Size, depth and
 breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news online", Science
 359. Differs: replies count as well as reshares, and who reshared from whom is known, not inferred.
 """
@@ -26,8 +26,8 @@ class Cascade:
     """A tree of posts.
 
     Attributes:
-        posts: the post it began with, then the others by their ids.
-        likes: of all its posts together.
+        posts: the first post, then the others by their ids.
+        likes: the likes of all its posts together.
     """
 
     posts: tuple[Post, ...]
@@ -35,17 +35,17 @@ class Cascade:
 
     @property
     def root(self) -> Post:
-        """The post it began with."""
+        """The first post."""
         return self.posts[0]
 
     @cached_property
     def children(self) -> dict[int, list[Post]]:
-        """What answers each post, by the post's id; posts without an answer are left out."""
+        """The answers to each post, by the post's id; posts without answers are left out."""
         ids = {post.id for post in self.posts}
         children: dict[int, list[Post]] = {}
         for post in self.posts[1:]:
             parent = post.parent
-            # One from before the run began is not known; its answers are shown below the root.
+            # A parent from before the run is not known; its answers are put below the root.
             if parent is None or parent not in ids:
                 parent = self.root.id
             siblings = children.setdefault(parent, [])
@@ -54,7 +54,7 @@ class Cascade:
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """How many steps each post is from the root, by id: each before what answers it."""
+        """Each post's steps from the root, by id; each post comes before its answers."""
         # Without recursion: a chain of replies may be longer than Python's stack.
         levels: dict[int, int] = {}
         left = [(self.root, 0)]
@@ -62,23 +62,23 @@ class Cascade:
             post, level = left.pop()
             levels[post.id] = level
             below = self.children.get(post.id, [])
-            # Reversed, since the last is taken first.
+            # Reversed, since the last one is taken first.
             left += [(child, level + 1) for child in reversed(below)]
         return levels
 
     @property
     def size(self) -> int:
-        """How many posts it has, the first included."""
+        """The number of posts, including the first."""
         return len(self.posts)
 
     @property
     def depth(self) -> int:
-        """Steps from the root to the farthest post; 0 where no one answered."""
+        """Steps from the root to the farthest post; 0 without answers."""
         return max(self.levels.values())
 
     @property
     def breadth(self) -> int:
-        """Posts on the level that has most of them."""
+        """The largest number of posts on a level."""
         counts = Counter(self.levels.values())
         return max(counts.values())
 
@@ -93,11 +93,12 @@ class Cascade:
         for number, level in self.levels.items():
             post = by_id[number]
             line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"
-            # A reshare has the text of another post, which stands above.
+            # A reshare has the text of a post above.
             if post.kind != "reshare":
                 text = printable(post.text, keep=" ")
                 line += f": {clip(text, 80)}"
             indent = "  " * level
-            # Names and words come from files and models: no control character may reach a terminal.
+            # Names and words from files and models may have control characters, which must not
+            # reach a terminal.
             lines.append(indent + printable(line, keep=" "))
         return "\n".join(few(lines, most))

@@ -1,12 +1,12 @@
-"""Statecharts: which state an agent may go to from where, on what trigger, under which guard.
+"""Statecharts: the transitions between an agent's states, each with a trigger and a guard.
 
-A chart is a table that any number of agents share; it holds no agent's state. The vocabulary
+A chart is a table that any number of agents share; it has no agent's state. The vocabulary
 (trigger, guard, document order) is that of the W3C's State Chart XML recommendation (2015).
 Charts here are flat: no state has states inside.
 
 The libraries for state machines (python-statemachine, transitions) bind a machine to each agent and
 change its state when a trigger fires; where several transitions match they take the first. Here a
-chart must say what is legal without doing it, so that a player can choose.
+chart must tell which transitions are legal without taking one, so that a player can choose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from llmsim_lab._util.text import among
 from llmsim_lab.errors import ConfigError
 
 TIMEOUT = "timeout"
-"""The trigger that fires for an agent that has been in a state too long."""
+"""The trigger of an agent that has been in a state too long."""
 
 _SHIPPED = Path(__file__).parent / "charts" / "social_feed.yaml"
 
@@ -84,12 +84,12 @@ class Transition:
         return f"{self.trigger} [{guard}]" if guard else self.trigger
 
     def allows(self, agent: Any, context: object) -> bool:
-        """Return what the guard says of an agent; what it raises names the transition."""
+        """Return the guard's answer for an agent; errors get a note that names the transition."""
         if self.guard is None:
             return True
         try:
             return self.guard(agent, context)
-        # Noted, not wrapped: the guard is a user's code, whose own error says most.
+        # A note, not another error: the guard is a user's code, whose own error tells most.
         except Exception as error:
             name = getattr(agent, "name", agent)
             error.add_note(f"The guard of {self} raised this for {name!s:.80}.")
@@ -186,7 +186,7 @@ class Statechart:
 
     def valid_triggers(self, state: AgentState) -> list[str]:
         """Return the triggers that some transition from a state answers to, in chart order."""
-        # Several transitions may answer to one trigger; the dict keeps the order and each one once.
+        # A dict as an ordered set, since several transitions may have the same trigger.
         triggers = [move.trigger for move in self.transitions if move.source == state]
         return list(dict.fromkeys(triggers))
 
@@ -210,7 +210,7 @@ class Statechart:
         for move in self.transitions:
             if move.source != state or move.trigger != trigger:
                 continue
-            # A guard is asked last: it is a user's code, and may take its time.
+            # The guard is called last, since a user's code may be slow.
             if agent is None or move.allows(agent, context):
                 targets.append(move.target)
         return list(dict.fromkeys(targets))
@@ -221,7 +221,7 @@ class Statechart:
         trigger: str,
         context: object = None,
     ) -> AgentState | None:
-        """Return the state that a trigger takes an agent to.
+        """Return the state that a trigger leads an agent to.
 
         The agent's state is not changed; the caller does that. Where several transitions match,
         the first in the chart's order is taken; to choose another, see ``valid_targets``.
@@ -246,8 +246,8 @@ class Statechart:
 
     def to_mermaid(self) -> str:
         """Return the chart as a Mermaid state diagram, for Markdown."""
-        # JupyterLab makes the title the picture's text for those who cannot see it.
-        # Mermaid takes plain words only, and not all of them; so names are titles of these.
+        # JupyterLab makes the title the picture's alternative text.
+        # Mermaid does not take all words as ids, so that names are titles of these ids.
         ids = {state: f"s{number}" for number, state in enumerate(self.states)}
         lines = ["stateDiagram-v2", f"    accTitle: {self!r}"]
         lines += [f'    state "{_mermaid_text(state)}" as {ids[state]}' for state in ids]
@@ -261,11 +261,11 @@ class Statechart:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         lines = [repr(self)]
         for move in self.transitions:
-            # On one line each: triggers and guards are named by a file.
+            # Each on one line, since a file may put line breaks into names.
             words = visible(str(move)).split()
             lines.append(" ".join(words))
         text = "\n".join(lines)
-        # Without HTML, which JupyterLab would show instead of the drawing.
+        # Without HTML, which JupyterLab would prefer to the drawing.
         return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": text}
 
     def __repr__(self) -> str:
@@ -273,7 +273,7 @@ class Statechart:
 
 
 def _mermaid_text(text: str) -> str:
-    """Return a text that Mermaid shows and does not obey: codes such as ``#59;`` for a ``;``."""
+    """Return a text escaped for Mermaid: ``#59;`` for a ``;``, and so on."""
     parts = []
     for letter in " ".join(visible(text).split()):
         is_plain = letter.isalnum() or letter in " _-.,()[]/'"

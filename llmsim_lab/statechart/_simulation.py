@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 class SocialSimulation(Run[SocialState]):
     """A run of the social simulation.
 
-    A turn, for each user: a tick; if time is up the trigger is ``timeout``, else one that follows
-    from the state; the chart says where it may lead; where there are several ways the user is
-    asked, all such users at once; then the moves are made, and the authors of posts are asked for
-    their words.
+    In a turn, each user's tick is counted. If time is up the trigger is ``timeout``, else it
+    follows from the state, and the chart says where it may lead. All users with several options
+    are asked at once. Then the moves are made, and the authors of posts are asked for their words.
 
     Each user is a player. ``players={"reasoner": ...}`` answers for all where they go, ``"writer"``
     what they write: the rule draws by how well a post fits, and writes set phrases.
@@ -83,7 +82,7 @@ class SocialSimulation(Run[SocialState]):
             self.config.chart,
             guards=self.guards,
         )
-        # A misspelt trigger would never fire, without a word.
+        # A misspelt trigger would silently never fire.
         for transition in self.statechart.transitions:
             source = transition.source
             trigger = transition.trigger
@@ -95,7 +94,7 @@ class SocialSimulation(Run[SocialState]):
                 )
 
     def start(self) -> SocialState:
-        """Return the network before the first turn: everybody in the chart's initial state."""
+        """Return the network before the first turn, with all users in the chart's initial state."""
         initial = self.statechart.initial
         people = [UserState(user.name, initial) for user in self.config.population]
         empty = SocialState(people=tuple(people))
@@ -125,7 +124,7 @@ class SocialSimulation(Run[SocialState]):
         moves: Mapping[str, MoveQuestion],
         ask: Ask,
     ) -> dict[str, AgentState]:
-        """Ask users whose moves have several options where they go, all at once."""
+        """Ask all users whose moves have several options, at once."""
 
         def prompt(name: str) -> RenderedPrompt:
             move = moves[name]
@@ -137,7 +136,7 @@ class SocialSimulation(Run[SocialState]):
             )
 
         def options(name: str) -> dict[str, list[str]]:
-            # In the prompt's order: a server that goes through the enum must not have another.
+            # In the prompt's order, since some servers try the values of an enum in order.
             return {"next_state": [str(state) for state in self._ordered(moves[name])]}
 
         replies = await ask.each(
@@ -167,7 +166,7 @@ class SocialSimulation(Run[SocialState]):
         ask: Ask,
     ) -> list[Post]:
         """Ask the authors of posts for their words; return the posts with their texts."""
-        # By name, since a user makes one move a turn, so publishes one post at most.
+        # By name: a user makes one move a turn, and publishes at most one post.
         by_author = {new.author.name: new for new in new_posts}
         # A reshare has the text of another post.
         authors = [name for name, new in by_author.items() if new.post.kind != "reshare"]
@@ -198,8 +197,8 @@ class SocialSimulation(Run[SocialState]):
         return posts
 
     def rule(self, question: Question) -> Any:
-        """Return a draw by how well the post fits the user's interests; for writers a phrase."""
-        # Players may have luck of their own, apart from the run's.
+        """Return a draw by the post's match with the user's interests; for writers a phrase."""
+        # Players may have a seed of their own, apart from the run's.
         seed = players_seed(self.config)
         if question.tag == "writer":
             text = phrase(question.values["post"], seed=seed)
@@ -212,9 +211,9 @@ class SocialSimulation(Run[SocialState]):
         state: SocialState,
         values: Mapping[str, Any],
     ) -> SocialState:
-        """Return the network with these users ``banned``, and no others, or with a ``post`` put in.
+        """Return the network with exactly these users ``banned``, or with a ``post`` injected.
 
-        A banned user may not act; the user's posts leave the feeds, others' reshares stay.
+        A banned user cannot act. The user's posts leave the feeds; reshares by others stay.
         """
         unknown = values.keys() - {"banned", "post"}
         if unknown:
@@ -223,23 +222,23 @@ class SocialSimulation(Run[SocialState]):
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
-            # Names are looked up, so that a misspelt one is an error and not a ban without effect.
+            # Names are looked up, so that a misspelt name is an error, not a ban without effect.
             names = [person.name for person in state.people]
             banned = known_names("user", values["banned"], names)
-            # These and no others: who is not named any more is let in again.
+            # Exactly these: a user who is no longer named may act again.
             people = [person.with_ban(person.name in banned) for person in state.people]
             state = state.replace(people=tuple(people))
         if "post" not in values:
             return state
         post = values["post"]
-        # A text alone cannot be posted; the error then names the fields that are missing.
+        # A text alone is not a post; the error then names the missing fields.
         fields = post if isinstance(post, Mapping) else {"text": post}
         return self._posted(state, [PostConfig(**fields)])
 
     def _posted(self, state: SocialState, new_posts: Sequence[PostConfig]) -> SocialState:
-        """Return the network with posts put in."""
+        """Return the network with injected posts."""
         posts = []
-        # Users do not see their own posts, nor one that is put in in their name.
+        # Users do not see their own posts, including posts injected under their name.
         ids_by_author: dict[str, list[int]] = {}
         for number, new in enumerate(new_posts, state.next_post):
             post = Post(
@@ -248,7 +247,7 @@ class SocialSimulation(Run[SocialState]):
                 text=new.text,
                 topics=new.topics,
                 turn=state.at,
-                # It answers nothing: its own cascade begins with it.
+                # An injected post answers nothing, and begins its own cascade.
                 root=number,
             )
             posts.append(post)
@@ -272,11 +271,11 @@ class SocialSimulation(Run[SocialState]):
         )
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
-        """Return a user's options as they are asked about."""
+        """Return a user's options in the order of the question."""
         if not self.shuffle:
             return move.ordered(None)
         player = self.seat(move.agent.name, tag="reasoner")
-        # The rule does not read them, and drawing an order takes time.
+        # The rule does not need an order, and drawing one takes time.
         if player == self.rule:
             return move.ordered(None)
         return move.rotated(self.seed)
@@ -285,8 +284,8 @@ class SocialSimulation(Run[SocialState]):
 
     @property
     def posts(self) -> dict[int, Post]:
-        """All posts of the run so far, by id, those it began with included."""
-        # A run may begin in the middle of another: what was at hand then is in no turn of its own.
+        """All posts of the run so far, by id, including those that it began with."""
+        # A run may begin in the middle of another, with posts that none of its turns made.
         posts: dict[int, Post] = self.turns[0].state.at_hand
         for turn in self.turns:
             posts |= {post.id: post for post in turn.state.new_posts}
@@ -295,9 +294,9 @@ class SocialSimulation(Run[SocialState]):
     def cascades(self) -> list[Cascade]:
         """Return the run's cascades (a post with all that answered or reshared it), largest first.
 
-        Of two of one size the older comes first.
+        Of two cascades of the same size the older comes first.
         """
-        # The state that the run began from has what was liked before.
+        # The initial state has the likes from before the run.
         first = self.turns[0].state
         likes = Counter({entry.post.id: entry.likes for entry in first.feed})
         for turn in self.turns[1:]:
@@ -305,18 +304,18 @@ class SocialSimulation(Run[SocialState]):
         by_root: defaultdict[int, list[Post]] = defaultdict(list)
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
-            # One that names no cascade begins its own.
+            # A post without a root begins its own cascade.
             root = number if post.root is None else post.root
             by_root[root].append(post)
         cascades = []
         for posts in by_root.values():
             likes_of_all = sum(likes[post.id] for post in posts)
             cascades.append(Cascade(tuple(posts), likes_of_all))
-        # Sorting keeps the order of equals, which is that of the ids: the older comes first.
+        # Sorting is stable, so that of equal sizes the older one, with the lower id, comes first.
         return sorted(cascades, key=lambda cascade: -cascade.size)
 
     def cascade_of(self, post: int) -> Cascade:
-        """Return the cascade that a post is in.
+        """Return a post's cascade.
 
         Raises:
             ConfigError: the run has no such post.
@@ -327,13 +326,13 @@ class SocialSimulation(Run[SocialState]):
         raise ConfigError(f"the run has no post {post}; simulation.posts has them")
 
     def cascade_frame(self) -> pd.DataFrame:
-        """Return one row a cascade, the largest first; the index is its first post's id.
+        """Return one row for each cascade, the largest first; the index is the first post's id.
 
         Columns: ``author``, ``turn``, ``text`` of the first post; ``size``, ``depth``, ``breadth``;
-        ``replies``, ``reshares``, ``likes`` in all of it; ``users``, how many different authors.
+        ``replies``, ``reshares``, ``likes`` in the cascade; ``users``, the number of authors.
         """
         rows = [_cascade_row(cascade) for cascade in self.cascades()]
-        # With its columns also where there is no post.
+        # With columns also if there are no posts.
         frame = frame_of(rows, list(_CascadeRow._fields))
         return frame.set_index("root")
 

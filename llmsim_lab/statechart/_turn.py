@@ -1,8 +1,8 @@
-"""One turn of the social network: what users see, what they may do, and what comes of it.
+"""One turn of the social network: what users see, their legal moves, and the result.
 
-Pure calculations around the reasoner's choices. Everybody acts on the network as the turn before
-left it, so the order of users does not matter: first every user's legal moves are found, then the
-ambiguous ones are decided all at once, then all moves are made and their posts and likes go out.
+Pure calculations around the reasoner's choices. All users act on the network after the last turn,
+so that their order does not matter: first every user's legal moves are found, then the ambiguous
+ones are decided at once, then all moves are made and their posts and likes are published.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from llmsim_lab.statechart.reasoner import MoveQuestion, draw
 from llmsim_lab.statechart.state import FeedEntry, Like, Move, SocialState, UserState
 
 _UNOCCUPIED = (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
-"""States in which nothing is being looked at or answered."""
+"""States in which a user neither looks at nor answers a post."""
 
 
 class TurnPlan(NamedTuple):
-    """What may happen in a turn.
+    """The possible moves of a turn.
 
     Attributes:
-        moves: what each user may do, of those who may do anything.
-        seen: the ``content`` of the post that each user saw, of those who saw one.
+        moves: the moves by user; users without a move are left out.
+        seen: the ``content`` of the post that a user saw, by user; users who saw none are left out.
     """
 
     moves: dict[str, MoveQuestion]
@@ -48,8 +48,8 @@ class NewPost(NamedTuple):
     """A post that a move publishes.
 
     Attributes:
-        author: who writes or reshares it.
-        post: the post; only a reshare has its text already.
+        author: the user who writes or reshares the post.
+        post: the post; only a reshare has a text already.
         about: the post that it answers, or that led to it.
     """
 
@@ -59,12 +59,12 @@ class NewPost(NamedTuple):
 
 
 class MovesMade(NamedTuple):
-    """What the users of a turn did.
+    """The moves, likes and posts of a turn.
 
     Attributes:
         moves: in the users' order.
-        likes: who likes what.
-        new_posts: what is published, without the texts that are still to be written.
+        likes: the users and the posts that they like.
+        new_posts: the published posts, without texts that are still to be written.
     """
 
     moves: list[Move]
@@ -91,12 +91,12 @@ def next_posts(
         config: the weights.
         seed: of the draws; the same turn of the same run has the same draws, no matter who scrolls.
     """
-    # Of an empty feed argmax raises.
+    # argmax raises for an empty feed.
     if not state.feed:
         return [None] * len(state.people)
     match = _interest_matches(profiles, state.feed)
-    # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise). Of
-    # all users, also those who do not scroll: who else scrolls must not move the draws.
+    # With Gumbel noise the best score is a logit draw with chances like exp(score / noise). All
+    # users get draws, so that they do not depend on who else scrolls.
     rng = np.random.default_rng([seed, state.at])
     draws = rng.gumbel(size=match.shape)
     general = np.array(
@@ -110,7 +110,7 @@ def next_posts(
     _hide(scores, state)
     posts: list[Post | None] = []
     for row, place in enumerate(scores.argmax(axis=1)):
-        # Where all are hidden, argmax names the first.
+        # If all posts are hidden, argmax returns the first.
         is_hidden = scores[row, place] == -np.inf
         posts.append(None if is_hidden else state.feed[place].post)
     return posts
@@ -119,14 +119,14 @@ def next_posts(
 def _interest_matches(
     profiles: Sequence[ProfileConfig], feed: Sequence[FeedEntry]
 ) -> npt.NDArray[np.float64]:
-    """Return the share of each post's topics that interest each user: a row a user."""
-    # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
-    # has no column; a post may name one twice.
+    """Return the share of each post's topics that interest each user, one row for each user."""
+    # As matrices, since 500 users and 200 posts are 100,000 scores a turn. Topics that interest no
+    # user have no column; a post may name a topic twice.
     all_interests: set[str] = set()
     for profile in profiles:
         all_interests.update(profile.interests)
     topics = sorted(all_interests)
-    # Ones and zeros: the product counts the topics that a user and a post share.
+    # With ones and zeros, the product counts the topics that a user and a post share.
     interests = np.zeros((len(profiles), len(topics)))
     for row, profile in enumerate(profiles):
         interests[row] = [topic in profile.interests for topic in topics]
@@ -142,7 +142,7 @@ def _hide(
     scores: npt.NDArray[np.float64],
     state: SocialState,
 ) -> None:
-    """Give the posts that a user does not see the score minus infinity."""
+    """Set the scores of posts that a user must not see to minus infinity."""
     places: dict[int, list[int]] = {}
     for place, entry in enumerate(state.feed):
         places.setdefault(entry.post.content, []).append(place)
@@ -151,7 +151,7 @@ def _hide(
         for content in person.seen:
             hidden += places.get(content, ())
         scores[row, hidden] = -np.inf
-    # Only while they are banned: after that their posts are seen again, if they still circulate.
+    # Only during the ban: afterwards the posts are seen again if they still circulate.
     banned = {person.name for person in state.people if person.banned}
     is_by_banned = [entry.post.author in banned for entry in state.feed]
     scores[:, is_by_banned] = -np.inf
@@ -167,19 +167,19 @@ def circulate(
     """Return the posts in circulation after a turn, oldest first.
 
     Args:
-        feed: those before it.
-        new: those made in it.
-        number: that turn's.
+        feed: the posts before the turn.
+        new: the posts made in the turn.
+        number: the turn's number.
         config: how long posts circulate, and how many; those of least recency and popularity leave
             first.
     """
-    # By age first: an old post leaves even where there is room for it.
+    # By age first, since an old post leaves even if there is room for it.
     young = [entry for entry in feed if number - entry.post.turn < config.max_age]
     young += new
     if len(young) <= config.max_posts:
         return tuple(young)
     appeal = _appeal(young, config, number)
-    # Of equals the newer ones stay.
+    # Of equally appealing posts the newer ones stay.
     by_appeal = sorted(
         range(len(young)),
         key=lambda place: (appeal[place], place),
@@ -196,7 +196,7 @@ def _appeal(
 ) -> list[float]:
     """Return the part of each post's score that is the same for all users, without the draw."""
     largest = max(entry.engagement for entry in feed)
-    # At least log 2, one like: where no post has any, nothing is divided by zero.
+    # At least log 2, as with one like, to avoid a division by zero.
     scale = max(math.log1p(largest), math.log(2.0))
     return [
         config.recency * 0.5 ** ((number - entry.post.turn) / config.half_life)
@@ -205,7 +205,7 @@ def _appeal(
     ]
 
 
-# An original is published on leaving COMPOSING instead, which takes a turn.
+# Without originals, which are published on leaving COMPOSING a turn later.
 _PUBLISHED: dict[AgentState, PostKind] = {
     AgentState.ENGAGING_REPLY: "reply",
     AgentState.ENGAGING_RESHARE: "reshare",
@@ -236,21 +236,21 @@ def plan_turn(
     feed: FeedConfig,
     seed: int,
 ) -> TurnPlan:
-    """Return what may happen in the next turn.
+    """Return the possible moves of the next turn.
 
     Args:
-        state: the network as the turn before left it.
+        state: the network after the last turn.
         profiles: the users, in the state's order.
         chart: the legal moves.
-        feed: how what they see is chosen.
-        seed: of that, and of who opens the app.
+        feed: how the posts that users see are chosen.
+        seed: of these choices, and of who opens the app.
     """
     number = state.at + 1
     moves: dict[str, MoveQuestion] = {}
     seen: dict[str, int] = {}
     posts = state.at_hand
-    # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
-    # for each user, used or not: what one user does must not move the others' draws.
+    # The 1 separates these draws from the feed's, which are seeded by seed and turn. Each user has
+    # a draw, used or not, so that users do not change each other's draws.
     rng = np.random.default_rng([seed, number, 1])
     luck = rng.random(len(profiles))
     visible = next_posts(
@@ -268,7 +268,7 @@ def plan_turn(
     ):
         if person.banned:
             continue
-        # Iterated: of the model itself ``dict`` would look for keys, slowly and in vain.
+        # From its items, since dict() of the model itself would look for keys(), which is slow.
         agent = SocialAgent(
             **dict(iter(profile)),
             state=person.state,
@@ -279,15 +279,15 @@ def plan_turn(
             chart,
             opens_app=chance < profile.activity,
             next_post=next_post,
-            # It may have left circulation since; ``at_hand`` has it all the same.
+            # The post may have left circulation, but is still in ``at_hand``.
             looked_at=posts.get(person.post or 0),
         )
         if event is None:
             continue
         if event.trigger == "sees_post" and next_post is not None:
-            # The content, not the post: a reshare of it would show nothing new.
+            # The content, not the post, since a reshare of it shows nothing new.
             seen[profile.name] = next_post.content
-        # With the guards, so that a model never chooses what they would then not allow.
+        # With the guards, so that a model cannot choose a move that they forbid.
         options = chart.valid_targets(
             person.state,
             event.trigger,
@@ -307,11 +307,11 @@ def plan_turn(
 
 
 class _Event(NamedTuple):
-    """What happens to a user in a turn.
+    """The event that a user meets in a turn.
 
     Attributes:
         trigger: the event's name in the chart.
-        about: the post that it is about, if it is about one.
+        about: the post of the event, if there is one.
     """
 
     trigger: str
@@ -326,14 +326,14 @@ def _event_for(
     next_post: Post | None,
     looked_at: Post | None,
 ) -> _Event | None:
-    """Return what happens to an agent in a turn; None where nothing does.
+    """Return an agent's event in a turn; None if there is none.
 
     Args:
-        agent: the user as it is in this turn.
-        chart: says after how many ticks time is up.
-        opens_app: whether it does, if it is idle.
-        next_post: the post that it sees if it scrolls; None if no post is left.
-        looked_at: the post that its state is about, if it is about one.
+        agent: the user in this turn.
+        chart: has the number of ticks after which time is up.
+        opens_app: whether the user opens the app if idle.
+        next_post: the post that the user sees if scrolling; None if no post is left.
+        looked_at: the post that the user's state is about, if there is one.
     """
     if _is_time_up(agent, chart):
         return _Event(TIMEOUT)
@@ -368,13 +368,13 @@ def make_moves(
     next_post: int,
     seed: int,
 ) -> MovesMade:
-    """Return the moves that are made, who likes what, and what is published.
+    """Return the moves that are made, with their likes and posts.
 
     Args:
-        moves: what each user may do.
-        chosen: where the moves with several options lead, by user.
+        moves: the possible moves by user.
+        chosen: the chosen states of moves with several options, by user.
         next_post: the id that the first new post gets.
-        seed: of what new posts are about.
+        seed: of the topics of new posts.
     """
     made_moves: list[Move] = []
     likes: list[Like] = []
@@ -382,7 +382,7 @@ def make_moves(
     for name, move in moves.items():
         about = move.context
         target = chosen.get(name, move.options[0])
-        # Of a single option the chart decided, or the time that was up.
+        # With a single option the chart decides, or the timeout.
         decided_by: DecidedBy = "chart"
         if name in chosen:
             decided_by = "reasoner"
@@ -407,7 +407,7 @@ def make_moves(
         )
         if post is not None:
             new_posts.append(NewPost(move.agent, post, about))
-        # A chart of one's own may lead there without a post in sight: then nothing is liked.
+        # A user's own chart may lead there without a post; then nothing is liked.
         elif target is AgentState.ENGAGING_LIKE and about is not None:
             likes.append(Like(name, about.id))
     return MovesMade(made_moves, likes, new_posts)
@@ -419,15 +419,15 @@ def _published(
     number: int,
     seed: int,
 ) -> Post | None:
-    """Return the post that a move publishes; only a reshare has its text already."""
+    """Return the post that a move publishes; only a reshare has a text already."""
     agent = move.agent
     about = move.context
     turn = move.turn or 0
-    # On a timeout the draft is given up: nothing is published.
+    # Not on a timeout, which gives up the draft.
     if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
-        # A seeded draw by turn and name, so that who else writes moves nothing.
+        # A draw seeded by turn and name, so that it does not depend on who else writes.
         topics = about.topics if about else (_drawn_topic(agent, turn, seed),)
-        # A post of its own even where another one led to it: it is the root of its own cascade.
+        # An original is the root of its own cascade, even if another post led to it.
         return Post(
             id=number,
             author=agent.name,
@@ -478,10 +478,10 @@ def next_state(
     """Return the network after a turn.
 
     Args:
-        state: before it.
-        plan: what was seen in it.
-        outcome: what users did.
-        posts: those that were published, with their texts.
+        state: the network before the turn.
+        plan: has the posts that users saw.
+        outcome: the moves, likes and posts of the turn.
+        posts: the published posts with their texts.
         config: how long posts circulate.
     """
     number = state.at + 1
@@ -498,7 +498,7 @@ def next_state(
         posts,
         feed,
     )
-    # What a user is looking at is kept after it has left circulation, to be replied to.
+    # A post that a user is looking at is kept after it left circulation, for a later reply.
     looked_at = {person.post for person in people if person.post is not None}
     kept = looked_at - {entry.post.id for entry in feed}
     at_hand = state.at_hand
@@ -519,8 +519,8 @@ def _received(
     likes: Sequence[Like],
     posts: Sequence[Post],
 ) -> list[FeedEntry]:
-    """Return posts with what they were given in a turn: likes, replies, reshares."""
-    # A post that left circulation has no entry: its late answers count in its cascade alone.
+    """Return posts with the likes, replies and reshares of a turn added."""
+    # A post that left circulation has no entry: its late answers count only in its cascade.
     liked = Counter(like.post for like in likes)
     answered = Counter((post.parent, post.kind) for post in posts)
     return [
@@ -541,28 +541,28 @@ def _people_after(
     posts: Sequence[Post],
     feed: Sequence[FeedEntry],
 ) -> tuple[UserState, ...]:
-    """Return the users after a turn: what each is doing, for how long, and has seen."""
+    """Return the users after a turn, with their states, ticks and the posts that they have seen."""
     newly_seen = {name: [content] for name, content in seen.items()}
-    # Authors have seen what they wrote or reshared.
+    # Authors have seen the posts that they wrote or reshared.
     for post in posts:
         newly_seen.setdefault(post.author, []).append(post.content)
-    # Only of what circulates, else a state would grow with the run.
+    # Only posts in circulation, so that the state does not grow with the run.
     circulating = {entry.post.content for entry in feed}
     move_of = {move.agent: move for move in moves}
     after = []
     for person in people:
         new_contents = newly_seen.get(person.name, ())
-        # A dict as an ordered set: a post and its reshare have one content.
+        # A dict as an ordered set, since a post and its reshare have the same content.
         contents = dict.fromkeys((*person.seen, *new_contents))
         move = move_of.get(person.name)
         if move is not None:
             state = move.target
             ticks = 0
-            # Else a user who scrolls on would keep a post from leaving the state.
+            # None for a user who scrolls on, so that the post can leave the state.
             about = None if move.target in _UNOCCUPIED else move.post
         else:
             state = person.state
-            # A ban stops the clock: a user who is let in again continues as before.
+            # A ban stops the clock, so that the user continues as before after it.
             ticks = person.ticks if person.banned else person.ticks + 1
             about = person.post
         after.append(

@@ -1,4 +1,4 @@
-"""What the posts say: what an author is asked, and the set phrases that stand in for it."""
+"""The texts of posts: the author's prompt, and the set phrases of the rule."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def post_prompt(
     about: Post | None,
     prompt: Prompt,
 ) -> RenderedPrompt:
-    """Return what an author is asked.
+    """Return the prompt for an author.
 
     Args:
         agent: the author.
         post: the post, without its text.
         about: the post that it answers, or that led to it.
-        prompt: has the slots of the shipped ``social_post``.
+        prompt: a prompt with the slots of the shipped ``social_post``.
     """
-    # Reshares are never asked for: they have the text of another post.
+    # Not for reshares, which have the text of another post.
     task = "Write a reply to it." if post.kind == "reply" else "Write a new post."
     return prompt.render(
         author=agent.name,
@@ -50,7 +50,7 @@ def post_prompt(
     )
 
 
-# Short and about nothing: a rule's posts are there to be liked and reshared, not to be read.
+# Short and without content, since a rule's posts are liked and reshared, not read.
 _ORIGINALS = (
     "Still thinking about {topic}. Anyone else?",
     "A small thing about {topic} made my day.",
@@ -73,8 +73,8 @@ def phrase(post: Post, *, seed: int | str) -> str:
         seed: of the run's players.
     """
     phrases = _REPLIES if post.kind == "reply" else _ORIGINALS
-    # Drawn from what the post is, not from a generator: posts are written at the same time, and the
-    # order in which they are finished must not matter.
+    # Drawn by the post's properties, not from a generator, since posts are written at the same time
+    # and the order in which they are finished must not matter.
     share = draw(
         seed,
         post.author,

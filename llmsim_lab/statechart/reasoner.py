@@ -1,10 +1,10 @@
-"""Who chooses among an agent's legal moves: a language model, or a rule as a baseline for it.
+"""Reasoners, which choose among an agent's legal moves: a language model, or a rule as baseline.
 
 An enum of the legal options limits the model's answer, so that an illegal move can only come from a
-backend that ignores schemas. Options stand in an order drawn from the run's seed, since models
-answer to the place where an option stands; in a run it begins at another place for each post and
-turn, so that users of one post read one list. Measured with the reasoner contract's prompt and the
-embedded model qwen2.5-coder-1.5b, 12 questions in all 6 rotations of their options: the one in
+backend that ignores schemas. The order of the options is drawn from the run's seed, since models
+prefer certain places. In a run the order begins at another place for each post and turn, so that
+all users of a post read the same list. Measured with the reasoner contract's prompt and the
+embedded model qwen2.5-coder-1.5b, 12 questions in all 6 rotations of their options: the option in
 first place was chosen in 4 % of the 72 answers (95 % interval 0 to 9 %), those in places 2 to 4 in
 72 %; without a preference for places it would be 17 % each. Other models prefer the first.
 """
@@ -40,15 +40,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MoveQuestion:
-    """One move that is due: what ``Reasoner.decide`` is asked where there are several options.
+    """A move with its options, which ``Reasoner.decide`` chooses from.
 
     Attributes:
-        agent: who moves.
-        current_state: what it is doing.
+        agent: the agent that moves.
+        current_state: the agent's state.
         trigger: the event.
         options: the legal states.
-        context: what it is about, such as a ``Post``.
-        turn: the turn being played, if one is.
+        context: what the move is about, such as a ``Post``.
+        turn: the turn being played, if any.
 
     Raises:
         ValueError: there are no options.
@@ -70,7 +70,7 @@ class MoveQuestion:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What tells it from other questions of a run: turn, user, trigger, and post if any."""
+        """The values that identify a question in a run: turn, user, trigger, and post if any."""
         post = getattr(self.context, "id", None)
         return (
             self.turn,
@@ -80,7 +80,7 @@ class MoveQuestion:
         )
 
     def ordered(self, seed: int | None) -> list[AgentState]:
-        """Return the options, each once, as a model reads them; None leaves them as they are."""
+        """Return the options, each once, in the order drawn from a seed; None keeps the order."""
         options = list(dict.fromkeys(self.options))
         if seed is None:
             return options
@@ -90,16 +90,16 @@ class MoveQuestion:
         return rng.sample(options, len(options))
 
     def rotated(self, seed: int) -> list[AgentState]:
-        """Return the options, each once, in the run's order, begun at a place drawn for the post.
+        """Return the options, each once, in the run's order, from a place drawn for the post.
 
-        Users who see one post in a turn read one list, so that a server reads it once. Over posts
-        and turns each option stands in each place equally often.
+        Users who see the same post in a turn read the same list, so that a server reads it once.
+        Over posts and turns, each option has each place equally often.
 
         Args:
             seed: of the run.
         """
         options = list(dict.fromkeys(self.options))
-        # Of the seed alone: one order in the whole run, of which turns begin at other places.
+        # By the seed alone: the whole run has one order, and turns begin at different places.
         rng = random.Random(str(seed))
         ordered = rng.sample(options, len(options))
         about = getattr(self.context, "id", None)
@@ -114,12 +114,12 @@ class MoveQuestion:
         return [*ordered[start:], *ordered[:start]]
 
     def by_rule(self, seed: int | str) -> AgentState:
-        """Return the option that the rule draws: a logit on how well a post fits the interests."""
-        # Without a post there is neither a good match nor a bad one.
+        """Return the option that the rule draws: a logit on the post's match with the interests."""
+        # Without a post, the match is neither good nor bad.
         match = 0.5
         if isinstance(self.context, Post):
             match = interest_match(self.agent, self.context)
-        # A logit, as the feed's choice is: chances go with the exponential of the utilities.
+        # A logit, as for the feed: chances are proportional to the exponential of the utilities.
         weights = {option: _APPEAL[option].weight(match) for option in self.options}
         total = sum(weights.values())
         left = draw(seed, *self.place)
@@ -127,10 +127,10 @@ class MoveQuestion:
             left -= weight / total
             if left < 0:
                 return option
-        return option  # the shares add up to a little less than 1
+        return option  # reached where rounded shares add up to a little less than 1
 
 
-# Where no enum limits them, models write "Scrolling".
+# Without an enum, models write "Scrolling".
 _StateName = Annotated[Text, AfterValidator(lambda text: text.strip().lower())]
 _Reason = Annotated[OneSentence, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -177,19 +177,19 @@ _BY_RATIONALE: Mapping[Rationale, type[Decision]] = {
 
 
 def next_state_type(rationale: Rationale) -> type[Decision]:
-    """Return what a model is asked for where it gives its reason there."""
+    """Return the reply's class, by where the model gives its reason."""
     return _BY_RATIONALE[rationale]
 
 
 class Reasoner:
     """Lets a language model choose among an agent's legal moves.
 
-    It works alone, and in a seat of a run: ``players={"reasoner": Reasoner(client)}``. The run then
-    says whether the model gives a reason.
+    It works by itself, or in a seat of a run: ``players={"reasoner": Reasoner(client)}``. The run
+    then decides whether the model gives a reason.
 
     Args:
         client: the model.
-        seed: of the order in which options stand in the prompt; None leaves them as they are given.
+        seed: of the order of the options in the prompt; None keeps the given order.
 
     Attributes:
         counts: decisions of this reasoner so far by status. A run's are in ``to_frame()``.
@@ -213,17 +213,17 @@ class Reasoner:
         options: Sequence[AgentState] = (),
         context: Any = None,
     ) -> Any:
-        """Return the state that an agent goes to, or a list of those of questions, asked at once.
+        """Return the state that an agent goes to; for several questions, asked at once, a list.
 
-        Where an answer stays invalid, is stopped because the model repeats itself, or does not come
-        in time, the first option is taken, with a WARNING.
+        If an answer stays invalid, is stopped because the model repeats itself, or does not come in
+        time, the first option is used, with a WARNING.
 
         Args:
-            agent: who decides; or a sequence of ``MoveQuestion``, and nothing else.
-            current_state: what it is doing.
+            agent: the agent that decides; or, as the only argument, a sequence of ``MoveQuestion``.
+            current_state: the agent's state.
             trigger: the event.
             options: the legal states.
-            context: what it is about, such as a ``Post``.
+            context: what the move is about, such as a ``Post``.
 
         Raises:
             ValueError: there are no options.
@@ -243,7 +243,7 @@ class Reasoner:
         )
 
     async def __call__(self, question: Question) -> Any:
-        """Answer as a player of a run, which says what stands in where no answer comes."""
+        """Answer as a player of a run; the run decides what is used without an answer."""
         return await self._asked(question.values["move"], question.reply)
 
     async def _decided(self, question: MoveQuestion) -> AgentState:
@@ -252,7 +252,7 @@ class Reasoner:
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
-            # Not the one shown first: a fallback must not depend on how options were shuffled.
+            # The first as given, not as shown, so that a fallback does not depend on shuffling.
             chosen = question.options[0]
             name = question.agent.name
             log_event(
@@ -267,7 +267,7 @@ class Reasoner:
             )
             self.counts["fallback"] += 1
             return chosen
-        # A decision made by hand, as a test's client returns, knows no call.
+        # A decision made by hand, such as one of a test's client, has no call.
         status: Status = "ok"
         if decision.call is not None:
             status = decision.call.status
@@ -279,20 +279,20 @@ class Reasoner:
         question: MoveQuestion,
         reply: type[Any],
     ) -> Any:
-        """Return the model's answer, of the class that is asked for."""
+        """Return the model's reply."""
         options = question.ordered(self.seed)
         return await self.llm_client.call_with_retry(
             prompt=move_prompt(
                 question,
                 options,
                 Prompt.load("reasoner"),
-                # What is asked for says where the reason stands: a reasoner alone has no run.
+                # By the reply's class, since a reasoner by itself has no run.
                 reply.gives_reason,
             ),
             response_model=reply,
-            # In the prompt's order: a server that goes through the enum must not have another.
+            # In the prompt's order, since some servers try the values of an enum in order.
             choices={"next_state": tuple(map(str, options))},
-            # Not every server enforces an enum, and a scripted reply goes through none.
+            # Checked here too, since not every server enforces an enum, nor do scripted replies.
             check=lambda decision: _fault(decision.next_state, options),
             site=CallSite(
                 component="reasoner",
@@ -311,14 +311,14 @@ def move_prompt(
     """Return the prompt for a decision.
 
     Args:
-        question: what is to be decided.
+        question: the move to decide.
         options: the legal states, in the order in which the model reads them.
-        prompt: one with the slots of the shipped ``reasoner``, which has the contract's order, or
-            ``social_reasoner``, which has what all users read first.
+        prompt: has the slots of the shipped ``reasoner``, which has the contract's order, or of
+            ``social_reasoner``, which begins with the part that all users share.
         rationale: where the answer gives a reason.
     """
     agent = question.agent
-    # The contract's form, which has no reason.
+    # The contract's form, without a reason.
     answer_form = '{"next_state": "<state_value>"}'
     if rationale == "before":
         answer_form = '{"rationale": "<one sentence>", "next_state": "<state_value>"}'
@@ -349,13 +349,13 @@ def build_reasoner_prompt(
     """Return the prompt for a decision. Its wording is the reasoner contract's.
 
     Args:
-        agent_name: who decides.
+        agent_name: the agent that decides.
         agent_interests: its topics.
-        agent_personality: how it is.
-        current_state: what it is doing.
+        agent_personality: its personality, a sentence or two.
+        current_state: its state.
         trigger: the event.
         options: the legal states, in the order in which the model reads them.
-        context: what it is about; see ``format_context``.
+        context: what the decision is about; see ``format_context``.
     """
     agent = SocialAgent(agent_name, agent_interests, agent_personality)
     question = MoveQuestion(
@@ -374,9 +374,9 @@ def build_reasoner_prompt(
 
 
 def format_context(context: Any) -> str:
-    """Return what a decision is about, as the model reads it; empty for None.
+    """Return a decision's context for the prompt; empty for None.
 
-    A post is quoted as JSON, so that its text cannot pass for part of the prompt.
+    A post is quoted as JSON, so that its text cannot look like a part of the prompt.
     """
     if context is None:
         return ""
@@ -385,7 +385,7 @@ def format_context(context: Any) -> str:
     words = f"You see a {_KIND_WORDS[context.kind]} by {context.author}"
     if context.topics:
         words += f" (about {', '.join(context.topics)})"
-    # With letters as they are: escapes such as \u00e9 are more tokens, and worse to read.
+    # Without escapes such as \u00e9, which take more tokens and are harder to read.
     quoted = json.dumps(context.text, ensure_ascii=False)
     return f"{words}:\n{quoted}"
 
@@ -419,7 +419,7 @@ def _not_an_option(
     value: str,
     options: Sequence[AgentState],
 ) -> str:
-    # The contract's words, and what the model may choose instead.
+    # The contract's words, followed by the options.
     return f"Invalid state: {value}; the options are {', '.join(options)}"
 
 
@@ -427,17 +427,17 @@ def _fault(
     value: str,
     options: Sequence[AgentState],
 ) -> str | None:
-    """Return what is wrong with the state that a reply names; None if it is one of the options."""
+    """Return the complaint about a reply's state; None if it is one of the options."""
     if value in options:
         return None
     return _not_an_option(value, options)
 
 
 class _Appeal(NamedTuple):
-    """How much a state appeals to a user.
+    """The appeal of a state to a user.
 
     Attributes:
-        alone: its utility by itself.
+        alone: the utility of the state by itself.
         by_match: what a full match of the post with the user's interests adds to it.
     """
 
@@ -465,8 +465,8 @@ _APPEAL: dict[AgentState, _Appeal] = {
 
 def draw(*place: object) -> float:
     """Return a number from 0 to 1, the same for the same place in every process."""
-    # Not ``hash``, which is salted anew in each process.
+    # A digest, since hash() differs in each process.
     text = "/".join(map(str, place))
     digest = blake2b(text.encode(), digest_size=7).digest()
-    # 7 bytes, more than the 53 bits of a float; the largest of them may be rounded up to 1.
+    # 7 bytes have more than the 53 bits of a float, so that the largest may be rounded up to 1.
     return int.from_bytes(digest) / 2**56

@@ -1,4 +1,4 @@
-"""Validators: which actions an engine may apply."""
+"""Validators: they decide which actions an engine may apply."""
 
 from llmsim_lab.validators.validators import EconLLMValidator, LLMValidator, Validator
 

@@ -1,4 +1,4 @@
-"""Which actions an engine may apply: validators mark each action, and never drop one.
+"""Validators: they mark which actions an engine may apply, and never drop an action.
 
 A subclass of ``LLMValidator`` writes the prompt; ``EconLLMValidator`` asks about economic policy.
 """
@@ -34,7 +34,7 @@ _SOURCES = {
     "rule": "the validator's setting permissive={permissive}",
     "action": "the action that {agent} proposes",
 }
-"""Where the value of each of the prompt's slots comes from."""
+"""The sources of the values of the prompt's slots."""
 
 
 def verdict_prompts(
@@ -42,13 +42,13 @@ def verdict_prompts(
     domain: str,
     permissive: bool,
 ) -> Callable[[str, str], RenderedPrompt]:
-    """Return what writes to the one who judges whether actions belong to a domain.
+    """Return a function that writes the prompt on whether an action belongs to a domain.
 
-    It is called with an action in words, and with whose it is.
+    The function is called with an action in words, and with its agent.
 
     Args:
-        prompt: with the slots of the shipped ``validator_economic``.
-        domain: what the domain's policy is called, such as ``economic``.
+        prompt: has the slots of the shipped ``validator_economic``.
+        domain: the adjective of the domain's policy, such as ``economic``.
         permissive: whether an indirect effect on the domain is enough.
     """
     described = (
@@ -56,7 +56,7 @@ def verdict_prompts(
         "prices, regulation of business, and whatever else moves output, jobs or prices."
     )
     rule = _PERMISSIVE if permissive else _STRICT
-    # Filled in once: of a hundred prompts of a turn only the action differs.
+    # Filled in once, since the hundred prompts of a turn differ only in the action.
     render = prompt.sharing({"domain_description": described, "rule": rule})
 
     def write(action: str, agent: str) -> RenderedPrompt:
@@ -79,7 +79,7 @@ class Validator(ABC):
         actions: Sequence[Action],
         state: SimulationState,
     ) -> list[Action]:
-        """Return the actions marked: as many as came in, in the same order."""
+        """Return the marked actions, all of them and in the same order."""
 
 
 class LLMValidator(Validator):
@@ -100,7 +100,7 @@ class LLMValidator(Validator):
         *,
         permissive: bool = True,
     ) -> None:
-        # Here, so that what is no client is said where it was given, not in the first turn.
+        # Checked here, so that the error comes where the client is given, not in the first turn.
         self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
         self.domain = domain
         self.permissive = permissive
@@ -114,14 +114,14 @@ class LLMValidator(Validator):
         actions: Sequence[Action],
         state: SimulationState,
     ) -> list[Action]:
-        """Return the actions marked, in the same order; none is dropped.
+        """Return the marked actions, all of them and in the same order.
 
         An action of status ``failed`` is rejected without asking.
 
         Raises:
             LLMFailureException: the model failed on one of them.
         """
-        # At once: verdicts do not depend on each other.
+        # Concurrently, since verdicts do not depend on each other.
         marking = [self._marked(action, state) for action in actions]
         return await gather_all(marking)
 
@@ -145,7 +145,7 @@ class LLMValidator(Validator):
         state: SimulationState,
     ) -> Action:
         """Return an action with its verdict."""
-        # It was outside the domain, after a second try: a model need not be asked again.
+        # A failed action was outside the domain twice, so that no model is asked about it.
         if action.status == "failed":
             result = ValidationResult(
                 is_valid=False,
@@ -153,7 +153,7 @@ class LLMValidator(Validator):
                 action_evaluated=action.action_string,
             )
         else:
-            # Of the turn that is being played: the state is the one before it.
+            # The turn being played, which is one after the state's.
             decision, chain = await self._decide(action, state.turn + 1)
             result = ValidationResult(
                 **dict(decision),
@@ -161,7 +161,7 @@ class LLMValidator(Validator):
                 chain=chain,
                 action_evaluated=action.action_string,
             )
-        # A copy: the caller's own action stays without a verdict.
+        # A copy, so that the caller's action stays without a verdict.
         return action.model_copy(
             update={
                 "validated": result.is_valid,
@@ -175,7 +175,7 @@ class LLMValidator(Validator):
         turn: int,
     ) -> tuple[ValidationDecision, LLMReasoningChain]:
         """Ask the model about one action."""
-        # Of the agent whose action it is, so that calls of one turn can be told apart.
+        # With the action's agent, so that the calls of a turn can be distinguished.
         site = CallSite(
             component="validator",
             agent=action.agent_name,
@@ -193,7 +193,7 @@ class LLMValidator(Validator):
             site,
             logger=logger,
             prompt=prompt,
-            # For the line of the log, which says what was decided.
+            # The verdict is for the line of the log.
             is_valid=decision.is_valid,
         )
         return decision, chain
@@ -206,7 +206,7 @@ class EconLLMValidator(LLMValidator):
     """
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        # The same text as of a run's player, so that a verdict does not depend on who asks.
+        # The same prompt as for a run's player, so that a verdict does not depend on who asks.
         write = verdict_prompts(
             Prompt.load("validator_economic"),
             self.domain,

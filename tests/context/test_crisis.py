@@ -149,12 +149,12 @@ def test_a_class_of_ones_own_may_bring_modules_along(tmp_path: Path) -> None:
     world = with_modules(make_module("weather", context="Rain."))
     simulation = world(scenario=make_scenario(), llm_client=crisis_client(), tape=tmp_path / "a")
     assert "It has not rained" in simulation.context_of("Ada")
-    assert "Step 1" in simulation.context_of("Ada")
+    assert "Time: Step 1 (each step = 1 week)" in simulation.context_of("Ada")
     simulation.run(1)
     simulation.close()
     again = world.replay(tmp_path / "a")
     assert again.turns == simulation.turns
-    for part in ("Step 2", "Rain.", 'Bo: "ACTIONS: Bo opens gate 1"'):
+    for part in ("Time: Step 2 (each", "Rain.", 'Bo: "ACTIONS: Bo opens gate 1"'):
         assert part in again.context_of("Ada")
 
 

@@ -102,6 +102,10 @@ def test_no_name_becomes_mermaid_code() -> None:
     shown = chart._repr_mimebundle_()
     # JupyterLab prefers HTML to Mermaid, and plain text to neither.
     assert list(shown) == ["text/vnd.mermaid", "text/plain"]
+    assert shown["text/plain"].splitlines() == [
+        "Statechart of 2 states and 1 transitions",
+        "end --go; note left of s0: `x` #quot; [bright]--> a [*] --> s9",
+    ]
     assert shown["text/vnd.mermaid"].splitlines() == [
         "stateDiagram-v2",
         "    accTitle: Statechart of 2 states and 1 transitions",

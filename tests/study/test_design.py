@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import study_kit
+from fake_ollama import FakeOllama
 from study_kit import Basin, Drought, Water, Weather, Wish, asked, instant_client, kind, played
 
-from llmsim_lab import Budget, Prompt
+from llmsim_lab import Budget, LLMConfig, Prompt
 from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -551,6 +552,20 @@ def test_models_are_varied_and_call_seeds_follow_from_seed_and_place_never_from_
     seeds = seeds_in(one.backend.requests)
     assert seeds == seeds_in(two.backend.requests)
     assert (len(seeds), len(set(seeds))) == (16, 8)
+
+
+class Terse(Water):
+    defaults: ClassVar[dict[str, Any]] = {"llm": LLMConfig(max_tokens=77, temperature=0.25)}
+
+
+def test_a_model_that_is_named_is_asked_with_the_world_s_own_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FakeOllama(["llama3.2"], reply={"reasoning": "r", "amount": 1, "confidence": 1}) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        played(study_of(Terse, {}, seeds=1, turns=1, llm_client="ollama:llama3.2"))
+    sent = [request.body["options"] for request in server.requests]
+    assert [(it["num_predict"], it["temperature"]) for it in sent] == [(77, 0.25)] * 2
 
 
 def test_a_replicate_is_the_same_world_with_other_call_seeds() -> None:

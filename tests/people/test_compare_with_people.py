@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from people_kit import classic, like_people, on_offer, reciter, their_mean
+from people_kit import classic, like_people, on_offer, their_mean
 
 from llmsim_lab import LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.errors import ConfigError
@@ -53,31 +53,6 @@ def test_their_mean_with_a_tenth_of_their_spread_fails() -> None:
     assert abs(one.parts.difference.value) < 0.05
     assert (one.verdict, one.parts.spread.near) == ("unlike people", "far")
     assert one.answers < 2.5  # of 60: nearly all say the same
-
-
-@pytest.mark.process  # takes seconds
-def test_who_knows_the_original_alone_recites() -> None:
-    compared = compare_with_people(played(reciter, groups=100))
-    assert compared.recital(compared[0]) == "recites"
-    assert "original and altered twin: recites" in str(compared)
-    assert compared.to_frame()["recital"].tolist() == ["recites", ""]
-
-
-def test_a_comparison_is_eighty_characters_wide_and_has_each_note_once() -> None:
-    runs = []
-    for twin in (False, True):
-        run = classic("contributing")(players="random", twin=twin)
-        run.run(2)
-        runs.append(run)
-    printed = str(compare_with_people(runs))
-    assert max(map(len, printed.splitlines())) <= 80
-    assert printed.count("mean only") == 1
-    heading, first, *_ = printed.splitlines()
-    assert heading == "Contributing · chance; public_goods: 10 rounds, 20 tokens"
-    assert first.startswith("  share@1: not judged; players 0.")
-    # Each twin below its original; what is not judged says nothing of both together.
-    assert printed.count("    its twin: not judged") == 4
-    assert "original and altered twin" not in printed
 
 
 def test_a_tape_is_compared_as_it_was_played(tmp_path: Path) -> None:
@@ -250,12 +225,3 @@ def test_of_a_study_whose_runs_all_failed_the_first_failure_is_repeated() -> Non
     study.run(progress=False)
     with pytest.raises(ConfigError, match=r"no run that was played; the first failed: .*no idea"):
         compare_with_people(study)
-
-
-@pytest.mark.parametrize("setting", ["margin", "spread_margin", "level"])
-def test_a_margin_or_level_that_is_nan_is_an_error(setting: str) -> None:
-    settings: dict[str, Any] = {setting: float("nan")}
-    with pytest.raises(ConfigError, match=f"{setting}=nan must be a finite number"):
-        compare_with_people([], **settings)
-    with pytest.raises(ConfigError, match="level=2 must be above 0 and below 1"):
-        compare_with_people([], level=2)

@@ -139,13 +139,6 @@ def test_more_than_sixty_lines_between_arms_are_not_drawn(units: int, lines: int
     assert (len(axes.lines), size_of(figure), figure.legends) == (lines, [6, 4], [])
 
 
-def test_an_arm_keeps_its_colour_while_another_has_no_runs() -> None:
-    figure = arms_figure(results_of(late=[1, 2]), "level", arms=["early", "late"])
-    both = arms_figure(results_of(early=[1, 2], late=[1, 2]), "level", arms=["early", "late"])
-    [line] = figure.axes[1].lines
-    assert line.get_color() == both.axes[1].lines[1].get_color()
-
-
 @pytest.mark.parametrize("count", [0, 13])
 def test_no_arm_or_too_many_is_an_error_that_says_where_the_numbers_are(count: int) -> None:
     arms: dict[str, list[float]] = {f"arm {n}": [1.0] for n in range(count)}
@@ -196,8 +189,9 @@ def effect_of(arm: str, **known: Any) -> Estimate:
 def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() -> None:
     typical = effect_of("high", value=1.5, low=1.0, high=2.0, p=0.04)
     effects = [
-        effect_of("high", low=0.5, high=3.5, p=0.02, margin=0.25, typical=typical),
-        effect_of("other", value=None),
+        effect_of("high", low=0.5, high=3.5, p=0.02, typical=typical),
+        # The first that has them names the margin and the family.
+        effect_of("other", value=None, margin=0.25, family="Holm over 2"),
     ]
     arms = ["low", "high"]
     figure: Any = arms_figure(
@@ -225,8 +219,8 @@ def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() 
     assert (margin.get_x(), margin.get_width()) == (-0.25, 0.5)
     title, below, _ = texts_of(forest)
     assert title == (
-        "95 % interval, each comparison alone · grey: smaller than ±0.25, the smallest effect of "
-        "interest"
+        "95 % interval, each comparison alone · p adjusted: Holm over 2 · grey: smaller than "
+        "±0.25, the smallest effect of interest"
     )
     assert (below, is_plain(forest)) == ("difference in level", True)
     # 0.36 for each of three rows, above the charts of arms.
@@ -234,8 +228,8 @@ def test_effects_are_a_forest_plot_above_with_bounds_and_a_typical_difference() 
     assert f"high {MINUS} low: +2.00, 95 % 0.50 to 3.50, p = .020" in figure.alt
     assert texts_of(by_arm)[2] == "level"
     # Above a chart without turns it is as wide.
-    figure = arms_figure(results_of(low=[1], high=[2]), "level", arms=arms, effects=effects[1:])
-    assert size_of(figure) == pytest.approx([10, 4 + 0.9 + 0.36])
+    figure = arms_figure(results_of(low=[1], high=[2]), "level", arms=arms, effects=effects[:1])
+    assert size_of(figure) == pytest.approx([10, 4 + 0.9 + 2 * 0.36])
     assert not figure.axes[0].patches
 
 
@@ -269,26 +263,6 @@ def test_beside_an_effect_stand_its_numbers(known: dict[str, float], text: str) 
 )
 def test_below_effects_stands_what_they_are_measured_in(kind: Any, unit: str, words: str) -> None:
     assert scale_of(effect_of("high", outcome="bank_level_eur", kind=kind), unit) == words
-
-
-def test_a_chart_names_the_family_and_the_margin_where_its_first_effect_has_neither() -> None:
-    alike = Estimate(contrast=f"b {MINUS} a", outcome="level", value=0.0)
-    effect = Estimate(
-        contrast=f"c {MINUS} a",
-        outcome="level",
-        value=2.0,
-        low=0.5,
-        high=3.5,
-        p=0.02,
-        margin=0.25,
-        family="Holm over 2",
-    )
-    arms = {"a": [1.0, 2.0], "b": [1.0, 2.0], "c": [3.0, 4.0]}
-    figure: Any = arms_figure(results_of(**arms), "level", arms=list(arms), effects=[alike, effect])
-    title = figure.axes[0].get_title(loc="left")
-    assert title.endswith(
-        "p adjusted: Holm over 2 · grey: smaller than ±0.25, the smallest effect of interest"
-    )
 
 
 def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:

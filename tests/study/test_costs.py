@@ -224,6 +224,8 @@ def test_a_plan_is_made_while_the_files_are_being_written(tmp_path: Path) -> Non
     begun.run(progress=False, parallel=1)
     plans = [str(study.plan()), str(begun.plan())]
     assert "calls like those answered so far" in plans[1]
+    # Of the one question that was answered.
+    assert (begun.plan().calls, begun.plan().tokens) == (16, 1600)
     with ExitStack() as stack:
         for path in tmp_path.glob("*/*.tape"):
             stack.enter_context(Tape(path))

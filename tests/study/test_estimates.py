@@ -115,28 +115,12 @@ def test_a_pair_with_a_failed_run_is_left_out_and_counted() -> None:
     assert without_row == effect
 
 
-def test_if_all_runs_of_an_arm_failed_nothing_is_known() -> None:
-    [effect] = effects(make_runs({"a": [1.0, 2.0], "b": [math.nan, math.nan]}))
-    assert (effect.value, effect.p) == (None, None)
-    assert "not known" in str(effect)
-
-
 def test_runs_that_share_no_seed_are_not_compared() -> None:
     table = make_runs({"a": [1, 2], "b": [1, 2]})
     apart = table["arm"] + table["unit"].astype(str)
     [effect] = effects(table.assign(unit=apart, run=apart))
     assert (effect.value, effect.p, effect.n) == (None, None, 0)
     assert effect.note.startswith("4 of 4 units left out")
-
-
-def test_differences_that_are_all_alike_have_no_interval() -> None:
-    losses = [1.25, 1.5, 3.75]
-    [zero] = effects(make_runs({"a": losses, "b": losses}))
-    assert (zero.value, zero.low, zero.p) == (0, None, None)
-    assert zero.note == "all differences are exactly 0, so nothing shows how new ones would vary"
-    [equal] = effects(make_runs({"a": [0.1, 0.2, 0.3], "b": [0.4, 0.5, 0.6]}))
-    assert (equal.value, equal.low, equal.p) == (pytest.approx(0.3), None, None)
-    assert equal.note == "all differences are equal, so nothing shows how new ones would vary"
 
 
 @pytest.mark.parametrize(
@@ -165,11 +149,15 @@ def test_two_runs_are_enough_for_an_interval(is_paired: bool) -> None:
     assert effect.note == ""
 
 
-def test_a_main_effect_of_shares_has_an_interval_from_five_runs_on() -> None:
-    values = np.random.default_rng(2).integers(0, 2, (2, 2, 5)).astype(float)
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_main_effect_of_shares_has_an_interval_from_five_runs_on(n: int) -> None:
+    values = np.random.default_rng(2).integers(0, 2, (2, 2, n)).astype(float)
     found = effects(make_factorial(values), "loss ~ factor")[0]
-    interval = stats.ttest_1samp((values[1] - values[0]).mean(axis=0), 0).confidence_interval()
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    if n < 5:
+        assert (found.low, found.note) == (None, "3 runs: an interval of a 0 or 1 takes 5")
+    else:
+        interval = stats.ttest_1samp((values[1] - values[0]).mean(axis=0), 0).confidence_interval()
+        assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
 
 
 def test_shares_have_width_and_the_exact_test_of_pairs() -> None:
@@ -190,12 +178,6 @@ def test_shares_of_fewer_than_five_runs_have_no_interval() -> None:
     assert (effect.value, effect.low) == (1, None)
     assert effect.note == "4 runs: an interval of a 0 or 1 takes 5"
     assert effect.p is not None
-
-
-def test_shares_of_few_runs_have_no_interval_in_a_main_effect_either() -> None:
-    values = np.array([[[0, 0, 1], [0, 1, 0]], [[1, 1, 1], [1, 0, 1]]], float)
-    found = effects(make_factorial(values), "loss ~ factor")[0]
-    assert (found.low, found.note) == (None, "3 runs: an interval of a 0 or 1 takes 5")
 
 
 def test_one_smallest_effect_of_interest_does_not_judge_shares_beside_other_numbers() -> None:
@@ -245,12 +227,6 @@ def test_skewness_counts_from_two_standard_errors_on(last: float, is_skewed: boo
     values = [*map(float, range(1, 10)), last]
     [effect] = effects(make_runs({"a": [0.0] * 10, "b": values}))
     assert effect.note.startswith("skewed") is is_skewed
-
-
-def test_differences_that_are_equal_but_for_rounding_have_no_interval() -> None:
-    values = [1e6, 1e6 + 1e-5, 1e6 - 1e-5, 1e6]
-    [effect] = effects(make_runs({"a": [0.0] * 4, "b": values}))
-    assert (effect.low, effect.p) == (None, None)
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1.1e150])
@@ -485,32 +461,7 @@ def test_too_few_groups_show_no_difference_of_shares() -> None:
 # --- factorials -----------------------------------------------------------------------------------
 
 
-def test_a_factorial_has_main_effects_and_interactions() -> None:
-    values = np.random.default_rng(8).standard_normal((2, 2, 9))
-    found = effects(make_factorial(values), "loss ~ factor * prompt")
-    main = values[1].mean(axis=0) - values[0].mean(axis=0)
-    crossed = values[1, 1] - values[1, 0] - values[0, 1] + values[0, 0]
-    labels = [f"factor=1.8 {MINUS} factor=1.2", f"prompt=kind {MINUS} prompt=plain"]
-    assert [e.contrast for e in found] == [*labels, f"({labels[0]}) {TIMES} ({labels[1]})"]
-    for effect, numbers in ((found[0], main), (found[2], crossed)):
-        test = stats.ttest_1samp(numbers, 0)
-        interval = test.confidence_interval()
-        assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
-        assert (effect.p, effect.n) == (pytest.approx(test.pvalue), 9)
-
-
-def test_a_formula_names_what_is_wanted_and_other_factors_are_averaged_over() -> None:
-    table = make_factorial(np.random.default_rng(8).standard_normal((2, 2, 9)))
-    whole = effects(table, "~ factor * prompt")
-    assert [e.contrast for e in effects(table, "loss ~ prompt")] == [whole[1].contrast]
-    assert effects(table, "~ prompt")[0].value == whole[1].value
-    assert [e.contrast for e in effects(table, "~ factor + factor:prompt")] == [
-        whole[0].contrast,
-        whole[2].contrast,
-    ]
-
-
-def test_other_factors_are_averaged_over_all_their_levels_and_terms_stand_in_order() -> None:
+def test_a_factorial_has_main_effects_and_interactions_in_the_order_of_the_design() -> None:
     values = np.random.default_rng(5).standard_normal((2, 3, 2, 4))
     tables = [
         make_table({f"{a}{b}{c}": values[a, b, c]}, "unit", one=a, two=b, three=c)
@@ -925,21 +876,6 @@ def test_a_band_of_one_turn_is_students_interval(n: int) -> None:
     assert (frame["estimate"] - frame["low"])[0] == pytest.approx(reach, rel=0.05)
     assert list(frame.columns) == ["turn", "estimate", "low", "high", "n", "unit"]
     assert (frame["n"][0], frame["unit"][0]) == (n, "run")
-
-
-def test_turns_that_go_together_have_a_narrower_band_than_turns_that_do_not() -> None:
-    rng = np.random.default_rng(1)
-    apart = rng.standard_normal((20, 6))
-    together = apart[:, :1] + 0.01 * rng.standard_normal((20, 6))
-    reaches = []
-    for curves in (apart, together):
-        frame = by_turn(make_curves(curves), "b", "a")
-        error = curves.std(axis=0, ddof=1) / math.sqrt(20)
-        reaches.append(((frame["high"] - frame["estimate"]) / error)[0])
-    # Sidak's of six independent turns; and not much more than of one.
-    independent = stats.t.ppf((1 + 0.95 ** (1 / 6)) / 2, 19)
-    assert reaches[0] == pytest.approx(independent, rel=0.05)
-    assert stats.t.ppf(0.975, 19) < reaches[1] < 0.93 * independent
 
 
 def test_the_correlation_of_few_curves_is_shrunk_towards_none() -> None:

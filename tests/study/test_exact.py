@@ -601,8 +601,6 @@ def test_an_outcome_may_be_a_tuple_and_is_named_by_its_function() -> None:
         law.distribution()
     with pytest.raises(ConfigError, match=r"histories that were kept apart: give it when the law"):
         exact(Dilemma(players="rule"), turns=2).mean(lambda run: 1.0)
-    assert (law.prune, law.most_questions) == (1e-6, 2000)
-    assert (Exact(Dilemma()).prune, Exact(Dilemma()).most_questions) == (1e-6, 2000)
     # The first column of numbers, and as many turns as the world has.
     assert (Exact(Dilemma(turns=7)).outcome, Exact(Dilemma(turns=7)).turns) == ("cooperation", 7)
 

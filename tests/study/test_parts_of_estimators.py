@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates import Estimate, effects
 from llmsim_lab.study.estimates.estimate import Effects, Interval
 from llmsim_lab.study.estimates.family import adjusted, flipped_t, romano_wolf, sign_flips
@@ -26,7 +25,7 @@ from llmsim_lab.study.estimates.numeric import (
     without_rounding,
 )
 from llmsim_lab.study.estimates.parts import Parts, Spread
-from llmsim_lab.study.estimates.samples import Layout, cube, outcomes_of, place_of
+from llmsim_lab.study.estimates.samples import Layout, cube, outcomes_of
 from llmsim_lab.study.estimates.shares import cut, smallest_share_difference
 from llmsim_lab.study.estimates.student import (
     Stratum,
@@ -301,14 +300,7 @@ def test_the_smallest_difference_of_shares_has_the_power_it_promises(
 
     assert found(size - 0.01) < power <= found(size)
     assert smallest_share_difference(pilot, 4) is None
-
-
-@pytest.mark.parametrize(
-    ("interval", "ends"),
-    [((-1.2, 0.3), (-1, 0.3)), ((-0.3, 1.2), (-0.3, 1)), ((-0.5, 0.5), (-0.5, 0.5))],
-)
-def test_no_difference_of_shares_is_beyond_1(interval: Any, ends: Any) -> None:
-    assert cut(Interval(*interval)) == ends
+    assert cut(Interval(-1.2, 1.3)) == (-1, 1)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -327,9 +319,6 @@ def test_a_cube_has_a_place_for_each_combination_and_no_infinite_mean() -> None:
     assert values == pytest.approx(np.array([[1, NAN], [3.5, NAN]]), nan_ok=True)
     one, names = cube(table.head(3), "arm")
     assert (one.tolist(), names) == ([1, 2], [["b", "a"]])
-    assert place_of("arm", "a", ["b", "b", "a"]) == 1
-    with pytest.raises(ConfigError, match="arm='c' is unknown; there are b, a"):
-        place_of("arm", "c", ["b", "b", "a"])
 
 
 def test_arms_have_as_many_wordings_as_they_ask_and_lists_that_they_share() -> None:
@@ -348,8 +337,6 @@ def test_arms_have_as_many_wordings_as_they_ask_and_lists_that_they_share() -> N
     [outcome] = outcomes_of(table)
     sample = layout.sample(contrast, outcome)
     assert (sample.wording_sets.tolist(), sample.values.shape) == ([0, 1], (2, 3, 3, 1))
-    texts = layout.contrast_of_texts("c - a", array(-1, 0, 1))
-    assert (texts.unit, texts.generalises_to) == ("situation", "these situations")
 
 
 @pytest.mark.parametrize(
@@ -454,16 +441,8 @@ def test_effects_are_a_table_with_their_notes_in_a_column() -> None:
         "none",
         "no values",
     ]
-    assert str(found).splitlines() == [
-        "b - a: +0.50 (loss, 8 runs)",
-        "  b - a, typical difference: +0.40",
-        "  note: skewed",
-        "c - a: not known (no values) (loss, 0 runs)",
-    ]
     assert "effects</caption>" in found._repr_html_()
     found.label = "4 of 8 runs so far"
     assert "4 of 8 runs so far</caption>" in found._repr_html_()
     assert str(found).startswith("4 of 8 runs so far\nb - a")
-    assert "typical" not in found.to_frame()
-    assert found.to_frame()["note"].tolist() == ["skewed", "no values"]
     assert "nothing to compare" in Effects()._repr_html_()

@@ -193,13 +193,6 @@ def test_a_class_and_a_model_stand_in_one_table() -> None:
     assert multiverse(study, "players").chance is None
 
 
-def test_a_plan_for_groups_counts_the_runs_of_both_arms() -> None:
-    pilot = played(spring())
-    planned = spring(seeds=20).plan(pilot)
-    assert str(planned.detectable["level"]).endswith("with 40 runs and power .8")
-    assert played(study_of()).plan().detectable["level"].n == 3
-
-
 def test_a_registration_says_how_runs_are_compared(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     registered = spring().register(file)

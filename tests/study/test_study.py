@@ -7,7 +7,6 @@ import gc
 import gzip
 import math
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -789,35 +788,6 @@ def test_a_plan_counts_the_calls_that_are_made(world: Any, more: Any, calls: int
     played(study)
     made = sum(len(study.simulation(arm, 0).calls) for arm in study.arms)
     assert (plan.calls, made) == (calls, calls)
-
-
-def test_a_plan_estimates_time_once_a_question_was_answered(path: Path) -> None:
-    async def answers_twice(request: ChatRequest) -> Any:
-        if len(backend.requests) > 2:
-            raise KeyError("it is unplugged")
-        reply = chance_reply(request, Random(1))
-        return replace(reply, prompt_tokens=90, reply_tokens=10)
-
-    backend = ScriptedBackend(answers_twice)
-    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
-    study = study_of(tape=path, llm_client=client)
-    assert study.plan().tokens is None
-    played(study, parallel=1)
-    plan = study.plan()
-    assert (plan.calls, plan.tokens) == (46, 4600)
-    assert plan.hours is not None
-
-
-def test_a_second_attempt_costs_tokens_and_is_no_further_call(path: Path) -> None:
-    async def answers(request: ChatRequest) -> Any:
-        reply = chance_reply(request, Random(1))
-        is_valid = request.attempt == 2 and "Ann" in request.prompt
-        text = reply.text if is_valid else "no"
-        return replace(reply, text=text, prompt_tokens=90, reply_tokens=10)
-
-    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), ScriptedBackend(answers))
-    plan = played(study_of(tape=path, llm_client=client), parallel=1).plan()
-    assert (plan.calls, plan.tokens) == (48, 48 * 200)
 
 
 def test_a_plan_takes_no_waiting_for_runs_that_are_played_beside_for_a_runs_own_time() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from room_kit import NAMES, PEOPLE, Pots, open_room, playing
 
@@ -40,31 +39,6 @@ async def test_people_are_dealt_into_whole_groups_that_differ_in_their_arm(tmp_p
     assert [group.decisions for group in played.groups()] == [4, 4]
 
 
-async def test_another_round_has_new_groups_of_the_same_people(tmp_path: Path) -> None:
-    played = study(tmp_path)
-    async with open_room(played) as here:
-        guests = await here.guests(8)
-        first = None
-        for number in (1, 2):
-            async with playing(here) as rounds:
-                here.room.start()
-                await asyncio.gather(*[guest.play() for guest in guests])
-                await rounds
-            groups = here.room.people["run"].tolist()
-            assert groups != first
-            first = groups
-            if number == 1:
-                with pytest.raises(ConfigError, match="has begun already"):
-                    here.room.start()
-                here.room.another_round()
-                for guest in guests:
-                    await guest.until(lambda view: view["step"] == "lobby")
-        assert set(here.room.people["round"]) == {2}
-        second = rounds.result()
-    assert played.counts["done"] == second.counts["done"] == 2
-    assert set(played.units).isdisjoint(second.units)
-
-
 async def test_the_end_keeps_whole_turns_and_stops_the_rest(tmp_path: Path) -> None:
     run = Pots(players=PEOPLE, turns=5, tape=tmp_path / "pot.tape")
     async with open_room(run) as here, playing(here) as rounds:
@@ -77,43 +51,6 @@ async def test_the_end_keeps_whole_turns_and_stops_the_rest(tmp_path: Path) -> N
         for guest in guests:
             await guest.until(lambda view: view["step"] == "done")
         assert (await rounds).turn_number == 1
-
-
-async def test_a_room_that_was_closed_opens_again_with_its_people_in_their_seats(
-    tmp_path: Path,
-) -> None:
-    before: dict[str, object] = {}
-    async with open_room(study(tmp_path, turns=2)) as here, playing(here):
-        guests = await here.guests(8)
-        here.room.start()
-        for guest in guests:
-            await guest.answer()
-        question = await guests[0].asked()
-        await guests[1].answer()
-        before = {"link": here.room.link, "code": here.room.code, "teacher": here.room.teacher_link}
-        people = here.room.people
-        browsers = [dict(guest.client.cookies) for guest in guests]
-    async with open_room(study(tmp_path, turns=2)) as here, playing(here) as rounds:
-        after = {"link": here.room.link, "code": here.room.code, "teacher": here.room.teacher_link}
-        assert after == before
-        guests = []
-        for cookies in browsers:
-            guest = here.visitor()
-            guest.client.cookies.update(cookies)
-            guest.watch()
-            guests.append(guest)
-        asked = await guests[0].asked()
-        assert (asked["draft"], asked["text"]) == (question["draft"], question["text"])
-        assert here.room.people.drop(columns="answered").equals(people.drop(columns="answered"))
-        # What was answered in a turn that was not finished is on the tape, and is not asked again.
-        await asyncio.gather(*[guest.play() for guest in guests])
-        assert (await rounds).counts["done"] == 2
-        assert set(here.room.people["answered"]) == {2}
-    smaller = Study(
-        Pots, seeds=1, turns=2, players=PEOPLE, tape=tmp_path / "study", outcome="given"
-    )
-    with pytest.raises(ConfigError, match="group 2 of a room, and there are 1 groups now"):
-        Room(smaller)
 
 
 async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -> None:
@@ -142,12 +79,8 @@ async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -
 
 async def test_names_are_forgotten_and_data_stay(tmp_path: Path) -> None:
     async with open_room(study(tmp_path)) as here:
-        guests = await here.guests(3)
-        await guests[0].look_away()
-        await guests[0].get()  # as a page does whose stream a proxy holds back
-        assert (await (await here.teacher()).get())["online"] == 3
-        table = pd.read_csv(here.room.to_otree(tmp_path / "o.csv"))
-        assert table.columns[0] == "participant.id_in_session"
+        await here.guests(3)
+        assert here.room.to_otree(tmp_path / "o.csv").read_text().startswith("participant.id_in")
         cookies = dict(here.visitors[0].client.cookies)
     assert forget_names(tmp_path / "study") == 3
     async with open_room(study(tmp_path)) as here:

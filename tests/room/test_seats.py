@@ -317,17 +317,9 @@ def test_a_page_is_open_in_sight_or_asks_again_and_again(monkeypatch: pytest.Mon
     assert viewer.is_online
     clock.now = 10.0
     assert not viewer.is_online
-    pages = [RoomStream() for _ in range(4)]
-    for page in pages:
-        viewer.add(page)
+    viewer.add(RoomStream())
     assert viewer.is_online
-    assert viewer.streams == pages[1:]
-    assert [page.is_moved for page in pages] == [True, False, False, False]
-    for page in pages:
-        viewer.remove(page)
-    assert not viewer.is_online
-    assert (Viewer().most_streams, room().teacher.most_streams) == (3, 12)
-    assert room().projector.most_streams == 12
+    assert (viewer.most_streams, room().teacher.most_streams) == (3, 12)
 
 
 @pytest.mark.parametrize(
@@ -372,46 +364,23 @@ async def test_news_are_spread_once_and_urgent_ones_stay_urgent() -> None:
 
     for number, page in enumerate(pages):
         page.wake = wakes(number)  # type: ignore[method-assign]
-    desk.open(asyncio.get_running_loop().call_soon_threadsafe)
+    calls: list[object] = []
+
+    def call(work: Any) -> None:
+        calls.append(work)
+        asyncio.get_running_loop().call_soon(work)
+
+    desk.tell([one])  # before there is a server
+    desk.open(call)
     desk.tell([])
     desk.tell([one], urgent=True)
     desk.tell([one, other])
     async with asyncio.timeout(5):
         await is_spread.wait()
-    assert woken == [(0, True), (1, False)]
+    # Each wake-up writes to the loop's pipe: 120,000 in three turns of two hundred people.
+    assert (woken, len(calls)) == ([(0, True), (1, False)], 1)
     is_spread.clear()
     desk.tell([other])
     async with asyncio.timeout(5):
         await is_spread.wait()
     assert woken[2:] == [(1, False)]
-
-
-@pytest.mark.parametrize(
-    ("question", "seat"),
-    [
-        ({"answerer": "Bob", "component": "Ann", "agent": "Ann"}, "Bob"),
-        ({"answerer": "", "component": "Bob", "agent": "Ann"}, "Bob"),
-        ({"answerer": "", "component": "player", "agent": "Ann"}, "Ann"),
-    ],
-)
-def test_a_question_is_that_of_the_seat_in_which_it_is_answered(
-    question: dict[str, str], seat: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listeners: list[Any] = []
-    person = Waiting()
-    person.questions = [SimpleNamespace(turn=1, **question)]  # type: ignore[attr-defined]
-    person.listen = listeners.append  # type: ignore[attr-defined]
-    people = {"Ann": person, "Bob": person}
-    monkeypatch.setattr(_seats, "People", lambda run: SimpleNamespace(seats=people))
-    monkeypatch.setattr(_seats, "put", lambda run, put, seat: SimpleNamespace(question=put))
-    source = Plans()
-    run = playing(0)
-    run.listen = lambda callback: None
-    source.begun = {0: run}
-    group = room(source).groups[0]
-    assert list(group.asks) == [seat]
-    # One person has both seats, and calls once, whenever a question comes or goes.
-    [look] = listeners
-    person.questions.clear()  # type: ignore[attr-defined]
-    look()
-    assert group.asks == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -155,28 +154,3 @@ async def test_wrong_codes_are_answered_ever_more_slowly_and_right_ones_at_once(
         right = await guest.post("join", {"name": "Ana", "code": f" {code[:3]}-{code[3:]} "})
         assert right.json() == {"guest": "p001", "name": "Ana"}
         assert len(waits) == 16
-
-
-@pytest.mark.parametrize(
-    ("limits", "allowed"),
-    [
-        ((256, 4_096), (2_000, 4_096)),
-        ((256, -1), (2_000, -1)),
-        ((256, 1_000), (1_000, 1_000)),
-        ((2_000, 4_096), None),
-        ((-1, -1), None),
-    ],
-)
-def test_a_room_may_have_two_files_open_for_each_of_a_thousand_connections(
-    limits: tuple[int, int], allowed: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_to: list[Any] = []
-    system = SimpleNamespace(
-        RLIMIT_NOFILE=7,
-        RLIM_INFINITY=-1,
-        getrlimit=lambda name: limits,
-        setrlimit=lambda name, both: set_to.append(both),
-    )
-    monkeypatch.setitem(sys.modules, "resource", system)
-    _server._allow_many_files()
-    assert set_to == ([] if allowed is None else [allowed])

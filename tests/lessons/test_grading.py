@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from lessons_kit import WORLD
 
 from llmsim_lab.cli import main
 from llmsim_lab.errors import ConfigError
@@ -49,16 +48,3 @@ def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
     assert "would be overwritten: choose another --out" in " ".join(printed.err.split())
     table = pd.read_csv("out/grades/grades.csv")
     assert table[["hand-in", "of points"]].to_numpy().tolist() == [["ann", 5.5]]
-
-
-@pytest.mark.usefixtures("same_process")
-def test_a_link_in_a_hand_in_leads_nowhere(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text("precious")
-    folder = tmp_path / "in" / "ann"
-    folder.mkdir(parents=True)
-    for name, target in (("contract_net.py", mine), ("x.tape", "/dev/zero"), ("y.ipynb", mine)):
-        (folder / name).symlink_to(target)
-    [ann] = grade(tmp_path / "in", world=WORLD)
-    assert ann.faults == ["x.tape is not a file"]
-    assert mine.read_text() == "precious"

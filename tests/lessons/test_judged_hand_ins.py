@@ -26,6 +26,12 @@ from llmsim_lab.tape import RunInfo
 LOUD, QUIET = {"loud": True}, {"loud": False}
 TWO_ARMS = [recorded(seed, arm=arm) for arm in (QUIET, LOUD) for seed in (0, 1)]
 LARGE = {"name": "large", "digest": "d2"}
+LARGE_QUIET = [recorded(seed, arm=QUIET, model=LARGE) for seed in (0, 1)]
+
+
+def with_loud(**changed: Any) -> list[RunInfo]:
+    """Return the runs of two arms, of which those of the second differ."""
+    return [*TWO_ARMS[:2], *(recorded(seed, arm=LOUD, **changed) for seed in (0, 1))]
 
 
 @pytest.mark.parametrize(
@@ -70,29 +76,24 @@ def test_arms_are_called_by_what_differs_between_them(
             ["loud=false has 2 seeds, not 3", "loud=true has 2 seeds, not 3"],
         ),
         ([recorded(0), recorded(0)], {"seeds": 2}, ["it has 1 seed, not 2"]),
-        (TWO_ARMS, {"seeds": 1}, []),
         (
             TWO_ARMS[:3],
             {},
             ["not the same seeds in all arms (loud=false: 0, 1; loud=true: 0)"],
         ),
         (
-            [*TWO_ARMS[:2], *(recorded(seed, arm=LOUD, model=LARGE) for seed in (0, 1))],
+            with_loud(model=LARGE),
             {},
             ["not the same model in all arms (loud=false: small; loud=true: large)"],
         ),
+        (with_loud(settings={"seed": 7}), {}, []),
         (
-            [*TWO_ARMS[:2], *(recorded(n, arm=LOUD, settings={"seed": 7}) for n in (0, 1))],
-            {},
-            [],
-        ),
-        (
-            [*TWO_ARMS[:2], *(recorded(n, arm=LOUD, settings={"model": "mine"}) for n in (0, 1))],
+            with_loud(settings={"model": "mine"}),
             {},
             ["not the same model in all arms (loud=false: small; loud=true: small (mine))"],
         ),
         (
-            [*TWO_ARMS[:2], *(recorded(n, arm=LOUD, model={"digest": "d3"}) for n in (0, 1))],
+            with_loud(model={"digest": "d3"}),
             {},
             [
                 "not the same model in all arms (loud=false: small; loud=true: small, with other "
@@ -100,15 +101,7 @@ def test_arms_are_called_by_what_differs_between_them(
             ],
         ),
         # A factor, if each arm has both.
-        (
-            [
-                recorded(seed, arm=arm, model=name)
-                for arm in (QUIET, LOUD)
-                for seed, name in ((0, {}), (1, LARGE))
-            ],
-            {},
-            [],
-        ),
+        ([*TWO_ARMS, *with_loud(model=LARGE)[2:], *LARGE_QUIET], {}, []),
         (
             [recorded(0), recorded(1, code="another")],
             {},
@@ -145,8 +138,12 @@ def test_runs_of_all_arms_are_of_one_model_and_code_with_the_same_seeds(
     ("cells", "finished", "fault", "answers"),
     [
         (["x = 2", "grade_answer(1, x)\ngrade_answer(2, 'b')"], 2, "", {"1": 2, "2": "b"}),
-        (["grade_answer(1, 2)", "grade_answer(1, 3)"], 2, "", {"1": 3}),
-        (["1 / 0", "1", "oops", "grade_answer(1, 2)"], 2, "cell 2: ZeroDivisionError", {"1": 2}),
+        (
+            ["1 / 0", "grade_answer(1, 3)", "oops", "grade_answer(1, 2)"],
+            2,
+            "cell 2: ZeroDivisionError",
+            {"1": 2},
+        ),
         ([cell("text", "markdown"), "  ", "1"], 1, "", {}),
         ([cell("1 / 0", tags=("raises-exception",)), "1"], 2, "", {}),
         ([cell("1 / 0", tags=("other",)), "1"], 1, "cell 2: ZeroDivisionError", {}),
@@ -156,7 +153,6 @@ def test_runs_of_all_arms_are_of_one_model_and_code_with_the_same_seeds(
         (["TELL 5", "1"], 2, "cell 2: it gave its answers without grade_answer", {}),
         (["TELL [[1, 2]]"], 1, "cell 2: it gave its answers without grade_answer", {}),
         (['TELL [["1", 2, 3]]'], 1, "cell 2: it gave its answers without grade_answer", {}),
-        (['TELL [["1", 2]]'], 1, "", {"1": 2}),
     ],
 )
 def test_a_notebooks_cells_run_one_by_one_and_the_first_fault_is_told(
@@ -341,12 +337,9 @@ def test_hand_ins_are_verified_replayed_compared_and_their_notebooks_graded(
     assert table["hand-in"].to_list() == [hand_in.name for hand_in in grades]
     pages = tmp_path / "new" / "out" / "pages"
     runs = PageData(pages / "ann.html").runs
-    assert [(run["id"], run["name"]) for run in runs.values()] == [
-        (1, "tapes/loud1.tape"),
-        (2, "tapes/new0.tape"),
-        (3, "tapes/quiet0.tape"),
-        (4, "tapes/quiet1.tape"),
-    ]
+    tapes = ["loud1", "new0", "quiet0", "quiet1"]
+    assert [run["name"] for run in runs.values()] == [f"tapes/{tape}.tape" for tape in tapes]
+    assert list(runs) == [1, 2, 3, 4]
     assert "<script" not in (pages / "di.html").read_text()
     page = (pages / "bob.html").read_text()
     assert cells_in(page)[:22:2] == list(grades[1].row())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from pydantic import field_validator
@@ -45,21 +44,6 @@ async def test_one_guest_cannot_end_the_game_of_a_group() -> None:
             assert "is unlucky" in reply.json()["faults"]["amount"]
         await asyncio.gather(*[guest.play(5) for guest in guests])
         assert (await rounds).state == Sum(total=20)
-
-
-async def test_seats_that_nobody_takes_are_filled_in_and_said_to_be(tmp_path: Path) -> None:
-    run = Pots(players=PEOPLE, turns=2, tape=tmp_path / "pot.tape")
-    async with open_room(run) as here, playing(here):
-        guests = await here.guests(3)
-        here.room.start()
-        await asyncio.gather(*[guest.play() for guest in guests])
-    decisions = run.decisions()
-    filled = decisions[decisions["status"] == "fallback"]
-    assert len(filled) == 2
-    assert filled["participant"].isna().all()
-    assert set(filled["player"]) == set(NAMES) - set(here.room.people["seat"])
-    assert "the person was away" in filled["reasoning"].iloc[0]
-    assert Pots.replay(tmp_path / "pot.tape").state == run.state
 
 
 async def test_a_question_that_waits_too_long_is_filled_in() -> None:

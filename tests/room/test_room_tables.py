@@ -184,9 +184,9 @@ def test_a_class_is_charted_as_the_mean_of_those_turns_that_all_groups_have() ->
     assert class_charts(groups[3:], None, with_arms=True) == []
 
 
-def lines_of(groups: list[RoomGroup], beside: Any = None) -> list[tuple[Any, ...]]:
+def lines_of(groups: list[RoomGroup], beside: Any = None) -> list[str]:
     [chart] = class_charts(groups, beside, with_arms=True)
-    return [tuple(line.values()) for line in chart["lines"]]
+    return [" ".join(map(str, line.values())) for line in chart["lines"]]
 
 
 def test_lines_of_arms_of_a_model_of_theory_and_of_people_stand_beside_the_class() -> None:
@@ -195,20 +195,19 @@ def test_lines_of_arms_of_a_model_of_theory_and_of_people_stand_beside_the_class
     beside.name = "a model"
     for group in (low, high):
         group.run.predicted = {"a": 2}
-    of_class = ("class", "class", [[1, 2.0]], 2)
-    of_arms = [("low", "arm", [[1, 1]], 1), ("high", "arm", [[1, 3]], 1)]
-    of_model = ("a model", "beside", [[0, 0], [1, 8]], 1)
-    theory = ("", "theory", [[1, 2.0], [3, 2.0]], 0)
-    assert lines_of([low, high], beside) == [of_class, *of_arms, of_model, theory]
+    of_all = ["class class [[1, 2.0]] 2", "low arm [[1, 1.0]] 1", "high arm [[1, 3.0]] 1"]
+    of_model = "a model beside [[0, 0.0], [1, 8.0]] 1"
+    theory = " theory [[1, 2.0], [3, 2.0]] 0"
+    assert lines_of([low, high], beside) == [*of_all, of_model, theory]
     # One arm is the class itself; arms that theory tells apart have a line each.
-    assert lines_of([low]) == [("class", "class", [[1, 1]], 1), theory]
+    assert lines_of([low]) == ["class class [[1, 1.0]] 1", theory]
     high.run.predicted = {"a": 4}
-    apart = [("low", *theory[1:]), ("high", "theory", [[1, 4.0], [3, 4.0]], 0)]
-    assert lines_of([low, high]) == [of_class, *of_arms, *apart]
+    apart = [f"low{theory}", "high theory [[1, 4.0], [3, 4.0]] 0"]
+    assert lines_of([low, high]) == [*of_all, *apart]
     high.run.predicted = {"b": 4}
-    assert lines_of([low, high]) == [of_class, *of_arms, theory]
+    assert lines_of([low, high]) == [*of_all, theory]
     low.run.figures = {"a": FIGURE, "b": FIGURE}
-    people = ("low: 40 people, mine_2024", "people", [[1, 0.25], [2, 0.25], [3, 0.25]], 0)
+    people = "low: 40 people, mine_2024 people [[1, 0.25], [2, 0.25], [3, 0.25]] 0"
     assert lines_of([low, high])[-1] == people
     low.run.figures = {"a@2": FIGURE}
-    assert lines_of([low, high])[-1] == (*people[:2], [[2, 0.25]], 0)
+    assert lines_of([low, high])[-1] == "low: 40 people, mine_2024 people [[2, 0.25]] 0"

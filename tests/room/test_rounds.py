@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from room_kit import NAMES, PEOPLE, Pots, open_room, playing
+from room_kit import PEOPLE, Pots, open_room, playing
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room import Room, forget_names
@@ -23,20 +22,6 @@ def study(folder: Path, turns: int = 1) -> Study:
         players=PEOPLE,
         tape=folder / "study",
     )
-
-
-async def test_people_are_dealt_into_whole_groups_that_differ_in_their_arm(tmp_path: Path) -> None:
-    played = study(tmp_path)
-    async with open_room(played) as here, playing(here) as rounds:
-        guests = await here.guests(8)
-        here.room.start()
-        await asyncio.gather(*[guest.play() for guest in guests])
-        assert await rounds is played
-        people = here.room.people
-    assert sorted(people["arm"].value_counts()) == [4, 4]
-    assert set(people.groupby("arm")["seat"].agg(tuple).map(sorted).map(tuple)) == {NAMES}
-    assert played.counts == {"done": 2, "left": 4}
-    assert [group.decisions for group in played.groups()] == [4, 4]
 
 
 async def test_the_end_keeps_whole_turns_and_stops_the_rest(tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from seats_kit import Plans, playing, room, seated
+from seats_kit import playing, room, seated
 
 from llmsim_lab.room._seats import OpenAsk, RoomSeats
 from llmsim_lab.room._streams import RoomStream
 from llmsim_lab.room._views import guest_view, projector_view, teacher_view
-from llmsim_lab.run.series import Series
 
 ASKED, CLOSING = {"id": "1"}, {"id": "2"}
 GAME = '"seat": "Ann", "turn": 2, "planned": 5, "told": [["seat", "Ann"]], "told_turn": 2'
@@ -205,25 +204,3 @@ def test_the_wall_counts_those_who_still_play(
     seats.last_turn = last_turn
     changed = {"online": 0, "planned": 6, "answered": expected.get("asked", 0), **expected}
     assert projector_view(seats, None) == {**CLASS, **changed, "charts": []}
-
-
-def test_the_wall_has_charts_once_they_are_shown_and_arms_at_the_end(tmp_path: Path) -> None:
-    seats = seated(tmp_path, (0, "Ann"), (1, "Ann"), source=Plans(2))
-    for group in seats.groups:
-        group.run = playing(1)
-        group.run.series = [Series(column="a", label="A")]  # type: ignore[misc]
-        turn = type("Played", (), {"number": 1, "columns": lambda self: {"a": 4}})()
-        group.run.turns = [turn]
-        group.run.people = dict
-
-    def kinds() -> list[str]:
-        [*charts] = projector_view(seats, None)["charts"]  # type: ignore[misc]
-        return [line["kind"] for chart in charts for line in chart["lines"]]
-
-    assert kinds() == []
-    seats.is_shown = True
-    assert kinds() == ["class"]
-    seats.phase = "over"
-    assert kinds() == ["class", "arm", "arm"]
-    seats.is_shown = False
-    assert kinds() == ["class", "arm", "arm"]

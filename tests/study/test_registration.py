@@ -62,7 +62,22 @@ def test_what_was_registered_and_played_so_is_kept(tmp_path: Path) -> None:
     study_of(vary=PROMPTS, tape=tmp_path / "s").register(path)
     before = path.read_bytes()
     study = played(study_of(vary=PROMPTS, tape=tmp_path / "s"))
-    assert set(parts_of(study, path).values()) == {"kept"}
+    assert list(parts_of(study, path).items()) == [
+        (name, "kept")
+        for name in (
+            "arms and their levels",
+            "reference",
+            "the same in all arms",
+            "seeds",
+            "turns of a run",
+            "outcomes",
+            "family of comparisons",
+            "runs begun before it",
+            "models",
+            "prompts",
+            "code",
+        )
+    ]
     assert path.read_bytes() == before
 
 
@@ -102,14 +117,19 @@ def test_situations_asked_again_are_registered_too(tmp_path: Path) -> None:
     recorded(Water(llm_client=instant_client(), tape=tape, turns=2))
     study = Study.again(tape, PROMPTS, samples=2, llm_client=instant_client())
     assert study.register(path).design.samples == 2
-    assert set(parts_of(played(study), path).values()) == {"kept"}
+    parts = parts_of(played(study), path)
+    assert set(parts.values()) == {"kept"}
+    assert {"situations", "samples of a situation"} <= parts.keys()
 
 
-def test_a_changed_file_is_told_by_its_hash(tmp_path: Path) -> None:
+def test_a_changed_file_is_told_by_its_hash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "plan.json"
     study_of().register(path)
     path.write_text(path.read_text().replace('"turns": 2', '"turns": 3'))
     assert "THE FILE WAS CHANGED SINCE" in str(study_of(turns=3).register(path))
+    assert "REGISTRATION_CHANGED" in caplog.text
 
 
 def test_claims_that_differ_from_a_changed_file_are_told_that_it_was_changed(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from seats_kit import playing
 
 from llmsim_lab.people import PublishedFigure
 from llmsim_lab.room._charts import class_charts
@@ -19,31 +20,15 @@ from llmsim_lab.run.turn import Answer, Turn
 KEYS = RoomKeys("abc123", "CODE42", "secret")
 
 
-class PlayedRun:
-    """A run of two turns that tells and pays."""
-
-    def __init__(self, turns: list[Turn], planned: int = 2) -> None:
-        self.turns = turns
-        self.turn_number = turns[-1].number
-        self.config = SimpleNamespace(turns=planned)
-        self.series = [Series(column=name, label=name.title(), unit="coins") for name in COLUMNS]
-        self.predicted: dict[str, float] = {}
-        self.figures: dict[str, Any] = {}
-
-    def payoff(self, seat: str) -> float:
-        return 1.5 if seat == "Ann" else 20
-
-    def told(self, state: Any, seat: str) -> dict[str, object]:
-        return {"of": f"{seat} in {state}", "turn": state}
-
-    def done(self, state: Any) -> bool:
-        return False
-
-    def prediction(self) -> dict[str, float]:
-        return self.predicted
-
-    def people(self) -> dict[str, Any]:
-        return self.figures
+def played(turns: list[Turn], planned: int = 2) -> Any:
+    """Return a run that was played so."""
+    run = playing(turns[-1].number, planned)
+    run.turns = turns
+    run.series = [Series(column=name, label=name.title(), unit="coins") for name in COLUMNS]
+    run.told = lambda state, seat: {"of": f"{seat} in {state}", "turn": state}
+    run.payoff = lambda seat: 1.5 if seat == "Ann" else 20
+    run.people = dict
+    return run
 
 
 COLUMNS = ["a", "b", "c", "d", "e"]
@@ -81,7 +66,7 @@ def seats() -> Any:
         ),
     ]
     group = RoomGroup(1, GroupPlan("high, seed 3", "high", 0, ("Ann", "Bob")))
-    group.run = PlayedRun(turns)  # type: ignore[assignment]
+    group.run = played(turns)
     first = Guest("p001", "Old", "x1", closing={"fair": 3, "arm": "left"})
     second = Guest("p002", "=New", "x2", trial=4, place=RoomPlace(1, "Ann"), answers=2)
     unplayed = RoomGroup(0, GroupPlan("low, seed 3", "low", 0, ("Ann", "Bob")))
@@ -160,7 +145,7 @@ def group_of(number: int, arm: str, *rows: dict[str, Any], planned: int = 3) -> 
     group = RoomGroup(number, GroupPlan(f"{arm} {number}", arm, 0, ("Ann",)))
     states = [SimpleNamespace(columns=lambda row=row: row) for row in rows]
     turns = [Turn(number=place, state=state) for place, state in enumerate(states)]
-    group.run = PlayedRun(turns, planned)  # type: ignore[assignment]
+    group.run = played(turns, planned)
     return group
 
 
@@ -194,20 +179,20 @@ def test_lines_of_arms_of_a_model_of_theory_and_of_people_stand_beside_the_class
     beside = group_of(2, "", {"a": 0}, {"a": 8}).run
     beside.name = "a model"
     for group in (low, high):
-        group.run.predicted = {"a": 2}
+        group.run.prediction = lambda: {"a": 2}
     of_all = ["class class [[1, 2.0]] 2", "low arm [[1, 1.0]] 1", "high arm [[1, 3.0]] 1"]
     of_model = "a model beside [[0, 0.0], [1, 8.0]] 1"
     theory = " theory [[1, 2.0], [3, 2.0]] 0"
     assert lines_of([low, high], beside) == [*of_all, of_model, theory]
     # One arm is the class itself; arms that theory tells apart have a line each.
     assert lines_of([low]) == ["class class [[1, 1.0]] 1", theory]
-    high.run.predicted = {"a": 4}
+    high.run.prediction = lambda: {"a": 4}
     apart = [f"low{theory}", "high theory [[1, 4.0], [3, 4.0]] 0"]
     assert lines_of([low, high]) == [*of_all, *apart]
-    high.run.predicted = {"b": 4}
+    high.run.prediction = lambda: {"b": 4}
     assert lines_of([low, high]) == [*of_all, theory]
-    low.run.figures = {"a": FIGURE, "b": FIGURE}
+    low.run.people = lambda: {"a": FIGURE, "b": FIGURE}
     people = "low: 40 people, mine_2024 people [[1, 0.25], [2, 0.25], [3, 0.25]] 0"
     assert lines_of([low, high])[-1] == people
-    low.run.figures = {"a@2": FIGURE}
+    low.run.people = lambda: {"a@2": FIGURE}
     assert lines_of([low, high])[-1] == "low: 40 people, mine_2024 people [[2, 0.25]] 0"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assistant_kit import ListLog, context, decide, engine
+from assistant_kit import context, engine
 
 from llmsim_lab.assistant import DecisionLog
 from llmsim_lab.errors import DataError
@@ -31,17 +31,6 @@ async def test_lines_written_at_once_are_all_whole(tmp_path: Path) -> None:
     assert sorted(row["message"].rstrip("x") for row in decided) == sorted(
         f"m{number}" for number in range(10)
     )
-
-
-async def test_a_decision_has_a_row_that_is_pending_and_one_when_it_is_made() -> None:
-    log = ListLog()
-    await decide("Hi", "Fine.", log=log)
-    pending, made = log.decisions
-    assert (pending["intent_type"], pending["decision_type"]) == ("LLM_PROCESSING", "PENDING")
-    assert (pending["outcome_category"], pending["duration_ms"]) == ("PENDING", 0)
-    assert (made["intent_type"], made["decision_type"]) == ("CONVERSATION", "RESPOND_ONLY")
-    assert made["duration_ms"] > 0
-    assert {**pending, **made} == made
 
 
 async def test_rows_are_for_people_to_read_and_what_cannot_be_written_is_a_data_error(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assistant_kit import TASK_TOOLS, ListLog, MemoryTasks, call, context, decide, engine, says
+from assistant_kit import TASK_TOOLS, ListLog, MemoryTasks, call, decide, says
 
-from llmsim_lab.assistant import DecisionType, Message
+from llmsim_lab.assistant import DecisionType
 
 ADD = call("add_task", title="x")
 ASKS, ANSWERS = DecisionType.ASK_CLARIFICATION, DecisionType.RESPOND_ONLY
@@ -56,14 +56,3 @@ async def test_tools_that_must_start_are_awaited_before_they_are_asked_for() -> 
     tools.declared = []
     decision = await decide("Hi", ADD, "Added.", tools=tools)
     assert decision.decision_type is DecisionType.INVOKE_TOOL
-
-
-@pytest.mark.parametrize(("count", "shown"), [(0, []), (1, ["B"]), (9, ["A", "B"])])
-async def test_an_engine_shows_its_model_the_latest_messages_of_a_longer_history(
-    count: int, shown: list[str]
-) -> None:
-    deciding = engine("Fine.", include_history_messages=count)
-    history = [Message(role="user", content="A"), Message(role="assistant", content="B")]
-    await deciding.process_message(context("C", message_history=history))
-    [messages] = deciding.llm_adapter.seen
-    assert [message.content for message in messages[1:]] == [*shown, "C"]

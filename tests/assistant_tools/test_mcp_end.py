@@ -13,20 +13,9 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import RAW, runs, servers, slow_calls, until
 
 pytestmark = pytest.mark.process
-
-
-async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> None:
-    await memory.ready()
-    await memory.aclose()
-    for use in (memory.start(), memory.execute("list_tasks", {}, "ann")):
-        with pytest.raises(ConfigError, match="make the executor again"):
-            await use
-    with pytest.raises(ConfigError, match="make the executor again"):
-        memory.get_available_tools()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")

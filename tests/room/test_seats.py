@@ -54,6 +54,11 @@ def test_who_joins_has_a_short_name_on_one_line_and_a_token_of_the_link() -> Non
     again, other_token = seats.join("Other", "bo", 0, may_return=True)
     assert (again, again.name, seats.guest_of(other_token)) == (labelled, "bo", labelled)
     assert seats.named("p002") is labelled
+    # Who comes back keeps the seat, also when others are free.
+    seats.start()
+    place = labelled.place
+    seats.join("", "bo", 0, may_return=True)
+    assert labelled.place == place
     with pytest.raises(RoomError, match=r"no participant 'p9'; there are: p001, p002, p003\."):
         seats.named("p9")
     with pytest.raises(RoomError, match=r"no participant 1; there are: nobody\."):

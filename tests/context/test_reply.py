@@ -51,6 +51,20 @@ def test_others_hear_all_but_the_assessment() -> None:
 
 
 @pytest.mark.parametrize(
+    ("assessment", "reasoning"),
+    [(" Dry. ", "Dry."), (" ", "ACTIONS: Dig."), (None, "ACTIONS: Dig.")],
+)
+def test_the_assessment_is_why_and_without_one_all_that_is_said(
+    assessment: str | None, reasoning: str
+) -> None:
+    parts = STRAIT if assessment is not None else ("ACTIONS: Decisions",)
+    said = {"assessment": assessment, "actions": "Dig.", "communications": ""}
+    answer = {name: text for name, text in said.items() if name.upper() in str(parts)}
+    run = asked_for(*parts, players={"agent": lambda _: answer})
+    assert {it.reasoning for it in run.turns[1].answers if it.component == "agent"} == {reasoning}
+
+
+@pytest.mark.parametrize(
     ("part", "field", "label"),
     [
         ("REASONING: Why", "part_reasoning", "REASONING"),

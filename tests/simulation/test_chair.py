@@ -11,6 +11,7 @@ from llmsim_lab.economy.macro import set_levels
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.models import GlobalState
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates, policy_words, rates_of
 from llmsim_lab.simulation.world import Economy
@@ -85,6 +86,25 @@ def test_a_person_is_asked_for_a_rate_first_which_begins_where_it_is_and_may_lea
     # What judges a reply knows no rate.
     assert (shown.judge, question.judge is not None) == (None, True)
     assert question.request.schema["properties"].keys() >= {"rate_change_bp", "action"}
+
+
+def test_a_person_reads_a_shorter_briefing_unless_the_prompt_is_short_or_its_own() -> None:
+    _, [question] = questions_to("Ann", masked=False)
+    lines = question.for_people.splitlines()
+    assert lines[0].startswith("You are the central bank of Ann and set its policy interest rate.")
+    assert lines[0].endswith("Inflation target: 2% over 4 quarters. Temperament: pragmatic.")
+    assert lines[2].startswith(
+        "Now the policy rate is 4 %. Inflation over four quarters is 2 %, at"
+    )
+    assert lines[6] == "Before, oldest first, %:"
+    assert [line.partition(":")[0] for line in lines[7:]] == [f"-{ago}" for ago in range(7, 0, -1)]
+    assert lines[7].endswith(
+        "rate 4.00, inflation 2.00 (quarter 2.00), gap 0.00, unemployment 5.00"
+    )
+    own = {"name": "Ann", "prompt": Prompt.load("agent_briefing").text}
+    for more in ({"briefing": "thin"}, {"nations": [own]}):
+        _, [question] = questions_to("Ann", **more)
+        assert question.for_people == ""
 
 
 def test_a_validator_is_asked_as_it_is() -> None:

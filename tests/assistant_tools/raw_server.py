@@ -58,9 +58,7 @@ BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise, "die"
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),
-    "nonsense": {"content": 17},
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
-    "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
 }
 UNANSWERED = ("hold", "mute", "refuse", "never")
 OTHERS = ("count", "no_json", "spawn", "how_many_wait", "whoami")
@@ -99,8 +97,6 @@ def tools_page() -> dict[str, Any]:
     tools: list[dict[str, Any]] = [
         {"name": name, "inputSchema": {"type": "object"}} for name in TOOLS
     ]
-    wrong = {"type": "object", "properties": {"number": {"type": "integer"}}}
-    tools[TOOLS.index("wrong_schema")]["outputSchema"] = wrong
     tools[TOOLS.index("whoami")]["inputSchema"]["properties"] = {"user_id": {"type": "string"}}
     return {"tools": tools}
 

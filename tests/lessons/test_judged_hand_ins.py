@@ -47,10 +47,6 @@ def with_loud(**changed: Any) -> list[RunInfo]:
         ),
         # Alike in all that is shown of a digest.
         ([recorded(prompts=("0a1b2c3d9",)), recorded(prompts=("0a1b2c3d8",))], {"": 2}),
-        (
-            [recorded(arm={"at": {"x": 1, "y": n}, "turns": n}) for n in (1, 2)],
-            {"turns=1, at.y=1": 1, "turns=2, at.y=2": 1},
-        ),
     ],
 )
 def test_arms_are_called_by_what_differs_between_them(

@@ -42,11 +42,16 @@ from llmsim_lab.study.estimates.people import (
     family_verdicts,
 )
 from llmsim_lab.study.people import answers_of_people
+from llmsim_lab.types import HUMAN
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _UNRECORDED_MODEL = "rules"
+# Not "model": a class or a rule may have played in its place.
+PLAYERS = "players"
+CLASS = "class"
+_OTHER_COLUMNS = ("difference", "spread", "distance")
 
 
 class ArmKey(NamedTuple):
@@ -83,6 +88,8 @@ class Likeness:
         margins: what counts as near.
         mass: of exact probabilities, the least share of the model's answers that are options at
             all; None of samples.
+        decided_by: what its decisions are called, ``players``, or ``class`` where people were
+            asked for all of them.
     """
 
     world: str
@@ -98,6 +105,7 @@ class Likeness:
     parts: PeopleParts
     margins: Margins
     mass: float | None = None
+    decided_by: str = PLAYERS
 
     @property
     def is_exact(self) -> bool:
@@ -116,9 +124,8 @@ class Likeness:
 
     def in_words(self) -> str:
         """Return its figures in words; of what is not judged the means alone."""
-        # "players", since a class or a rule may have played in the model's place.
         words = [
-            f"players {self.mean:.3f}, people {self.people.mean:.3f}",
+            f"{self.decided_by} {self.mean:.3f}, people {self.people.mean:.3f}",
             f"difference {_worded(self.parts.difference, '+.3f')}",
         ]
         if self.verdict != "not judged":
@@ -128,11 +135,16 @@ class Likeness:
                 words.append(f"distance {self.parts.distance.value:.3f}{self._ceiling()}")
         if self.mass is None:
             words.append(f"{self.answers:.1f} different answers of {self.decisions}")
-            basis = counted(self.groups, "group")
         else:
             words.append(f"answers as varied as {self.answers:.1f} equally likely ones")
+        return f"{'; '.join(words)} ({self.basis()})"
+
+    def basis(self) -> str:
+        """Return in words how much its figures rest on."""
+        basis = counted(self.groups, "group")
+        if self.mass is not None:
             basis = f"exact, mass {self.mass:.2f}"
-        return f"{'; '.join(words)} ({basis}, {counted(self.people.n, 'person')})"
+        return f"{basis}, {counted(self.people.n, 'person')}"
 
     def _ceiling(self) -> str:
         if self.parts.halves is None:
@@ -155,6 +167,14 @@ class Pair(NamedTuple):
 
     original: Likeness
     twin: Likeness | None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether one of the two has a verdict."""
+        verdicts = [self.original.verdict]
+        if self.twin is not None:
+            verdicts.append(self.twin.verdict)
+        return verdicts.count("not judged") < len(verdicts)
 
 
 class PeopleComparison(list[Likeness]):
@@ -275,7 +295,8 @@ class PeopleComparison(list[Likeness]):
         notes = _Notes()
         for arm, of_arm in self.pairs().items():
             lines += ["", arm]
-            for likeness, twin in of_arm:
+            judged = [pair for pair in of_arm if pair.is_judged]
+            for likeness, twin in judged:
                 name = f"{likeness.measure} of the twin" if likeness.twin else likeness.measure
                 lines.append(
                     f"  {name}: {likeness.verdict}; {likeness.in_words()}{notes.of(likeness)}"
@@ -284,6 +305,9 @@ class PeopleComparison(list[Likeness]):
                     lines.append(f"    its twin: {twin.verdict}; {twin.in_words()}{notes.of(twin)}")
                     if likeness.verdict != "not judged":
                         lines.append(f"    original and altered twin: {self.recital(likeness)}")
+            unjudged = [pair for pair in of_arm if not pair.is_judged]
+            if unjudged:
+                lines += _unjudged_lines(unjudged, notes)
         lines += ["", *self._margins_in_words(), *notes.legend()]
         return "\n".join(map(wrapped, lines)).strip("\n") or "nothing to compare"
 
@@ -291,7 +315,6 @@ class PeopleComparison(list[Likeness]):
 
     def _repr_html_(self) -> str:
         # What is read first stands first: a telephone shows the first columns.
-        header = ("measure", "verdict", "players", "people", "difference", "spread", "distance")
         notes = _Notes()
         parts = [styled(f"compared with people; {self.label}".rstrip("; "), tag="p")]
         for arm, of_arm in self.pairs().items():
@@ -306,6 +329,8 @@ class PeopleComparison(list[Likeness]):
                     rows.append(_cells(f"its twin{notes.of(twin)}", twin, verdict))
             # Above what scrolls, whose end a telephone does not show.
             parts.append(styled(styled(arm, tag="strong"), tag="p"))
+            decided_by = of_arm[0].original.decided_by
+            header = ("measure", "verdict", decided_by, "people", *_OTHER_COLUMNS)
             parts.append(scrolling(html_table(header, rows), arm))
         below = [*self._margins_in_words(), *notes.legend()]
         parts += [styled(line, tag="p") for line in below]
@@ -338,6 +363,41 @@ class _Notes:
         return [f"[{number}] {note}" for note, number in self._numbers.items()]
 
 
+def _unjudged_lines(
+    pairs: Sequence[Pair],
+    notes: _Notes,
+) -> list[str]:
+    """Return a table of what is not judged: ten rounds in sentences would not fit a wall."""
+    rows: list[tuple[str, Likeness]] = []
+    for original, twin in pairs:
+        name = f"{original.measure} of the twin" if original.twin else original.measure
+        rows.append((name, original))
+        if twin is not None:
+            rows.append(("  its twin", twin))
+    bases = {likeness.basis() for _, likeness in rows}
+    # Said once above, where it is the same for all.
+    heading = "not judged"
+    if len(bases) == 1:
+        heading = f"not judged ({min(bases)})"
+    width = max(len(name) for name, _ in rows)
+    decided_by = pairs[0].original.decided_by
+    lines = [
+        f"  {heading}",
+        f"    {'':{width}}  {decided_by:>7}  people  difference  different answers",
+    ]
+    for name, likeness in rows:
+        answers = f"{likeness.answers:.1f}"
+        if likeness.mass is None:
+            answers = f"{answers} of {likeness.decisions}"
+        if len(bases) > 1:
+            answers = f"{answers} ({likeness.basis()})"
+        lines.append(
+            f"    {name:{width}}  {likeness.mean:7.3f}  {likeness.people.mean:6.3f}  "
+            f"{_worded(likeness.parts.difference, '+.3f'):>10}  {answers}{notes.of(likeness)}"
+        )
+    return lines
+
+
 def _cells(
     name: str,
     likeness: Likeness,
@@ -361,6 +421,7 @@ class _Arm:
 
     figures: dict[str, PublishedFigure] = field(default_factory=dict)
     groups: dict[str, list[Numbers]] = field(default_factory=dict)
+    is_of_people: bool = True
 
 
 Played = Study | Run | Exact | Sequence[Run | Exact] | Tape | str | Path
@@ -415,6 +476,7 @@ def compare_with_people(
                 compared += _likenesses_of_law(key, run, margins)
                 continue
             arm = arms.setdefault(key, _Arm())
+            arm.is_of_people &= _is_of_people(run)
             for measured in measures:
                 values = _values_of(run, measured)
                 # A run that is too short for a measure of a late turn says nothing of it.
@@ -440,6 +502,7 @@ def compare_with_people(
                     arm.figures[measure],
                     groups,
                     margins,
+                    decided_by=CLASS if arm.is_of_people else PLAYERS,
                 )
             )
     if not compared:
@@ -563,6 +626,8 @@ def _likeness(
     figure: PublishedFigure,
     groups: list[Numbers],
     margins: Margins,
+    *,
+    decided_by: str,
 ) -> Likeness:
     decisions = np.concatenate(groups)
     return Likeness(
@@ -579,6 +644,7 @@ def _likeness(
         answers=effective_number(decisions),
         parts=compare_numbers(groups, figure, margins),
         margins=margins,
+        decided_by=decided_by,
     )
 
 
@@ -739,6 +805,11 @@ def _is_twin(run: Run) -> bool:
     return bool(getattr(run.config, TWIN, False))
 
 
+def _is_of_people(run: Run) -> bool:
+    answers = sum(len(turn.answers) for turn in run.turns)
+    return answers == len(answers_of_people(run)) > 0
+
+
 def _answerers(run: Run) -> str:
     """Return who answers in a run: models by name, rules and functions, chance."""
     words = run.config.players
@@ -747,7 +818,9 @@ def _answerers(run: Run) -> str:
     for turn in run.turns:
         for answer in turn.answers:
             if answer.calls:
-                answerers |= dict.fromkeys(call.request.model for call in answer.calls)
+                for call in answer.calls:
+                    model = call.request.model
+                    answerers[CLASS if model == HUMAN else model] = None
             elif words.get(answer.player, words.get("*")) == "random":
                 answerers["chance"] = None
             else:

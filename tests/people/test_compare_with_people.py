@@ -55,6 +55,21 @@ def test_their_mean_with_a_tenth_of_their_spread_fails() -> None:
     assert one.answers < 2.5  # of 60: nearly all say the same
 
 
+def test_what_is_not_judged_is_a_table_with_each_twin_below_its_original() -> None:
+    runs = []
+    for twin in (False, True):
+        run = classic("contributing")(players="random", twin=twin)
+        run.run(2)
+        runs.append(run)
+    printed = str(compare_with_people(runs))
+    heading, unjudged, columns, first, *_ = printed.splitlines()
+    assert heading == "Contributing · chance; public_goods: 10 rounds, 20 tokens"
+    assert unjudged == "  not judged (1 group, 362 persons)"
+    assert columns.split()[:2] == ["players", "people"]
+    assert first.split()[0] == "share@1"
+    assert printed.count("\n      its twin") == 4
+
+
 def test_a_tape_is_compared_as_it_was_played(tmp_path: Path) -> None:
     def answer(request: Any) -> dict[str, object]:
         return {"reasoning": "", "amount": 1.0, "confidence": 1}
@@ -202,6 +217,12 @@ def test_groups_without_people_are_left_out_and_filled_decisions_are_counted() -
         "1 group without people left out; 1 of 4 decisions of people were filled in"
     )
     assert compared[0].groups == 1
+    present_alone = classic("splitting")(players={"A": present})
+    present_alone.run()
+    of_class = compare_with_people(present_alone)
+    assert of_class[0].arm == "class; forsythe_1994: dictator $5"
+    assert "class  people" in str(of_class)
+    assert ">class</th>" in of_class._repr_html_()
 
 
 def test_runs_that_failed_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:

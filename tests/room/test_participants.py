@@ -22,8 +22,9 @@ async def test_four_people_play_a_game_to_its_end(tmp_path: Path) -> None:
         here.room.start()
         last = await asyncio.gather(*[guest.play(5) for guest in guests])
         assert await played is run
-        csv = (await guests[1].client.get(guests[1].base + "answers")).text
-        assert csv.startswith("turn,answered_by,amount,reasoning,result earned\n1,p002,5,")
+        csv = await guests[1].client.get(guests[1].base + "answers")
+        assert csv.text.startswith("turn,answered_by,amount,reasoning,result earned\n1,p002,5,")
+        assert csv.headers["content-disposition"] == 'attachment; filename="answers.csv"'
     assert {view["seat"] for view in last} == set(NAMES)
     assert [view["told"] for view in last] == [[["earned", 23.0]]] * 4
     assert [view["payoff"] for view in last] == [46.0] * 4

@@ -1,4 +1,4 @@
-"""Questions as a page puts them to a person, and answers as they come back."""
+"""Questions as pages show them to people, and the answers that pages send."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from llmsim_lab.run.seating import SeatQuestion, put_reply
 from llmsim_lab.types import Reply
 
 CLOSING = "closing"
-"""What an answer to the closing questions names."""
+"""The question's id in an answer to the closing questions."""
 
 
 def ask_view(seats: RoomSeats, guest: Guest) -> JSONObject | None:
-    """Return the question that a participant can answer now, as a page takes it."""
+    """Return the question that a participant can answer now, in the form of a page."""
     ask = seats.ask_of(guest)
     if ask is None or ask.shown_at is None:
         return None
@@ -27,8 +27,8 @@ def ask_view(seats: RoomSeats, guest: Guest) -> JSONObject | None:
     return {
         **ask.put.as_json(),
         "id": ask.id,
-        # Another round's questions are the same ones: what was typed into them is not kept for this
-        # one.
+        # With the round, since its questions are the same as in an earlier round, whose drafts must
+        # not appear again.
         "draft": f"{seats.round} {ask.put.draft}",
         "since": ask.shown_at,
         "until": until,
@@ -48,7 +48,7 @@ def take_answer(
     try:
         typed = ask.put.read(values)
         reply = ask.put.taken(typed)
-        # Noted with the reply, so that the tape says who decided, also where seats change hands.
+        # Recorded with the reply: the tape says who decided, even if the seat changes hands.
         reply[PARTICIPANT] = guest.id
         ask.person.answer(ask.question, reply)
     except AnswerError as error:
@@ -58,8 +58,8 @@ def take_answer(
 
 
 def closing_view(closing: SeatQuestion) -> JSONObject:
-    """Return the closing questions as a page takes them."""
-    # Nobody is waiting for it: no clock runs.
+    """Return the closing questions in the form of a page."""
+    # Without a clock, since nobody waits for the answers.
     return {
         **closing.as_json(),
         "id": CLOSING,
@@ -70,15 +70,15 @@ def closing_view(closing: SeatQuestion) -> JSONObject:
 
 
 def closing_questions(reply: type[Reply]) -> SeatQuestion:
-    """Return what is asked at the end: the fields of a class of replies."""
+    """Return the closing questions: the fields of a class of replies."""
     return put_reply(reply)
 
 
 def closing_answers(closing: SeatQuestion, values: JSON) -> JSONObject:
-    """Return what a participant answered to the closing questions.
+    """Return a participant's answers to the closing questions.
 
     Raises:
-        RoomError: something is wrong, by field.
+        RoomError: an answer is wrong; the error names its field.
     """
     try:
         answers: JSONObject = closing.taken(closing.read(values))
@@ -88,7 +88,7 @@ def closing_answers(closing: SeatQuestion, values: JSON) -> JSONObject:
 
 
 def closed() -> RoomError:
-    """Return the fault of an answer that comes too late."""
+    """Return the error for an answer that comes too late."""
     return RoomError(
         409,
         "closed",
@@ -98,6 +98,7 @@ def closed() -> RoomError:
 
 def _wrong(error: AnswerError) -> RoomError:
     faults: Mapping[str, str] = error.by_field
-    # Under an empty name stands what is wrong with the answer as a whole.
-    sentences = "; ".join(f"{field} {fault}".strip() for field, fault in faults.items())
+    # The empty name stands for the answer as a whole.
+    parts = [f"{field} {fault}".strip() for field, fault in faults.items()]
+    sentences = "; ".join(parts)
     return RoomError(409, "faults", f"This was not sent: {sentences}.", faults)

@@ -1,4 +1,4 @@
-"""What a class has done so far, as lines over turns: all together, by arm, beside a model."""
+"""Charts of a class over the turns: of all groups, of each arm, and of a model to compare with."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class _Line(NamedTuple):
     """A line of a chart.
 
     Attributes:
-        label: whose it is; empty of theory that is the same for all.
-        kind: ``class``, ``arm``, ``beside``, ``theory`` or ``people``: how it is drawn.
-        values: each turn with the value there.
-        groups: of how many it is the mean; 0 of a line that is no mean of groups.
+        label: its name; empty for a prediction that is the same for all.
+        kind: ``class``, ``arm``, ``beside``, ``theory`` or ``people``; decides how it is drawn.
+        values: turns, each with its value.
+        groups: the number of groups whose mean it is; 0 if it is not a mean.
     """
 
     label: str
@@ -32,7 +32,7 @@ class _Line(NamedTuple):
     groups: int = 0
 
     def as_json(self) -> JSONObject:
-        """Return the line as pages take it."""
+        """Return the line in the form of a page."""
         return {
             "label": self.label,
             "kind": self.kind,
@@ -50,9 +50,9 @@ def class_charts(
     """Return charts of the means over groups, turn by turn.
 
     Args:
-        groups: all of a round; those that have not begun have nothing to show.
+        groups: all groups of a round; those that have not begun are left out.
         beside: a run to compare with, such as a model's.
-        with_arms: whether there are lines of arms, of ``beside`` and of theory too.
+        with_arms: True to add lines of arms, of ``beside`` and of theory.
     """
     begun = [group for group in groups if group.run is not None]
     if not begun:
@@ -65,7 +65,7 @@ def class_charts(
             series.column,
             [group.rows() for group in begun],
         )
-        # On a projector they would tell those who still play what the others do.
+        # On a projector, these lines would tell people who still play what the others do.
         if with_arms:
             lines += _lines_to_compare(series.column, begun, beside)
         charts.append(
@@ -79,16 +79,16 @@ def class_charts(
 
 
 def _charted(group: RoomGroup) -> Sequence[Series]:
-    """Return what is charted: what theory speaks of, else the most telling columns."""
+    """Return the columns to chart: those with a prediction first, then the most telling ones."""
     run = group.run
     if run is None:
         return []
-    # As in windows and pages: theory's columns first.
+    # As in windows and pages, the columns with a prediction come first.
     predicted = run.prediction()
     series = [item for item in run.series if item.column in predicted]
     if not series:
         series = list(run.series)
-    # More would be too small to read from the last row.
+    # With more charts, people in the last row could not read them.
     return series[:_MOST_CHARTS]
 
 
@@ -97,12 +97,13 @@ def _lines_to_compare(
     begun: Sequence[RoomGroup],
     beside: Run | None,
 ) -> list[_Line]:
-    """Return lines of arms, of a run to compare with, of theory and of published people."""
+    """Return the lines of arms, of the run to compare with, of theory and of published people."""
     lines: list[_Line] = []
     by_arm: dict[str, list[RoomGroup]] = {}
     for group in begun:
-        by_arm.setdefault(group.plan.arm, []).append(group)
-    # Of one arm alone the class's own line says the same.
+        of_arm = by_arm.setdefault(group.plan.arm, [])
+        of_arm.append(group)
+    # If there is only one arm, the class's own line says the same.
     if len(by_arm) > 1:
         for arm, of_arm in by_arm.items():
             lines += _mean(
@@ -113,7 +114,12 @@ def _lines_to_compare(
             )
     if beside is not None:
         rows = [{"turn": turn.number, **turn.columns()} for turn in beside.turns]
-        lines += _mean(beside.name, "beside", column, [rows])
+        lines += _mean(
+            beside.name,
+            "beside",
+            column,
+            [rows],
+        )
     lines += _theory(column, by_arm)
     lines += _published(column, by_arm)
     return lines
@@ -125,11 +131,11 @@ def _mean(
     column: str,
     groups: Sequence[Sequence[Columns]],
 ) -> list[_Line]:
-    """Return the line of a column's means, by turn; none where no group has the column."""
+    """Return the line of a column's means by turn; an empty list if no group has the column."""
     values: dict[int, list[float]] = {}
     for rows in groups:
         for row in rows:
-            # A state may have a number from some turn on, and a text before.
+            # A state may have a text in a column at first, and numbers later.
             value = row.get(column)
             if isinstance(value, int | float):
                 values.setdefault(row["turn"], []).append(value)
@@ -138,7 +144,7 @@ def _mean(
     most = max(map(len, values.values()))
     points: list[JSON] = []
     for turn, of_turn in sorted(values.items()):
-        # A mean of the fast groups alone would move as the others come.
+        # A mean over only the fast groups would change when the others arrive.
         if len(of_turn) == most:
             points.append([turn, fmean(of_turn)])
     return [_Line(label, kind, points, groups=most)]
@@ -148,7 +154,7 @@ def _theory(
     column: str,
     by_arm: Mapping[str, Sequence[RoomGroup]],
 ) -> list[_Line]:
-    """Return what theory says: one line, or where arms differ in it a line each."""
+    """Return the predictions of theory: one line, or one for each arm if the arms' differ."""
     lines: list[_Line] = []
     for arm, groups in by_arm.items():
         run = groups[0].run
@@ -156,7 +162,7 @@ def _theory(
             continue
         value = run.prediction().get(column)
         if value is not None:
-            # One number for all turns: a level line.
+            # The prediction is one number for all turns: a level line.
             last_turn = run.config.turns
             level = float(value)
             points: list[JSON] = [[1, level], [last_turn, level]]
@@ -171,9 +177,9 @@ def _published(
     column: str,
     by_arm: Mapping[str, Sequence[RoomGroup]],
 ) -> list[_Line]:
-    """Return what people did in the study whose design the world has; see ``Run.people``.
+    """Return the published figures of people in a study with this design; see ``Run.people``.
 
-    It is one line, or where people played the design of some arms only, a line for each of these.
+    There is one line; or one for each arm, if people played the design of some arms only.
     """
     lines: list[_Line] = []
     for arm, groups in by_arm.items():
@@ -181,11 +187,11 @@ def _published(
         line = None if run is None else _people_of_run(column, run)
         if line is not None:
             lines.append(line._replace(label=f"{arm}: {line.label}"))
-    is_same_for_all = len(lines) == len(by_arm) and all(
-        line.values == lines[0].values for line in lines
-    )
-    if is_same_for_all:
-        label = lines[0].label.removeprefix(f"{next(iter(by_arm))}: ")
+    is_for_all = len(lines) == len(by_arm)
+    if is_for_all and all(line.values == lines[0].values for line in lines):
+        # One line without the name of an arm.
+        first_arm = next(iter(by_arm))
+        label = lines[0].label.removeprefix(f"{first_arm}: ")
         return [lines[0]._replace(label=label)]
     return lines
 
@@ -197,7 +203,7 @@ def _people_of_run(column: str, run: Run) -> _Line | None:
         if measured.column != column:
             continue
         figure = measured.figure
-        # Of a figure that names no turn the design has one number for all.
+        # A figure without a turn is for all turns.
         of_turns: Sequence[int] = range(1, run.config.turns + 1)
         if measured.turn is not None:
             of_turns = [measured.turn]

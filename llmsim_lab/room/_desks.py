@@ -1,4 +1,4 @@
-"""Who answers for each page: what its viewer sees, and what the viewer may do."""
+"""Desks: each answers for one kind of page, with what its viewer may see and do."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ from llmsim_lab.run.seating import SeatQuestion
 _SHOWN_LINKS = ("link", "base", "code", "qr")
 
 
+Buttons = Mapping[str, Callable[[JSONObject], object]]
+"""What the buttons of a page do, by name: functions of the message that the page sends."""
+
+
 @dataclass(frozen=True)
 class Download:
     """A file that a page offers.
 
     Attributes:
-        file_name: under which it is saved; empty for what the page itself reads.
+        file_name: the name under which it is saved; empty for data that the page itself reads.
     """
 
     content: str
@@ -44,16 +48,16 @@ class Download:
 
 @dataclass(frozen=True)
 class Reception:
-    """What a room's desks share.
+    """The parts of a room that all its desks use.
 
     Attributes:
-        seats: who takes part.
-        epoch: another one in each process, so that pages notice that the room was begun again.
-        welcome: what people read and agree to before they join; empty for nothing.
+        seats: the people, and the groups that they play in.
+        epoch: differs in each process, so that pages notice a restart of the room.
+        welcome: a text that people read and agree to before they join; empty for none.
         closing: the closing questions; None if there are none.
         beside: a run that charts compare the class with.
-        base: makes the address that people open.
-        links: makes what pages show of the room's addresses, the QR code among them.
+        base: returns the address that people open.
+        links: returns what pages show of the room's addresses, with the QR code.
     """
 
     seats: RoomSeats
@@ -66,11 +70,11 @@ class Reception:
 
 
 class GuestDesk:
-    """Answers for participants.
+    """Answers for the participants' pages.
 
     Args:
-        reception: the room.
-        trial: of which link of a trial; 0 for the room's own.
+        reception: the parts of the room.
+        trial: the number of a trial's link; 0 for the room's own link.
     """
 
     name = "guest"
@@ -79,9 +83,10 @@ class GuestDesk:
         room = reception.seats.keys.room
         self._reception = reception
         self._seats = reception.seats
-        # With a path of its own, so that four guests are tried out in one browser.
+        # A path for each link of a trial, so that several guests can play in one browser.
         self._trial = trial
-        # Cookies of all ports of a machine go to each of them: the name tells rooms apart.
+        # The cookie's name differs between rooms, since a browser sends cookies to all ports of a
+        # host.
         self.path = "/"
         self.cookie = f"seat-{room}"
         if trial:
@@ -89,7 +94,7 @@ class GuestDesk:
             self.cookie = f"seat-{room}-{trial}"
 
     def about(self, token: str) -> JSONObject:
-        """Return what anybody may know."""
+        """Return what any visitor may know."""
         return {
             "room": self._seats.keys.room,
             "epoch": self._reception.epoch,
@@ -105,33 +110,36 @@ class GuestDesk:
         message: JSONObject,
         token: str,
     ) -> tuple[str, JSONObject]:
-        """Let somebody in who has the link, or the code.
+        """Let a person in who has the link or the code.
 
         Raises:
-            RoomError: the code, the link or the label is wrong, or what is asked was not agreed to.
+            RoomError: the code, the link or the label is wrong, or the person did not agree.
         """
         guest = self._seats.guest_of(token, self._trial)
-        if guest is not None:  # who joined before, in another tab
+        if guest is not None:  # the person joined before, in another tab
             return token, {"guest": guest.id, "name": guest.name}
         keys = self._seats.keys
-        # Cut before it is compared with anything; a label is a word or two. Whole, since half a
-        # character could be neither hashed nor written.
-        label = whole_text(str(message.get("id", ""))[:200])
+        # Cut first, since a visitor may send any length; a label is a word or two. Half characters
+        # are replaced, since they can be neither hashed nor written.
+        sent_label = str(message.get("id", ""))[:200]
+        label = whole_text(sent_label)
         secret = message.get("secret", "")
-        # As people type it: small letters, a dash or a space in the middle.
-        typed_code = str(message.get("code", "")).upper()
-        code = re.sub(r"[^A-Z0-9]", "", typed_code)
-        has_own_link = bool(label) and is_same(secret, keys.of_label(label))
+        # People may type small letters, or a dash or a space in the middle.
+        typed_code = str(message.get("code", ""))
+        code = re.sub(r"[^A-Z0-9]", "", typed_code.upper())
+        has_own_link = False
+        if label:
+            has_own_link = is_same(secret, keys.of_label(label))
         has_room_link = is_same(secret, keys.join)
         has_code = is_same(code, keys.code)
         if not (has_own_link or has_room_link or has_code):
             raise RoomError(403, "wrong_code", "That is not the code of this room.")
         if self._seats.labels is None:
             label = ""
-        # A list of labels lets in nobody else, so that data can be joined by them.
+        # With a list of labels, no one else gets in: the data can then be joined by label.
         elif label not in self._seats.labels:
             raise RoomError(403, "wrong_label", "This room has no participant of that label.")
-        # Here and not in the page alone: who answers has agreed, whatever sent the request.
+        # Checked here and not only in the page: whatever program joins has to agree.
         if self._reception.welcome and message.get("agreed") is not True:
             raise RoomError(403, "agree_first", "Agree to take part first.")
         guest, new_token = self._seats.join(
@@ -143,19 +151,20 @@ class GuestDesk:
         return new_token, {"guest": guest.id, "name": guest.name}
 
     def viewer(self, token: str) -> Guest | None:
-        """Return whose token it is."""
+        """Return the participant with a token; None if there is none."""
         return self._seats.guest_of(token, self._trial)
 
     def viewers(self) -> Iterable[Viewer]:
-        """Return all participants of the link."""
-        return [guest for guest in self._seats.guests if guest.trial == self._trial]
+        """Return all participants who use this link."""
+        guests = self._seats.guests
+        return [guest for guest in guests if guest.trial == self._trial]
 
     def view(self, viewer: Viewer) -> JSONObject:
         """Return all that this participant may know."""
         guest = _as_guest(viewer)
         with self._seats.lock:
             question = ask_view(self._seats, guest)
-            # Asked once: what was answered is not shown again.
+            # Asked only once, and not shown again after the answer.
             closing = None
             if self._reception.closing is not None and guest.closing is None:
                 closing = closing_view(self._reception.closing)
@@ -163,7 +172,7 @@ class GuestDesk:
         return {"epoch": self._reception.epoch, **view}
 
     def do(self, viewer: Viewer, message: JSONObject) -> None:
-        """Take an answer, or the seat back from what filled it.
+        """Take an answer, or give the seat back to a participant who was away.
 
         Raises:
             RoomError: the answer is wrong, or the question is closed.
@@ -176,38 +185,39 @@ class GuestDesk:
             raise RoomError(400, "malformed", "There is no such button.")
         values = message.get("values")
         closing = self._reception.closing
-        with self._seats.lock:  # of two taps, or two tabs, one counts
+        with self._seats.lock:  # two taps, or two tabs, count once
             if closing is not None and message.get("id") == CLOSING:
                 if guest.closing is not None:
                     raise closed()
                 self._seats.keep_closing(guest, closing_answers(closing, values))
                 return
             ask = self._seats.ask_of(guest)
-            # A tap may come when the next question is there already.
+            # When the tap arrives, the next question may be there already.
             if ask is None or ask.id != message.get("id"):
                 raise closed()
             take_answer(guest, ask, values)
 
     def download(self, viewer: Viewer, name: str) -> Download | None:
-        """Return the participant's own answers."""
+        """Return a file of the participant's own answers."""
         if name != "answers":
             return None
         guest = _as_guest(viewer)
-        return Download(answers_csv(self._seats, guest), "text/csv", "answers.csv")
+        answers = answers_csv(self._seats, guest)
+        return Download(answers, "text/csv", "answers.csv")
 
 
 @dataclass(frozen=True)
 class StaffDesk:
-    """Answers for a page that is opened with a key: the teacher's, the projector's.
+    """Answers for a page that is opened with a key: the teacher's or the projector's.
 
     Attributes:
-        name: the page's.
-        key: what opens it, and what its browser keeps.
-        owner: whose page it is.
-        view_now: what it shows.
-        buttons: what it may do, by name; each is a method of the room.
-        downloads: makes its files, by name.
-        tickets: keys for one use that open it too.
+        name: the page's name.
+        key: opens the page; the page's browser keeps it.
+        owner: the viewer whose page it is.
+        view_now: returns what the page shows.
+        buttons: the page's buttons, by name; each calls a method of the room.
+        downloads: functions that make the page's files, by name.
+        tickets: further keys, which open the page only once.
     """
 
     reception: Reception
@@ -215,23 +225,23 @@ class StaffDesk:
     key: str
     owner: Viewer
     view_now: Callable[[], JSONObject]
-    # Made when they are asked for: a table of two hundred people is not made for each view.
+    # Functions, since a table of two hundred people is made only when it is asked for.
     downloads: Mapping[str, Callable[[], Download]]
-    buttons: Mapping[str, Callable[[JSONObject], object]] = field(default_factory=dict)
+    buttons: Buttons = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
 
     @property
     def path(self) -> str:
-        """Where its address begins."""
+        """The beginning of the page's address."""
         return f"/{self.name}/"
 
     @property
     def cookie(self) -> str:
-        """What keeps the right to it."""
+        """The name of the cookie with the key."""
         return f"{self.name}-{self.reception.seats.keys.room}"
 
     def about(self, token: str) -> JSONObject:
-        """Return what anybody may know."""
+        """Return what any visitor may know."""
         return {
             "room": self.reception.seats.keys.room,
             "epoch": self.reception.epoch,
@@ -244,13 +254,13 @@ class StaffDesk:
         message: JSONObject,
         token: str,
     ) -> tuple[str, JSONObject]:
-        """Let in who has the key, or one for one use.
+        """Let in a person who has the key, or a ticket.
 
         Raises:
-            RoomError: it is another one, or was used.
+            RoomError: the key is wrong, or the ticket was used.
         """
         key = str(message.get("key", ""))
-        # Once: it stands in the output of a cell, which is saved and handed on.
+        # Removed: a ticket stands in the output of a cell, which may be saved and passed on.
         if key in self.tickets:
             self.tickets.remove(key)
         elif self.viewer(token) is None and not is_same(key, self.key):
@@ -262,11 +272,11 @@ class StaffDesk:
         return self.key, {}
 
     def viewer(self, token: str) -> Viewer | None:
-        """Return whose page it is, if it is the right token."""
+        """Return the page's owner if the token is right; else None."""
         return self.owner if is_same(token, self.key) else None
 
     def viewers(self) -> Iterable[Viewer]:
-        """Return whoever may have this page open."""
+        """Return everybody who may have this page open."""
         return [self.owner]
 
     def view(self, viewer: Viewer) -> JSONObject:
@@ -275,12 +285,13 @@ class StaffDesk:
             return {"epoch": self.reception.epoch, **self.view_now()}
 
     def do(self, viewer: Viewer, message: JSONObject) -> None:
-        """Do what a button says.
+        """Press a button.
 
         Raises:
             RoomError: there is no such button, or it makes no sense now.
         """
-        button = self.buttons.get(str(message.get("do")))
+        name = str(message.get("do"))
+        button = self.buttons.get(name)
         if button is None:
             raise refused("There is no such button.")
         try:
@@ -289,7 +300,7 @@ class StaffDesk:
             raise refused(str(error)) from error
 
     def download(self, viewer: Viewer, name: str) -> Download | None:
-        """Return a file; None if there is none of that name."""
+        """Return a file; None if there is none with this name."""
         make = self.downloads.get(name)
         if make is None:
             return None
@@ -297,14 +308,14 @@ class StaffDesk:
 
 
 Desk = GuestDesk | StaffDesk
-"""Answers for one page: what its viewer sees, and what the viewer may do."""
+"""Answers for one kind of page: what its viewer may see and do."""
 
 
 def teacher_desk(
     reception: Reception,
     *,
     is_played: Callable[[], bool],
-    buttons: Mapping[str, Callable[[JSONObject], object]],
+    buttons: Buttons,
     tickets: set[str],
 ) -> StaffDesk:
     """Return the desk of the teacher's page."""
@@ -326,13 +337,16 @@ def teacher_desk(
 
 
 def projector_desk(reception: Reception) -> StaffDesk:
-    """Return the desk of the page on the wall, which has no buttons and no single person."""
+    """Return the desk of the page on the wall, which has no buttons and names no one."""
     seats = reception.seats
 
-    # Without the teacher's: everybody in the room reads the wall.
+    # Without the teacher's link: everybody in the room can read the wall.
     def links() -> Download:
         every_link = reception.links()
-        return _json_file({name: every_link[name] for name in _SHOWN_LINKS})
+        shown_links: JSONObject = {}
+        for name in _SHOWN_LINKS:
+            shown_links[name] = every_link[name]
+        return _json_file(shown_links)
 
     def view_now() -> JSONObject:
         view = projector_view(seats, reception.beside)

@@ -1,4 +1,4 @@
-"""What a page is told in place of what it asked for."""
+"""The errors that a room answers requests with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 
 class RoomError(Exception):
-    """A request that is not answered.
+    """A request that the room refuses.
 
     Args:
-        status: of HTTP.
-        code: a word for it, by which the interface's sentences may have another wording.
-        sentence: for people, whole.
+        status: the status of HTTP.
+        code: a word for the error; the interface may have its own sentence for it.
+        sentence: a whole sentence, for people.
         faults: what is wrong with an answer, by field.
     """
 
@@ -30,5 +30,5 @@ class RoomError(Exception):
 
 
 def refused(sentence: str) -> RoomError:
-    """Return the fault of a button that makes no sense now."""
+    """Return the error for a button that makes no sense now."""
     return RoomError(409, "refused", sentence)

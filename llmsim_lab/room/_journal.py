@@ -1,8 +1,8 @@
-"""What a room keeps beside its tapes, so that a killed process finds everybody in their seats.
+"""The files of a room beside its tapes: after a crash, everybody is back in their seats.
 
-Three files of JSON lines: ``room.jsonl`` has the room's keys, digests of tokens, seats, who is
-away; ``room.names.jsonl`` who the participants are; ``room.closing.jsonl`` their answers to the
-closing questions. Names can be deleted without the data.
+There are three files of JSON lines. ``room.jsonl`` has the room's keys, digests of tokens, seats,
+and who is away. ``room.names.jsonl`` has the participants' names. ``room.closing.jsonl`` has their
+answers to the closing questions. The names can be deleted without the data.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class RoomJournal:
     """The files of one room.
 
     Args:
-        folder: where they are; None keeps nothing, as for a run on no tape.
-        stem: what they begin with, ``room`` or a tape's name and ``room``.
+        folder: the folder of the files; None to write none, as for a run on no tape.
+        stem: the beginning of their names: ``room``, or a tape's name and ``room``.
 
     Raises:
         ConfigError: the folder cannot be written to.
@@ -54,22 +54,22 @@ class RoomJournal:
 
     @staticmethod
     def _end_line(path: Path) -> None:
-        """End a line that a crash cut off, so that the next one is not lost with it."""
+        """End a line that a crash cut off, so that the next line is not lost with it."""
         if path.exists() and not path.read_bytes().endswith(b"\n"):
             with path.open("ab") as file:
                 file.write(b"\n")
 
     def write(self, line: JSONObject, part: JournalPart = "") -> None:
-        """Append a line; it is in the file when this returns.
+        """Append a line; when this returns, the line is in the file.
 
         Raises:
-            ConfigError: it cannot be written; nothing of it is in the file then.
+            ConfigError: the line cannot be written; then no part of it is in the file.
         """
         if self.folder is None:
             return
-        # Opened and closed for each line: whoever forgets the names may delete the file meanwhile.
+        # Opened for each line, since the file with the names may be deleted at any time.
         text = json.dumps(line, separators=(",", ":"))
-        # For the teacher's account alone: the file has the room's secret, or names.
+        # Readable for the teacher's account only: the file has the room's secret, or names.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         path = self._path(self.folder, part)
         try:
@@ -81,7 +81,7 @@ class RoomJournal:
                     while raw:
                         raw = raw[file.write(raw) :]
                 except OSError:
-                    # Else the next line would follow half of this one, and be lost with it.
+                    # Else the next line would be appended to half of this one, and be lost with it.
                     file.truncate(size)
                     raise
         except OSError as error:
@@ -91,28 +91,28 @@ class RoomJournal:
             ) from error
 
     def lines(self, part: JournalPart = "") -> Iterator[JSONObject]:
-        """Yield what was written; a line that a crash cut off is left out."""
+        """Yield the lines; one that a crash cut off is left out."""
         if self.folder is None:
             return
         path = self._path(self.folder, part)
         if not path.exists():
             return
-        # Bytes that are no UTF-8 cost their own line, and not the room.
+        # Bytes that are not UTF-8 lose their own line, but not the room.
         content = path.read_text("utf-8", errors="replace")
         for text in content.split("\n"):
             try:
                 line = json.loads(text)
-            except ValueError:  # cut off by a crash
+            except ValueError:  # a crash cut the line off
                 continue
             if isinstance(line, dict):
                 yield line
 
 
 def forget_names(folder: str | Path) -> int:
-    """Delete the names and labels of a folder's rooms; their data stay.
+    """Delete the names and labels in a folder's rooms; the data stay.
 
     Returns:
-        How many participants' names were deleted.
+        The number of participants whose names were deleted.
 
     Raises:
         ConfigError: the folder has no room.

@@ -1,4 +1,4 @@
-"""A room's secrets: its code, what its links carry, and what people's browsers keep."""
+"""A room's secrets: its code, the keys in its links, and the tokens in browsers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 
 LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
-"""Of codes that people read and type: none looks like another."""
+"""The letters of codes that people type: none looks like another."""
 _CODE_LETTERS = 6
 _DONE_LETTERS = 8
 _SECRET_BYTES = 18
@@ -17,14 +17,15 @@ _SECRET_BYTES = 18
 
 @dataclass(frozen=True)
 class RoomKeys:
-    """What opens a room.
+    """The keys of a room.
 
-    All but the code follow from one secret, so that links and cookies are the same after a restart.
+    All but the code are derived from one secret, so links and cookies stay the same after a
+    restart.
 
     Attributes:
-        room: names the room's cookies; on one machine cookies of all ports go to each.
-        code: what people type.
-        secret: what the rest is derived from; it is never sent.
+        room: part of the cookies' names, since a browser sends cookies to all ports of a host.
+        code: the code that people type.
+        secret: the other keys are derived from it; it is never sent.
     """
 
     room: str
@@ -34,8 +35,10 @@ class RoomKeys:
     @classmethod
     def new(cls) -> RoomKeys:
         """Return the keys of a new room."""
-        # Six of 31 letters are some 900 million; wrong ones are answered ever more slowly.
-        code = "".join(secrets.choice(LETTERS) for _ in range(_CODE_LETTERS))
+        # Six of 31 letters make some 900 million codes, and wrong ones are answered ever more
+        # slowly.
+        letters = [secrets.choice(LETTERS) for _ in range(_CODE_LETTERS)]
+        code = "".join(letters)
         return cls(
             room=secrets.token_hex(3),
             code=code,
@@ -44,28 +47,29 @@ class RoomKeys:
 
     @property
     def join(self) -> str:
-        """What the link in the QR code carries."""
+        """The key in the QR code's link."""
         return self._derived("join")
 
     @property
     def teacher(self) -> str:
-        """What opens the teacher's page."""
+        """The key of the teacher's page."""
         return self._derived("teacher")
 
     @property
     def projector(self) -> str:
-        """What opens the projector's page."""
+        """The key of the projector's page."""
         return self._derived("projector")
 
     def of_label(self, label: str) -> str:
-        """Return what the link of one label carries."""
+        """Return the key in a label's link."""
         return self._derived(f"label {label}")
 
     def completion_code(self, guest: str) -> str:
-        """Return what a participant shows at the end."""
+        """Return the code that a participant shows at the end."""
         digest = self._digest(f"done {guest}")
-        # A little uneven, since 256 is no multiple of 31; nobody guesses eight of these either way.
-        letters = [LETTERS[byte % len(LETTERS)] for byte in digest[:_DONE_LETTERS]]
+        # Slightly uneven, since 256 is not a multiple of 31; still nobody guesses eight letters.
+        numbers = [byte % len(LETTERS) for byte in digest[:_DONE_LETTERS]]
+        letters = [LETTERS[number] for number in numbers]
         return "".join(letters)
 
     def _derived(self, purpose: str) -> str:
@@ -73,7 +77,7 @@ class RoomKeys:
         return base64.urlsafe_b64encode(secret).decode()
 
     def _digest(self, purpose: str) -> bytes:
-        # One way: who has one link cannot work out another, nor the secret.
+        # One way: a link reveals neither another link nor the secret.
         return hmac.digest(
             self.secret.encode(),
             purpose.encode(),
@@ -82,18 +86,18 @@ class RoomKeys:
 
 
 def new_token() -> str:
-    """Return what a participant's browser keeps."""
+    """Return a new token for a participant's browser."""
     return secrets.token_urlsafe(24)
 
 
 def token_digest(token: str) -> str:
-    """Return what the room keeps of a token: whoever reads its files cannot take a seat."""
-    # Without salt: a token is 24 random bytes, which no list of guesses has.
+    """Return what the room stores of a token: its files do not let anyone take a seat."""
+    # Without salt: a token has 24 random bytes, which no list of guesses contains.
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def is_same(given: object, expected: str) -> bool:
-    """Return True for the same text; how long that takes tells nothing of where they differ."""
-    # What comes from outside may be anything, half characters included.
+    """Return True if two texts are equal, in a time that does not reveal where they differ."""
+    # A request may contain anything, even half characters.
     received = str(given).encode(errors="replace")
     return hmac.compare_digest(received, expected.encode())

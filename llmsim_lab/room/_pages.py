@@ -1,7 +1,7 @@
-"""The three pages of a room: static, the same for everybody, and only the modules that each needs.
+"""The three pages of a room: static, the same for everybody, each with only its own modules.
 
-A page is a shell with one script and one style. Their addresses have a digest of their content, so
-that browsers keep them, and the page's policy names these two addresses alone.
+A page is a shell with one script and one style. Their addresses contain digests of their content,
+so browsers can keep them, and the page's policy allows only these two addresses.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FRONTS = (
     Path(__file__).parent / "front",
     Path(__file__).parents[1] / "run" / "front",
 )
-"""Where modules and styles are looked for; the room's go first."""
+"""The folders of modules and styles; the room's own comes first."""
 _IMPORT = re.compile(r'^import\b[^;]*?from "(?:[^"]*/)?(\w+)\.js";\n', re.MULTILINE)
-# Joined modules are one script, which neither imports nor exports.
+# Joined modules are one script, which has no imports and exports.
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _FORM = re.compile(r"_(zero|one|two|few|many)$")
-"""What a sentence's name ends in where a language counts otherwise, by ``Intl.PluralRules``."""
+"""The end of a sentence's name for the plural forms of ``Intl.PluralRules``."""
 _SHELL = """<!DOCTYPE html>
 <html lang="{lang}">
 <head>
@@ -47,7 +47,7 @@ _SHELL = """<!DOCTYPE html>
 """
 
 Words = Mapping[str, str]
-"""Sentences of the interface by their names."""
+"""The interface's sentences, by name."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class PageFile:
     """A file as it is served.
 
     Attributes:
-        path: its address; empty of a shell, which stands at several.
-        media_type: what it is.
-        content: compressed.
+        path: its address; empty for a shell, which has several addresses.
+        media_type: its media type.
+        content: the compressed content.
         tag: a digest of the content.
     """
 
@@ -76,10 +76,10 @@ class RoomPage:
     style: PageFile
 
     def policy(self, host: str) -> str:
-        """Return what the page may load: its two files and its own server's answers.
+        """Return the page's policy: it may load its two files, and ask its own server.
 
         Args:
-            host: as the browser names it. A policy has paths only of named hosts.
+            host: the server's name in the browser; a policy has paths only for named hosts.
         """
         return (
             f"default-src 'none'; script-src {host}{self.script.path}; "
@@ -96,11 +96,11 @@ def room_page(
     """Return a page.
 
     Args:
-        name: its first module: ``guest``, ``teacher`` or ``projector``.
-        title: of the browser's tab, where the words have none.
+        name: the page's first module: ``guest``, ``teacher`` or ``projector``.
+        title: the title of the browser's tab, unless the words have one.
         words: the interface's sentences.
     """
-    # The sentences are part of the script, so that a page needs no further request for them.
+    # The sentences are part of the script, so that the page needs no further request.
     parts = [f"const WORDS = {json.dumps(dict(words), ensure_ascii=False)};"]
     styles = [_front_path("room.css").read_text("utf-8")]
     for module in _modules(name):
@@ -109,13 +109,13 @@ def room_page(
         style_of_module = module.with_suffix(".css")
         if style_of_module.is_file():
             styles.append(style_of_module.read_text("utf-8"))
-    # Modules are joined, as in pages to mail: a phone on a full Wi-Fi makes two requests, not ten.
+    # Joined, as in pages to mail: on a crowded Wi-Fi, a phone makes two requests and not ten.
     parts.append('mount(document.getElementById("page"));')
     code = "\n".join(parts)
     script = _kept_file(f"{name}.js", "text/javascript", code)
     style = _kept_file(f"{name}.css", "text/css", "\n".join(styles))
     digest = hashlib.sha256(code.encode()).digest()
-    # With the digest of the script: a proxy in between cannot put another in its place.
+    # With the script's digest, so that a proxy in between cannot replace the script.
     html = _SHELL.format(
         lang=safe(words["lang"]),
         title=safe(words["title"] or title),
@@ -138,13 +138,13 @@ def _kept_file(
     media_type: str,
     text: str,
 ) -> PageFile:
-    """Return a file whose address changes with its content, so that it can be kept for ever."""
+    """Return a file whose address changes with its content, so that browsers can keep it."""
     tag = _digest(text)
     return PageFile(f"/{tag}/{name}", media_type, _packed(text), tag)
 
 
 def _packed(text: str) -> bytes:
-    # Without a time, so that the same content has the same digest in each process.
+    # Without a time, so that equal content has the same digest in each process.
     return gzip.compress(
         text.encode(),
         9,
@@ -158,8 +158,8 @@ def _digest(text: str) -> str:
 
 
 def _modules(entry: str) -> list[Path]:
-    """Return a module and all that it imports, each after what it uses."""
-    # A dict in place of a set, for its order.
+    """Return a module and all its imports; each comes after those it uses."""
+    # A dict and not a set, for its order.
     modules: dict[Path, None] = {}
 
     def add(module: Path) -> None:
@@ -185,10 +185,10 @@ def _front_path(name: str) -> Path:
 
 
 def read_words(given: str | Path | Words | None) -> Words:
-    """Return the interface's sentences, with a class's own in place of the English ones.
+    """Return the interface's sentences, with given ones in place of the English ones.
 
     Args:
-        given: sentences by name, or a JSON file of them; those that are left out stay English.
+        given: sentences by name, or a JSON file of them; the others stay English.
 
     Raises:
         ConfigError: the file cannot be read, or a name is unknown.
@@ -200,7 +200,7 @@ def read_words(given: str | Path | Words | None) -> Words:
     sentences = given if isinstance(given, Mapping) else _words_of_file(Path(given))
     for name, sentence in sentences.items():
         plain = _FORM.sub("", name)
-        # A language may have more forms than English: joined_few is of the sentence joined.
+        # A language may have more plural forms than English: joined_few belongs to joined.
         if name not in words and plain not in words:
             raise ConfigError(
                 f"words= has {name!r}{closest(name, words)}, which is not a sentence of the room; "

@@ -1,8 +1,8 @@
-"""The state of a room: who is here, who sits where, what waits; no network here.
+"""The state of a room: who is here, who sits where, which questions wait; without any network.
 
-A run's turns are not held up by anything here. What can be held are questions: until the room is
-started, and after a turn that is to be the last one for now, they are not shown, and so each group
-waits where it is, whether a run or a study plays.
+Nothing here holds up a run's turns. Only questions can be held: before the start, and after the
+last turn that may be played for now, they are not shown. So each group waits where it is, in a
+single run and in a study.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from llmsim_lab.run.state import Columns
 from llmsim_lab.run.turn import Turn
 
 PARTICIPANT = "participant"
-"""The field of a reply that says who gave it."""
+"""The field of a reply that holds the participant's id."""
 _MOST_GUESTS = 500
 _MOST_NAME = 40
 
@@ -42,7 +42,7 @@ Phase = Literal["lobby", "open", "over"]
 
 
 class RoomPlace(NamedTuple):
-    """A seat of one of the round's groups."""
+    """A seat in one of the round's groups."""
 
     group: int
     seat: str
@@ -53,14 +53,14 @@ class Guest(Viewer):
     """A participant.
 
     Attributes:
-        id: on tapes and in data, ``p007``.
-        name: for the teacher alone; on no tape.
-        label: of a list that the teacher has; empty without one.
-        trial: the number of the link of a trial; 0 of others.
-        place: the seat; None of somebody who waits for one.
-        is_away: something else answers until the participant is back.
-        answers: how many were given in this round's whole turns.
-        closing: what the closing questions were answered with; None before.
+        id: the id on tapes and in data, such as ``p007``.
+        name: for the teacher only; it is on no tape.
+        label: from the teacher's list; empty without one.
+        trial: the number of a trial's link; 0 for others.
+        place: the participant's seat; None for a person who waits for one.
+        is_away: True while something else answers for the participant.
+        answers: the number of answers in this round's whole turns.
+        closing: the answers to the closing questions; None before.
     """
 
     id: str
@@ -75,12 +75,13 @@ class Guest(Viewer):
 
 @dataclass(eq=False)
 class OpenAsk:
-    """A question that a seat has.
+    """A question to a seat.
 
     Attributes:
-        put: the question as it is put.
-        id: what an answer names, so that a second tap does not answer the next question.
-        shown_at: since when it can be answered, seconds of the clock; None while it is held.
+        put: the question as people see it.
+        id: an answer names it, so that a second tap does not answer the next question.
+        shown_at: the time since when it can be answered, seconds of the clock; None while it is
+            held.
     """
 
     person: Person
@@ -90,7 +91,7 @@ class OpenAsk:
 
     @property
     def question(self) -> OpenQuestion:
-        """What waits for the answer."""
+        """The question that waits for the answer."""
         return self.put.question
 
 
@@ -99,10 +100,10 @@ class RoomGroup:
     """One group of a round.
 
     Attributes:
-        number: its place in the plans.
-        run: None until it begins.
-        asks: what waits for answers, by seat.
-        fault: why it ended early; empty if it did not.
+        number: the group's place in the source's plans.
+        run: the group's run; None until it begins.
+        asks: the questions that wait for answers, by seat.
+        fault: why the run ended early; empty if it did not.
     """
 
     number: int
@@ -112,40 +113,48 @@ class RoomGroup:
     fault: str = ""
     _rows: list[tuple[Turn, Columns]] = field(default_factory=list)
 
+    def place_of(self, seat: str) -> RoomPlace:
+        """Return a seat of this group as a place in the room."""
+        return RoomPlace(self.number, seat)
+
     def rows(self) -> list[Columns]:
-        """Return the turns' rows, each made once: charts are drawn anew all the time."""
+        """Return the turns' rows. Each is made only once, since charts are drawn all the time."""
         if self.run is None:
             return []
-        for number, turn in enumerate(list(self.run.turns)):
-            # By identity: a turn whose state is changed from outside is another one.
-            is_known = number < len(self._rows) and self._rows[number][0] is turn
-            if not is_known:
-                row: Columns = {"turn": turn.number, **turn.columns()}
-                # Those after it are made again too.
-                self._rows[number:] = [(turn, row)]
+        # A copy, since another thread may play a turn.
+        turns = list(self.run.turns)
+        for number, turn in enumerate(turns):
+            if number < len(self._rows):
+                turn_of_row, _ = self._rows[number]
+                # By identity: an intervention replaces a turn.
+                if turn_of_row is turn:
+                    continue
+            row: Columns = {"turn": turn.number, **turn.columns()}
+            # The rows after a changed turn are made again too.
+            self._rows[number:] = [(turn, row)]
         return [row for _, row in self._rows]
 
     @property
     def is_over(self) -> bool:
-        """Whether no further turn is planned."""
+        """True if no further turn is planned."""
         run = self.run
         if run is None:
             return False
-        # With 0 turns a run is stepped by hand, and is over when its world says so.
+        # A run with 0 turns is stepped by hand, and is over when its world says so.
         planned: int = run.config.turns
         return run.turn_number >= planned > 0 or run.done(run.state)
 
 
 class RoomSeats:
-    """Who takes part in a room's rounds, and in which seats.
+    """The participants of a room's rounds, and their seats.
 
-    Every change is in the journal before anybody sees it.
+    Each change is written to the journal before anybody sees it.
 
     Args:
         source: what is played in the first round.
-        journal: what was so before, and where changes are kept.
-        labels: whom alone to let in; None for everybody with the code.
-        timeout_s: how long a question waits for its answer; None for as long as it takes.
+        journal: keeps changes, and has the earlier state of the room.
+        labels: the labels of the people who are let in; None to let in everybody with the code.
+        timeout_s: how long a question waits for its answer; None to wait without end.
     """
 
     def __init__(
@@ -156,7 +165,7 @@ class RoomSeats:
         labels: Sequence[str] | None,
         timeout_s: float | None,
     ) -> None:
-        # A notebook's cell, the thread that plays and the server's thread all come here.
+        # Used by notebook cells, by the thread that plays, and by the server's thread.
         self.lock = threading.RLock()
         self.news = NewsDesk()
         self.labels = labels
@@ -166,9 +175,9 @@ class RoomSeats:
         self.round = 1
         self.phase: Phase = "lobby"
         self.last_turn: int | None = None
-        """The last turn whose questions are shown; None for all of them."""
+        """The last turn whose questions are shown; None to show all."""
         self.is_shown = False
-        """Whether the projector has its charts before the end."""
+        """True if the projector shows charts before the end."""
         self.fault = ""
         self.teacher = Viewer()
         self.projector = Viewer()
@@ -181,12 +190,12 @@ class RoomSeats:
         self._by_place: dict[RoomPlace, Guest] = {}
         self._key = ""
         self._recall()
-        # After the journal, which says in which round the room was when its process ended.
+        # After the journal, which knows the round in which an earlier process ended.
         self._take(source.of_round(self.round, self._key))
         self._check_places()
 
     def _check_places(self) -> None:
-        """Raise ConfigError where the folder's room was of another design."""
+        """Raise ConfigError if the folder's room had another design."""
         for place in self._by_place:
             if place.group >= len(self.groups):
                 raise ConfigError(
@@ -198,19 +207,21 @@ class RoomSeats:
     # --- the journal ------------------------------------------------------------------------------
 
     def _recall(self) -> None:
-        """Take up what the journal says; without one, begin it."""
+        """Restore the state in the journal; begin a journal if there is none."""
         is_new = True
         for line in self._journal.lines():
             is_new = False
             self._recall_line(line)
-        # In a file of their own, which may be deleted: ids stand in for names then.
+        # In a file of its own, which may be deleted. Then ids stand in for names.
         for line in self._journal.lines(".names"):
-            guest = self._guests.get(str(line.get("guest")))
+            guest_id = str(line.get("guest"))
+            guest = self._guests.get(guest_id)
             if guest is not None:
                 guest.name = str(line.get("name", ""))
                 guest.label = str(line.get("label", ""))
         for line in self._journal.lines(".closing"):
-            guest = self._guests.get(str(line.get("guest")))
+            guest_id = str(line.get("guest"))
+            guest = self._guests.get(guest_id)
             answers = line.get("answers")
             if guest is not None and isinstance(answers, dict):
                 guest.closing = answers
@@ -224,11 +235,11 @@ class RoomSeats:
             case {"port": int(port)}:
                 self.port = port
             case {"guest": str(name), "token": str(digest), "trial": int(trial)}:
-                # One who joined with two devices has two of these lines.
+                # A person who joined with two devices has two such lines.
                 newcomer = Guest(name, name, trial=trial)
                 guest = self._guests.setdefault(name, newcomer)
                 self._by_token[digest] = guest
-            # A guest may be unknown: a full disk or a power failure took the line.
+            # A guest may be unknown, since a full disk or a power failure may have taken the line.
             case {"guest": str(name), "group": int(group), "seat": str(seat)} if (
                 name in self._guests
             ):
@@ -236,7 +247,7 @@ class RoomSeats:
             case {"away": str(name), "is_away": bool(is_away)} if name in self._guests:
                 self._guests[name].is_away = is_away
             case {"phase": "lobby" | "open" | "over" as phase, "round": int(number)}:
-                # Seats are of one round; its lines follow this one.
+                # Seats are for one round; those of this one follow.
                 if number != self.round:
                     self._clear_seats()
                 self.round = number
@@ -259,16 +270,16 @@ class RoomSeats:
             guest.answers = 0
 
     def keep_port(self, port: int) -> None:
-        """Remember the port, so that people's pages find the room again after a restart."""
+        """Record the port, so that people's pages find the room again after a restart."""
         self.port = port
         self._journal.write({"port": port})
 
     def keep_closing(self, guest: Guest, answers: JSONObject) -> None:
-        """Keep what a participant answered to the closing questions."""
+        """Record a participant's answers to the closing questions."""
         with self.lock:
             guest.closing = answers
             self._journal.write({"guest": guest.id, "answers": answers}, ".closing")
-        # The projector shows nothing of single people.
+        # Not the projector's page, which shows nothing about single people.
         self.news.tell([guest, self.teacher], urgent=True)
 
     def _keep_phase(self) -> None:
@@ -284,7 +295,7 @@ class RoomSeats:
 
     @property
     def count(self) -> int:
-        """How many people can take part in a round."""
+        """The number of people who can take part in a round."""
         return sum(len(plan.seats) for plan in self.source.plans)
 
     @property
@@ -297,22 +308,22 @@ class RoomSeats:
         token: str,
         trial: int = 0,
     ) -> Guest | None:
-        """Return who has a token from one of the links."""
-        # A trial's links are opened in one browser: a token of one of them opens no other.
+        """Return the participant with a token that belongs to a link."""
+        # A trial's links are open in one browser, so a token is valid for its own link only.
         guest = self._by_token.get(token_digest(token))
         if guest is None or guest.trial != trial:
             return None
         return guest
 
     def guest_at(self, place: RoomPlace) -> Guest | None:
-        """Return who sits there."""
+        """Return the participant in a seat."""
         return self._by_place.get(place)
 
     def named(self, guest_id: object) -> Guest:
-        """Return a participant by id.
+        """Return the participant with an id.
 
         Raises:
-            RoomError: there is none of that id.
+            RoomError: there is no such participant.
         """
         guest = self._guests.get(str(guest_id))
         if guest is None:
@@ -328,13 +339,13 @@ class RoomSeats:
         *,
         may_return: bool,
     ) -> tuple[Guest, str]:
-        """Let somebody in; return the participant and the token for the browser.
+        """Let a person in; return the participant, and a token for the browser.
 
         Args:
-            name: what the teacher sees.
-            label: of the list; empty without one.
-            trial: of the link.
-            may_return: the link is the label's own, so that another device may take over its seat.
+            name: the name that the teacher sees.
+            label: a label of the list; empty without a list.
+            trial: the number of a trial's link.
+            may_return: True if the link is the label's own: then another device may use its seat.
 
         Raises:
             RoomError: the room is full, or the label was used.
@@ -348,14 +359,15 @@ class RoomSeats:
                     "label_taken",
                     "Somebody took part as this already; open your own link to return.",
                 )
-            # Who returns on another device keeps the seat; the old device's token works on, too.
+            # The seat is the same on a new device, and the old device's token stays valid.
             is_new = guest is None
             if guest is None:
                 if len(self._guests) >= _MOST_GUESTS:
                     raise refused(f"This room is full: {_MOST_GUESTS} people have joined.")
                 guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
-                # On one line, and short: it stands in the teacher's table.
-                short_name = " ".join(whole_text(name).split())[:_MOST_NAME]
+                # One short line, since the name stands in the teacher's table.
+                words = whole_text(name).split()
+                short_name = " ".join(words)[:_MOST_NAME]
                 guest.name = short_name or label or guest.id
                 self._guests[guest.id] = guest
                 names: JSONObject = {
@@ -364,11 +376,11 @@ class RoomSeats:
                     "label": label,
                 }
                 self._journal.write(names, ".names")
-            # The digest alone: whoever reads the journal cannot take a seat.
+            # Only the digest, so that nobody can take a seat by reading the journal.
             digest = token_digest(token)
             self._by_token[digest] = guest
             self._journal.write({"guest": guest.id, "token": digest, "trial": trial})
-            # Before the start seats are dealt to all at once, by chance.
+            # Before the start there are no seats: they are dealt to all at once, at random.
             if is_new and self.phase == "open":
                 self._deal([guest], self._free_places())
                 self._fill_absent()
@@ -376,7 +388,7 @@ class RoomSeats:
         return guest, token
 
     def _guest_labelled(self, label: str) -> Guest | None:
-        """Return who took part under a label; None of those who need none."""
+        """Return the participant with a label; None if labels are not needed."""
         if not label:
             return None
         for guest in self.guests:
@@ -385,7 +397,7 @@ class RoomSeats:
         return None
 
     def tell_staff(self) -> None:
-        """Have the teacher's page and the wall show what is now."""
+        """Update the teacher's page and the projector's."""
         self.news.tell([self.teacher, self.projector])
 
     # --- seats ------------------------------------------------------------------------------------
@@ -395,7 +407,7 @@ class RoomSeats:
         guests: Sequence[Guest],
         places: Sequence[RoomPlace],
     ) -> None:
-        """Give each a seat, as far as there are any."""
+        """Give each guest a seat, as far as there are seats."""
         for guest, place in zip(guests, places, strict=False):
             self._seat(guest, place)
             line: JSONObject = {
@@ -406,39 +418,39 @@ class RoomSeats:
             self._journal.write(line)
 
     def _dealt_places(self, rng: random.Random) -> list[RoomPlace]:
-        """Return all seats in the order in which they are taken: group by group, by chance.
+        """Return all seats in the order in which they are dealt: group by group, at random.
 
-        Groups of one block are in different arms: one after the other of each block, arms differ by
-        one group at the most.
+        The groups of a block are in different arms. They are dealt one block after another, so arms
+        differ by at most one group.
         """
         places: list[RoomPlace] = []
         blocks: dict[int, list[RoomGroup]] = {}
         for group in self.groups:
             blocks.setdefault(group.plan.block, []).append(group)
         for block in blocks.values():
-            # Group after group: with too few people some groups are whole, and the others are not
-            # played.
+            # Group by group, so that with too few people some groups are full, and the others are
+            # not played.
             for group in rng.sample(block, len(block)):
                 seats = group.plan.seats
                 dealt = rng.sample(seats, len(seats))
-                places += [RoomPlace(group.number, seat) for seat in dealt]
+                places += [group.place_of(seat) for seat in dealt]
         return places
 
     def _free_places(self) -> list[RoomPlace]:
-        """Return the seats of groups at play that nobody has, by chance."""
+        """Return the free seats of groups that are played, in random order."""
         places = []
-        # A group that nobody began with is not played, however many come late.
+        # A group that began without people is not played, however many come late.
         for group in self.playing:
             if not group.is_over:
                 places += _places_of(group)
         free = [place for place in places if place not in self._by_place]
-        # Who comes late cannot choose a group by the time of coming.
+        # At random, so that the time of coming does not choose the group.
         random.shuffle(free)
         return free
 
     @property
     def playing(self) -> list[RoomGroup]:
-        """The groups in which somebody has a seat; others are not played, and do not count."""
+        """The groups with a participant; the others are not played, and do not count."""
         numbers = {place.group for place in self._by_place}
         return [group for group in self.groups if group.number in numbers]
 
@@ -450,21 +462,21 @@ class RoomSeats:
     # --- the round --------------------------------------------------------------------------------
 
     def _take(self, source: Source) -> None:
-        """Begin a round with what is played in it."""
+        """Begin a round that plays this source."""
         self.source = source
         self.groups = [RoomGroup(number, plan) for number, plan in enumerate(source.plans)]
         self._unlisten = source.listen(self._look)
         self._look()
 
     def start(self, *, is_stepwise: bool = False) -> None:
-        """Deal the seats, whole groups first, and let questions be asked."""
+        """Deal the seats, full groups first, and allow questions."""
         with self.lock:
             if self.phase != "lobby":
                 raise refused("This round has begun already.")
             if not self._guests:
                 raise refused("Nobody has joined yet.")
-            self._clear_seats()  # of a start that was cut off between the seats and the phase
-            # By the seed, so that a teacher can say afterwards how seats were dealt.
+            self._clear_seats()  # an earlier start may have been cut off before the phase
+            # Seeded, so that a teacher can reconstruct how seats were dealt.
             rng = random.Random(f"{self.source.seed} {self.round}")
             shuffled = rng.sample(self.guests, len(self._guests))
             places = self._dealt_places(rng)
@@ -477,22 +489,22 @@ class RoomSeats:
         """Hold the questions of turns that no group has begun."""
         with self.lock:
             self._check_open()
-            # The fastest group's: a turn that one group has begun, all may play.
+            # The fastest group decides: a turn that one group has begun, all groups may play.
             latest = max(self._turns_played(), default=0)
             for group in self.playing:
                 for ask in group.asks.values():
-                    # One that is held already is not being asked.
+                    # A question that is held already is not being asked.
                     if ask.shown_at is not None:
                         latest = max(latest, ask.question.turn)
             self._move("open", latest)
 
     def next_turn(self) -> None:
-        """Show the questions of one more turn, and hold those after it."""
+        """Allow the questions of one more turn, and hold those after it."""
         with self.lock:
             self._check_open()
-            # The slowest group's: a class goes on together.
+            # The slowest group decides, since a class continues together.
             last_turn = min(self._turns_played(), default=0)
-            # Pressed twice while a turn is played, it lets in two more.
+            # Pressed twice during a turn, the button allows two more turns.
             if self.last_turn is not None:
                 last_turn = max(last_turn, self.last_turn)
             self._move("open", last_turn + 1)
@@ -509,15 +521,15 @@ class RoomSeats:
             self._move("over", self.last_turn)
 
     def another_round(self) -> None:
-        """Begin a round in which others play with each other.
+        """Begin a round in which other people play together.
 
         Raises:
-            RoomError: this one is not over.
+            RoomError: the present round is not over.
         """
         with self.lock:
             if self.phase != "over":
                 raise refused("End this round first.")
-            # What becomes of the old round's runs no longer concerns the room.
+            # The old round's runs no longer concern the room.
             self._unlisten()
             self.round += 1
             self._clear_seats()
@@ -526,7 +538,7 @@ class RoomSeats:
             self._move("lobby", None)
 
     def set_away(self, guest: Guest, *, is_away: bool) -> None:
-        """Give a participant's seat to what fills it, or back."""
+        """Let the seat's stand-in answer for a participant, or end that."""
         with self.lock:
             if guest.place is None:
                 raise refused(f"{guest.id} has no seat.")
@@ -536,7 +548,7 @@ class RoomSeats:
         self.tell_all()
 
     def show(self, *, is_shown: bool) -> None:
-        """Show charts of the whole class on the wall before the end, or not."""
+        """Show charts of the whole class on the wall before the end, or stop that."""
         with self.lock:
             self.is_shown = is_shown
         self.news.tell(
@@ -565,7 +577,7 @@ class RoomSeats:
     # --- runs and their questions -----------------------------------------------------------------
 
     def _look(self) -> None:
-        """Take up runs that have begun, and why others ended."""
+        """Take up runs that have begun, and the errors of others."""
         with self.lock:
             missing = [group.number for group in self.groups if group.run is None]
             for number, run in self.source.runs(missing).items():
@@ -578,11 +590,11 @@ class RoomSeats:
 
     def _attach(self, group: RoomGroup, run: Run) -> None:
         group.run = run
-        # A run that continues has turns of another process.
+        # A run that continues has turns from an earlier process.
         for turn in run.turns:
             self._count(turn)
         run.listen(lambda turn: self._turn_ended(group, turn))
-        # One person may have several seats, and calls once.
+        # A person with several seats is registered once.
         people = dict.fromkeys(People(run).seats.values())
         for person in people:
             person.listen(partial(self._asked, group, person))
@@ -594,7 +606,7 @@ class RoomSeats:
         self._tell_group(group)
 
     def _count(self, turn: Turn) -> None:
-        """Count who answered in a turn; what a turn under way was answered may be asked again."""
+        """Count a whole turn's answers; those of a turn under way may have to be given again."""
         for answer in turn.answers:
             guest_id = str(answer.fields.get(PARTICIPANT, ""))
             guest = self._guests.get(guest_id)
@@ -602,17 +614,16 @@ class RoomSeats:
                 guest.answers += 1
 
     def _asked(self, group: RoomGroup, person: Person) -> None:
-        """Take up a person's questions, whenever one comes or goes."""
+        """Update a person's questions, whenever one comes or goes."""
         concerned: list[Viewer] = []
         with self.lock:
             open_now: dict[str, OpenQuestion] = {}
             for question in person.questions:
-                # A seat may have several questions at once; the next is put when this one is
-                # answered.
+                # A seat may have several questions at once. They are shown one after another.
                 open_now.setdefault(_seat_of(group, question), question)
-            # A copy, since what is gone is taken out.
+            # A copy, since questions that are gone are deleted.
             for seat, ask in list(group.asks.items()):
-                # By the question itself, and not its id(), which comes again when one is gone.
+                # The objects are compared, since id() may return the number of an older question.
                 is_gone = ask.person is person and open_now.get(seat) is not ask.question
                 if is_gone:
                     del group.asks[seat]
@@ -623,12 +634,13 @@ class RoomSeats:
                     group.asks[seat] = OpenAsk(person, as_put)
                     concerned += self._viewers_at(group, seat)
             self._fill_group(group)
-        # Without the lock: what is called may come back here from another thread.
+        # Without the lock, since a callback may come back here from another thread.
         self.news.tell(concerned, urgent=True)
         self._tell_group(group)
 
     def _viewers_at(self, group: RoomGroup, seat: str) -> list[Viewer]:
-        guest = self._by_place.get(RoomPlace(group.number, seat))
+        place = group.place_of(seat)
+        guest = self._by_place.get(place)
         if guest is None:
             return []
         return [guest]
@@ -638,15 +650,15 @@ class RoomSeats:
             self._fill_group(group)
 
     def _fill_group(self, group: RoomGroup) -> None:
-        """Show the questions that may be asked now; those of empty seats are given up."""
-        # A copy, since giving one up takes it away.
+        """Show the questions that may be asked now, and give up those of empty seats."""
+        # A copy, since giving a question up deletes it.
         for seat, ask in list(group.asks.items()):
             if not self._may_be_asked(ask.question):
                 continue
-            # The clock runs from when people can answer, and not while the teacher holds it.
+            # The clock starts when people can answer, not while the teacher holds the question.
             if ask.shown_at is None:
                 ask.shown_at = time.time()
-            if self.is_filled(RoomPlace(group.number, seat)):
+            if self.is_filled(group.place_of(seat)):
                 _give_up(ask, "the person was away")
 
     def _may_be_asked(self, question: OpenQuestion) -> bool:
@@ -654,31 +666,36 @@ class RoomSeats:
         return self.phase == "open" and not is_held
 
     def ask_of(self, guest: Guest) -> OpenAsk | None:
-        """Return what a participant can answer now."""
+        """Return the question that a participant can answer now."""
         if guest.place is None or guest.is_away:
             return None
         group = self.groups[guest.place.group]
         ask = group.asks.get(guest.place.seat)
         if ask is None or ask.shown_at is None:
             return None
-        # One that was shown may not be asked any more: the round is over.
+        # A question that was shown may not be asked any more, if the round is over.
         if not self._may_be_asked(ask.question):
             return None
         return ask
 
     def give_up_overdue(self) -> None:
-        """Let what fills in answer for those who take too long.
+        """Let stand-ins answer for people who take too long.
 
-        Who has no page open is away until coming back; else each turn would wait for as long.
+        A person without an open page counts as away until coming back; else each turn would wait as
+        long.
         """
         if self.timeout_s is None or self.phase != "open":
             return
         latest = time.time() - self.timeout_s
         with self.lock:
             for group in self.playing:
-                for seat, ask in list(group.asks.items()):
-                    guest = self._by_place.get(RoomPlace(group.number, seat))
-                    if guest is None or ask.shown_at is None or ask.shown_at > latest:
+                # A copy, since giving a question up deletes it.
+                open_asks = list(group.asks.items())
+                for seat, ask in open_asks:
+                    place = group.place_of(seat)
+                    guest = self._by_place.get(place)
+                    is_overdue = ask.shown_at is not None and ask.shown_at <= latest
+                    if guest is None or not is_overdue:
                         continue
                     if guest.is_online:
                         reason = f"there was no answer within {self.timeout_s:g} s"
@@ -695,23 +712,23 @@ class RoomSeats:
         self.news.tell([*viewers, self.teacher, self.projector])
 
     def tell_all(self) -> None:
-        """Have all pages show what is now."""
+        """Update all pages."""
         everybody: Iterable[Viewer] = [*self.guests, self.teacher, self.projector]
         self.news.tell(everybody, urgent=True)
 
 
 def _places_of(group: RoomGroup) -> list[RoomPlace]:
-    return [RoomPlace(group.number, seat) for seat in group.plan.seats]
+    return [group.place_of(seat) for seat in group.plan.seats]
 
 
 def _give_up(ask: OpenAsk, reason: str) -> None:
-    """Give a question up, which may be closed in another thread just now."""
+    """Give a question up; another thread may be closing it just now."""
     with suppress(ConfigError):
         ask.person.give_up(ask.question, reason)
 
 
 def _seat_of(group: RoomGroup, question: OpenQuestion) -> str:
-    """Return who answers a question, which with ``by=`` is not whom it is about."""
+    """Return the seat that answers a question; with ``by=`` it is not the seat it is about."""
     if question.answerer in group.plan.seats:
         return question.answerer
     if question.component in group.plan.seats:

@@ -1,8 +1,8 @@
 """The room on the network: pages that never change, one stream down, posts up.
 
-A stream sends one page's whole view whenever it differs, so that nothing can be missed; there is no
-log, no index, nothing to resume. Everything runs on a loop and in a thread of its own, so that
-pages are answered while a notebook's cell is busy.
+A stream sends the whole view of a page whenever it has changed, so a page can miss nothing. There
+is no log, no index, and nothing to resume. The server has a loop and a thread of its own, so that
+pages get answers while a notebook's cell is busy.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 16_384
 _MOST_CONNECTIONS = 1_000
-"""Two hundred people with three tabs each, and room for those who only knock."""
+"""Enough for two hundred people with three tabs each, and for visitors who do not join."""
 _HEADERS_S = 10.0
 _BODY_S = 10.0
 _UNREAD_S = 30.0
-"""A phone that sleeps reads nothing either; its page then opens the stream again."""
+"""A sleeping phone reads nothing either; its page opens the stream again later."""
 _TICK_S = 0.5
 _START_S = 10.0
 _SLOW_AFTER = 10
-"""Wrong codes of the latest minute, of anybody: a school has one address."""
+"""The number of wrong codes in a minute, from all visitors: a school has a single address."""
 _SLOW_WINDOW_S = 60.0
 _SLOW_STEP_S = 0.1
 _SLOWEST_S = 3.0
@@ -61,39 +61,39 @@ _CHECKED = {**_SAFE, "cache-control": "no-cache"}
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with a limit for how long a request's headers may take.
+    """uvicorn's HTTP, with a limit for how long a request's headers may take.
 
-    uvicorn has none, and each byte that comes ends its limit for idle connections: somebody who
-    sends a byte now and then would hold a connection for ever.
+    uvicorn has no such limit, and each byte that arrives ends its limit for idle connections. A
+    client that sends a byte now and then could hold a connection for ever.
     """
 
     _limit: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the clock for a request."""
         super().connection_made(transport)
         self._keep_time()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, which may complete a request's headers."""
+        """Take bytes, which may complete a request's headers."""
         super().data_received(data)
         self._keep_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the clock."""
         super().connection_lost(exc)
         self._stop_clock()
         self._stop_unread()
 
     def pause_writing(self) -> None:
-        """Close a connection that takes nothing of its answer for a while; else it stays."""
+        """Close the connection if the client reads nothing of its answer for a while."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(_UNREAD_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Wait no longer for the other side to read."""
+        """Stop that clock: the client reads again."""
         super().resume_writing()
         self._stop_unread()
 
@@ -103,7 +103,7 @@ class PatientProtocol(H11Protocol):
             self._unread = None
 
     def _keep_time(self) -> None:
-        """Let the clock run while no answer is owed; what comes meanwhile does not set it back."""
+        """Run the clock while no answer is owed; bytes that arrive do not set it back."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_clock()
         elif self._limit is None:
@@ -124,18 +124,19 @@ class RoomServer:
     """Serves one room, on a loop and in a thread of its own.
 
     Args:
-        desks: who answers, by the beginning of the address.
+        desks: the desks, by the beginning of their addresses.
         page_of: makes a page, by the name of its desk.
         words: the interface's sentences.
         host: the address to listen on.
-        port: 0 for any that is free.
-        tick: called twice a second: questions may be overdue.
+        port: the port; 0 for any free one.
+        tick: called twice a second, since questions may be overdue.
         on_visit: called when a page is opened or closed.
 
     Attributes:
-        port: the one that it listens on.
-        names: hosts by which browsers may know it, each with its port; set before ``start``.
-        is_secure: whether people come over HTTPS, through a proxy or tunnel.
+        port: the port that the server listens on.
+        names: hosts by which browsers may know the server, each with its port; set before
+            ``start``.
+        is_secure: True if people come over HTTPS, through a proxy or a tunnel.
 
     Raises:
         ConfigError: the port is taken, or the address is not this machine's.
@@ -169,15 +170,15 @@ class RoomServer:
             self._answer,
             http=PatientProtocol,
             interface="asgi3",
-            ws="none",  # one direction and two messages a turn: events and posts do
+            ws="none",  # not needed: a stream of events down, and a post for each answer
             lifespan="off",
             log_config=None,
-            log_level="error",  # what strangers send is not worth a warning in a notebook
+            log_level="error",  # what visitors send is not worth a warning in a notebook
             access_log=False,  # addresses are personal data
             server_header=False,
-            proxy_headers=False,  # anybody could write another address into them
+            proxy_headers=False,  # any client could write another address into them
             limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=1,  # pages try again by themselves
+            timeout_graceful_shutdown=1,  # pages connect again by themselves
         )
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -190,20 +191,20 @@ class RoomServer:
         )
 
     def start(self) -> None:
-        """Listen; pages are answered when this returns."""
+        """Start to listen; when this returns, pages get answers."""
         _allow_many_files()
         self._thread.start()
         self._ready.wait(_START_S)
 
     def stop(self) -> None:
-        """End all streams, and listen no more."""
+        """End all streams, and stop listening."""
         self._server.should_exit = True
         self.call(self._wake_all)
         self._thread.join(_START_S)
 
     def call(self, work: Callable[[], object]) -> None:
         """Run something on the server's loop, from any thread."""
-        # A room that is being closed has no pages to tell.
+        # A room that is being closed has no pages to update.
         if self._loop is not None and not self._loop.is_closed():
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(work)
@@ -245,12 +246,12 @@ class RoomServer:
             response = await self._response(request)
         except RoomError as fault:
             response = self._of_fault(fault)
-        except LabError as error:  # as where the disk is full
+        except LabError as error:  # such as a full disk
             logger.warning("%s", error)
             sentence = "This could not be kept. Tell who runs the room, and try again."
             response = self._of_fault(RoomError(507, "not_kept", sentence))
         except ClientDisconnect:
-            # A phone that went to sleep while it posted: nobody waits for an answer.
+            # The phone fell asleep while it posted: nobody waits for an answer.
             return
         await response(scope, receive, send)
 
@@ -266,7 +267,7 @@ class RoomServer:
     async def _response(self, request: Request) -> Response:
         self._check_source(request)
         path = request.scope["path"]
-        # Before the cookie is looked at: scripts and styles are the same for everybody.
+        # Before the cookie is checked: scripts and styles are the same for everybody.
         if path in self._files and request.method == "GET":
             return _file(self._files[path], _KEPT)
         # Addresses are relative to their page, so that /p/3/ and /teacher/ work alike.
@@ -281,10 +282,10 @@ class RoomServer:
         raise _not_found()
 
     def _check_source(self, request: Request) -> None:
-        """Raise RoomError for what another site's page sent.
+        """Raise RoomError for a request that comes from another site's page.
 
-        A foreign name may be made to mean this machine's address, so the host counts; and a page of
-        another origin may post here, so the origin does.
+        Another site's name may be made to lead to this machine, so the host is checked. A page of
+        another origin may post here, so the origin is checked.
         """
         host = request.headers.get("host", "").lower()
         is_foreign = host not in self.names
@@ -318,7 +319,7 @@ class RoomServer:
             viewer.polled()
             return _json(_with_time(desk.view(viewer)))
         if action == "events":
-            # Proxies that collect what a server sends would hold news back.
+            # Proxies that collect an answer before they pass it on would hold news back.
             headers = {**_SAFE, "x-accel-buffering": "no"}
             events = self._events(desk, viewer)
             return StreamingResponse(events, headers=headers, media_type="text/event-stream")
@@ -336,7 +337,7 @@ class RoomServer:
 
     def _page(self, desk: Desk, request: Request) -> Response:
         page = self._pages.get(desk.name)
-        # Made when it is first opened, and not for each guest: the modules are read and packed.
+        # Made when it is first opened, and only once: its modules are read and compressed.
         if page is None:
             page = self._page_of(desk.name)
             self._pages[desk.name] = page
@@ -361,12 +362,12 @@ class RoomServer:
     ) -> Response:
         if action == "join":
             message = await _message(request)
-            # Who joined before, in another tab, has one already.
+            # A person who joined before, in another tab, has a token already.
             known_token = request.cookies.get(desk.cookie, "")
             try:
                 token, content = desk.join(message, known_token)
             except RoomError as fault:
-                # Here and not in the desk, which computes and waits for nothing.
+                # Waited for here, since a desk only computes and never waits.
                 if fault.code == "wrong_code":
                     await self._slow_down()
                 raise
@@ -382,7 +383,7 @@ class RoomServer:
             )
             return response
         if action == "do":
-            # The cookie first: what a stranger sends is not even read.
+            # The cookie is checked first: a body without one is not even read.
             viewer = self._viewer(desk, request)
             message = await _message(request)
             desk.do(viewer, message)
@@ -397,10 +398,9 @@ class RoomServer:
         return viewer
 
     async def _slow_down(self) -> None:
-        """Wait before a wrong code is called wrong, the longer the more of them there were.
+        """Wait before the answer to a wrong code, the longer the more of them there were.
 
-        A right one is never kept waiting: a class behind one address gets in while somebody
-        guesses.
+        A right code never has to wait: a class behind one address gets in while somebody guesses.
         """
         now = time.monotonic()
         while self._wrong_codes and now - self._wrong_codes[0] > _SLOW_WINDOW_S:
@@ -411,7 +411,7 @@ class RoomServer:
         excess = max(0, len(self._wrong_codes) - _SLOW_AFTER)
         self._slowed += 1
         try:
-            # Not a plain sleep: a room that is closed would wait for all of them.
+            # Not a plain sleep, since closing the room would have to wait for it.
             wait_s = min(_SLOWEST_S, excess * _SLOW_STEP_S)
             async with asyncio.timeout(wait_s):
                 await self._stopping.wait()
@@ -425,7 +425,7 @@ class RoomServer:
         desk: Desk,
         viewer: Viewer,
     ) -> AsyncIterator[str]:
-        """Yield a viewer's view whenever it differs."""
+        """Yield a viewer's view whenever it has changed."""
         stream = RoomStream()
         viewer.add(stream)
         self._on_visit()
@@ -434,7 +434,8 @@ class RoomServer:
             yield "retry: 1000\n\n"
             while not self._server.should_exit:
                 if stream.is_moved:
-                    # Else the browser opens it again at once, and the tabs throw each other out.
+                    # Else the browser would connect again at once, and two tabs would keep ending
+                    # each other.
                     yield "event: moved\ndata: \n\n"
                     return
                 view = desk.view(viewer)
@@ -442,8 +443,8 @@ class RoomServer:
                     latest = view
                     yield f"data: {json.dumps(_with_time(view))}\n\n"
                 if not await stream.wait():
-                    # A phone that slept does not notice that its connection is gone; an event
-                    # reaches the page, a comment does not.
+                    # A phone that slept does not notice that its connection is gone. An event
+                    # reaches the page; a comment would not.
                     yield "event: ping\ndata: \n\n"
         finally:
             viewer.remove(stream)
@@ -451,7 +452,7 @@ class RoomServer:
 
 
 def _with_time(view: JSONObject) -> JSONObject:
-    """Return a view with the server's clock, which a phone's own clock may differ from."""
+    """Return a view with the server's time, since a phone's clock may differ."""
     return {**view, "at": time.time()}
 
 
@@ -460,7 +461,7 @@ def _json(content: JSONObject, status: int = 200) -> Response:
 
 
 def _file(file: PageFile, headers: Mapping[str, str]) -> Response:
-    # Each browser that runs these pages reads gzip.
+    # Every browser that can run these pages reads gzip.
     sent = {
         **headers,
         "content-encoding": "gzip",
@@ -481,12 +482,12 @@ async def _message(request: Request) -> JSONObject:
     """Return the JSON object that a page posts.
 
     Raises:
-        RoomError: it is too long, too slow, or something else.
+        RoomError: the body is too long or too slow, or it is not an object.
     """
     body = b""
     try:
         async with asyncio.timeout(_BODY_S):
-            # Part by part, since what is sent in chunks does not say how long it is.
+            # Part by part, since a body in chunks does not announce its length.
             async for part in request.stream():
                 body += part
                 if len(body) > _MOST_BYTES:
@@ -505,11 +506,11 @@ async def _message(request: Request) -> JSONObject:
 def _bound_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
-    if os.name == "posix":  # elsewhere two programs would share the port
+    if os.name == "posix":  # on Windows, two programs would share the port
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
-        bound.listen(_MOST_CONNECTIONS)  # those who come while the server starts wait
+        bound.listen(_MOST_CONNECTIONS)  # holds the connections that arrive while the server starts
     except OSError as error:
         bound.close()
         raise ConfigError(
@@ -520,8 +521,8 @@ def _bound_socket(host: str, port: int) -> socket.socket:
 
 
 def _allow_many_files() -> None:
-    """Allow this process as many open files as connections; macOS allows 256 if not asked."""
-    if sys.platform == "win32":  # it has no such limit
+    """Allow this process as many open files as connections; macOS allows 256 by default."""
+    if sys.platform == "win32":  # Windows has no such limit
         return
     import resource
 
@@ -531,6 +532,6 @@ def _allow_many_files() -> None:
         most = wanted
         if hard != resource.RLIM_INFINITY:
             most = min(wanted, hard)
-        # A container may not allow it: then the room has as many connections as it has.
+        # A container may not allow it; then fewer people can connect.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

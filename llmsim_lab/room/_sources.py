@@ -1,4 +1,4 @@
-"""What is played in a room: one run, or the runs of a study, each by a group of people."""
+"""What a room plays: one run, or the runs of a study, each with a group of people."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class GroupPlan:
     """A group that may play.
 
     Attributes:
-        name: for the teacher.
-        arm: the arm of a study; empty for a run alone.
-        block: groups of one block differ in their arm only. People are dealt block by block, so
-            that arms have about the same number of groups.
-        seats: the names of the seats that people take.
+        name: the group's name, for the teacher.
+        arm: the arm of a study; empty for a single run.
+        block: groups of one block differ only in their arm. People are dealt to one block after
+            another, so arms get about the same number of groups.
+        seats: the names of the seats for people.
     """
 
     name: str
@@ -34,14 +34,14 @@ class GroupPlan:
 
 
 class RunSource:
-    """One run, whose people are one group.
+    """A single run, whose people are one group.
 
     Args:
         run: the run.
-        seats: those that people take; all of its people if not given.
+        seats: the seats for people; those of all its people if not given.
 
     Raises:
-        ConfigError: it has no people, or no such seat.
+        ConfigError: the run has no people, or no such seat.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class RunSource:
         self._run = run
         self._chosen_seats = seats
         self.title = type(run).__name__
-        # Foreseen by playing the turn's beginning: nobody is asked.
+        # Found by playing the beginning of a turn on trial; nobody is asked.
         people = list(People(run).seats)
         if "*" in run.players and seats is not None:
-            people = [*people, OTHERS]  # foreseen are those alone who are asked first
+            people = [*people, OTHERS]  # the trial only finds the people who are asked first
         taken = _taken(seats, people)
         self.plans = [GroupPlan(run.name, "", 0, taken)]
 
@@ -66,20 +66,20 @@ class RunSource:
 
     @property
     def key(self) -> str:
-        """Its number on its tape."""
+        """The run's number on its tape."""
         if self._run.run_id is None:
             return ""
         return str(self._run.run_id)
 
     @property
     def seed(self) -> str:
-        """The run's."""
+        """The run's seed."""
         return str(self._run.seed)
 
     def journal(self, folder: Path | None) -> RoomJournal:
-        """Return the files beside the run's tape; none are written for one on no tape."""
+        """Return the files beside the run's tape; a run on no tape has none."""
         tape = self._run.tape
-        # Several runs may be recorded side by side: the journal has the tape's name.
+        # Named after the tape, since several runs may be recorded side by side.
         if tape is None or folder is not None:
             return RoomJournal(folder)
         path = Path(tape.path)
@@ -90,11 +90,11 @@ class RunSource:
         return {0: self._run}
 
     def faults(self) -> dict[int, str]:
-        """Return nothing: what goes wrong is raised where the run is played."""
+        """Return nothing: errors are raised where the run is played."""
         return {}
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
-        """Return at once: the run is there already."""
+        """Do nothing: the run is there already."""
         return lambda: None
 
     async def play(self, groups: Sequence[int]) -> None:
@@ -107,18 +107,18 @@ class RunSource:
         )
 
     def of_round(self, number: int, key: str) -> RunSource:
-        """Return a run of the same world on the same tape, with a seed of its own each round.
+        """Return a run of the same world, on the same tape, with another seed for each round.
 
         Args:
-            number: of the round; 1 is this one.
-            key: of a round that another process began; empty for one that begins.
+            number: the round's number; 1 is this one.
+            key: the key of a round that another process began; empty for a new round.
         """
         run = self._run
-        # A cell that is run again makes a new run; the one that people began is on its tape.
+        # A cell that is run again makes a new run, but people's run is the one on the tape.
         if key and key != self.key and run.tape is not None:
             run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
         elif number > 1:
-            # With the same seed another round would have the first one's luck.
+            # With the same seed, the shocks of the first round would come again.
             seed = run.config.seed + number - 1
             config = run.config.model_copy(update={"seed": seed})
             run = type(run)(
@@ -130,14 +130,14 @@ class RunSource:
 
 
 class StudySource:
-    """The runs of a study that people play, a group each.
+    """The runs of a study that people play, one for each group.
 
     Args:
         study: the study.
-        seats: those that people take; all of its people if not given.
+        seats: the seats for people; those of all its people if not given.
 
     Raises:
-        ConfigError: no arm has people, or one lacks a seat.
+        ConfigError: no arm has people, or an arm lacks a seat.
     """
 
     def __init__(
@@ -181,12 +181,12 @@ class StudySource:
 
     @property
     def key(self) -> str:
-        """Nothing: its folder has its runs."""
+        """Empty: the study's folder has its runs."""
         return ""
 
     @property
     def seed(self) -> str:
-        """The first of the study's."""
+        """The first seed of the study."""
         return str(self._study.units[0])
 
     def journal(self, folder: Path | None) -> RoomJournal:
@@ -194,7 +194,7 @@ class StudySource:
         return RoomJournal(folder or self._study.tape)
 
     def runs(self, missing: Collection[int]) -> dict[int, Run]:
-        """Return the runs that are under way, and those that were over before this process."""
+        """Return the runs that are under way, and those that ended before this process began."""
         playing = dict(self._study.playing)
         progress = self._study.progress()
         ended = {entry.key for entry in progress if entry.status == "done"}
@@ -203,13 +203,13 @@ class StudySource:
             key = self._keys[number]
             if key in playing:
                 runs[number] = playing[key]
-            # It is read from its tape: how the round ended is shown after a restart, too.
+            # Read from its tape, so that a round's end can be shown after a restart.
             elif key in ended:
                 runs[number] = self._study.simulation(*key)
         return runs
 
     def faults(self) -> dict[int, str]:
-        """Return why runs failed."""
+        """Return the errors of runs that failed, by group."""
         return {
             self._keys.index(entry.key): entry.error
             for entry in self._study.progress()
@@ -217,13 +217,13 @@ class StudySource:
         }
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
-        """Have a callback run when a run begins, and after each of its turns."""
+        """Register a callback for the beginning of each run and the end of each turn."""
         return self._study.listen(callback)
 
     async def play(self, groups: Sequence[int]) -> None:
-        """Play what is left of some groups, all at once: people wait at each table."""
+        """Play what is left of some groups, all at once, since people wait at each table."""
         keys = [self._keys[number] for number in groups]
-        # Eight at once, if not said otherwise: the ninth group would wait for one of them to end.
+        # By default a study plays eight at once, and the ninth group would have to wait.
         await self._study.arun(
             only=keys,
             parallel=len(keys),
@@ -236,11 +236,11 @@ class StudySource:
             return self
         study = self._study
         count = len(study.units)
-        # A seed that was played is other people's: its runs are done, and nobody would be asked.
+        # The runs of a seed that was played are done, so nobody would be asked.
         highest = max(int(unit) for unit in study.units)
         first = highest + 1 + (number - 2) * count
         seeds = [first + place for place in range(count)]
-        # Within the first round's, so that the same command finds all of them.
+        # Inside the first round's folder, so that the same command finds all rounds.
         folder = study.tape / f"round {number}"
         next_study = study.replace(seeds=seeds, tape=folder)
         return StudySource(next_study, self._chosen_seats)
@@ -250,10 +250,10 @@ def _taken(
     seats: Sequence[str] | None,
     people: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return the seats that people take.
+    """Return the seats for people.
 
     Raises:
-        ConfigError: one is not a person's, or the names are not known.
+        ConfigError: a seat is not a person's, or the names of the seats are not known.
     """
     if OTHERS not in people:
         if seats is None:

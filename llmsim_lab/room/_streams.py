@@ -1,4 +1,4 @@
-"""Open pages, and how they are told that something changed."""
+"""Open pages, and how they learn that something has changed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _POLL_S = 10.0
 _PING_S = 15.0
 """Proxies cut connections that are silent for 30 to 60 s."""
 _SOON_S = 0.4
-"""For how long other people's news are collected; one's own are shown at once."""
+"""How long news about other people are collected; a viewer's own are shown at once."""
 _SPREAD_S = 0.02
-"""A turn's questions come one after the other within milliseconds: together they are one news."""
+"""How long news are collected: the questions of a turn come within milliseconds."""
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ class RoomStream:
     """One open page.
 
     Attributes:
-        is_moved: another tab took its place.
+        is_moved: True if another tab took its place.
     """
 
     is_moved: bool = False
@@ -31,10 +31,10 @@ class RoomStream:
     _urgent: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self, *, urgent: bool) -> None:
-        """Have the view made again; on the server's loop.
+        """Let the view be made again; called on the server's loop.
 
         Args:
-            urgent: it is this viewer's own; what others did can wait a little.
+            urgent: True for the viewer's own news; other people's can wait a little.
         """
         self._changed.set()
         if urgent:
@@ -47,7 +47,7 @@ class RoomStream:
                 await self._changed.wait()
         except TimeoutError:
             return False
-        # In a group of two hundred each answer is news to all: 40,000 views a turn, else.
+        # In a group of two hundred, each answer is news to all: otherwise 40,000 views a turn.
         with suppress(TimeoutError):
             async with asyncio.timeout(_SOON_S):
                 await self._urgent.wait()
@@ -58,12 +58,12 @@ class RoomStream:
 
 @dataclass(eq=False)
 class Viewer:
-    """Whoever has pages open: a participant, the teacher, the projector.
+    """A person with open pages: a participant, the teacher, or whoever runs the projector.
 
     Attributes:
         streams: the open pages, oldest first.
-        most_streams: a browser opens six connections to a server in all of its tabs; with more
-            streams than three, what a page posts would wait for ever.
+        most_streams: the most pages. A browser opens six connections to a server in all its tabs
+            together; with more than three streams, posts would wait for ever.
     """
 
     streams: list[RoomStream] = field(default_factory=list, init=False)
@@ -72,16 +72,16 @@ class Viewer:
 
     @property
     def is_online(self) -> bool:
-        """Whether a page is open and in sight; hidden ones close their stream."""
+        """True if a page is open and in sight; hidden pages close their streams."""
         since_s = time.monotonic() - self._polled_at
         return bool(self.streams) or since_s < _POLL_S
 
     def polled(self) -> None:
-        """Note a page that asks again and again, where a proxy holds its stream back."""
+        """Record a request of a page that polls, because a proxy holds its stream back."""
         self._polled_at = time.monotonic()
 
     def add(self, stream: RoomStream) -> None:
-        """Add a page, in place of the oldest if there are too many."""
+        """Add a page; if there are too many, the oldest ends."""
         while len(self.streams) >= self.most_streams:
             oldest = self.streams.pop(0)
             oldest.is_moved = True
@@ -90,16 +90,16 @@ class Viewer:
 
     def remove(self, stream: RoomStream) -> None:
         """Remove a page, which may be gone already."""
-        # ``add`` took it out, if another tab has its place.
+        # ``add`` may have removed it for another tab.
         if stream in self.streams:
             self.streams.remove(stream)
 
 
 class NewsDesk:
-    """Collects whom news concern, from any thread, and wakes the server's loop once for all.
+    """Collects the viewers with news, from any thread, and wakes the server's loop once for all.
 
-    A wake-up for each person and answer writes 120,000 times to the loop's pipe in three turns of
-    two hundred people.
+    To wake it for each person and each answer would write 120,000 times to the loop's pipe, in
+    three turns of two hundred people.
     """
 
     def __init__(self) -> None:
@@ -111,11 +111,11 @@ class NewsDesk:
         """Spread news from now on.
 
         Args:
-            call: runs something on the server's loop.
+            call: runs a function on the server's loop.
         """
         with self._lock:
-            # A room that was closed before its last news were spread: left here, they would look
-            # as if a wake-up were still to come, and no later news would ask for one.
+            # A room that was closed may have left news here. They would look as if the loop were to
+            # wake soon, and no later news would wake it.
             self._due = {}
             self._call = call
 
@@ -126,12 +126,12 @@ class NewsDesk:
         urgent: bool = False,
     ) -> None:
         """Wake the pages of viewers, soon."""
-        # Nobody looks before there is a server; each page shows everything when it is opened.
+        # Without a server there are no pages; a page shows everything when it is opened.
         if self._call is None:
             return
         with self._lock:
             is_first = not self._due
-            # Urgent once is urgent: a later one that can wait does not put it off.
+            # News stay urgent, even if later ones could wait.
             for viewer in viewers:
                 self._due[viewer] = urgent or self._due.get(viewer, False)
             wakes = is_first and bool(self._due)
@@ -142,7 +142,7 @@ class NewsDesk:
         asyncio.get_running_loop().call_later(_SPREAD_S, self._spread)
 
     def _spread(self) -> None:
-        # Taken before anybody is woken: what changes from now on wakes the loop again.
+        # Taken first, so that later news wake the loop again.
         with self._lock:
             due = self._due
             self._due = {}

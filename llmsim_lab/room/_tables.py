@@ -1,4 +1,4 @@
-"""What a room gives away as tables: people, an oTree-shaped export, one's own answers."""
+"""The tables of a room: its people, an export shaped like oTree's, a participant's answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_cell
-from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomPlace, RoomSeats
+from llmsim_lab.room._seats import PARTICIPANT, Guest, RoomGroup, RoomSeats
 from llmsim_lab.run.told import payoff_of, told_of
 from llmsim_lab.run.turn import Answer, Turn
 
@@ -27,14 +27,14 @@ _OTREE_COLUMNS = (
     "subsession.round_number",
     "session.code",
 )
-"""Those that each world has."""
+"""The columns that every world has."""
 
 
 def people_rows(seats: RoomSeats) -> list[Row]:
     """Return a row for each participant, in the order in which they came."""
     rows = []
     for guest in seats.guests:
-        # All keys first, so that the columns stand in one order, whoever has no seat.
+        # All keys first, so that the order of columns does not depend on who has a seat.
         row: Row = {
             "participant": guest.id,
             "label": guest.label,
@@ -58,13 +58,15 @@ def people_rows(seats: RoomSeats) -> list[Row]:
                 "arm": group.plan.arm,
                 "seat": guest.place.seat,
             }
-            row["filled"] = _filled_in(seats, group, guest.place.seat)
+            seat = guest.place.seat
+            row["filled"] = _filled_in(seats, group, seat)
             if group.run is not None:
-                row["payoff"] = payoff_of(group.run, guest.place.seat)
+                row["payoff"] = payoff_of(group.run, seat)
         row["code"] = seats.keys.completion_code(guest.id)
         row["trial"] = guest.trial
-        # A closing question may be called as a column is.
-        for name, value in (guest.closing or {}).items():
+        closing = guest.closing or {}
+        for name, value in closing.items():
+            # A closing question may have the name of a column.
             column = f"closing {name}" if name in row else name
             row[column] = value
         rows.append(row)
@@ -77,25 +79,23 @@ def people_csv(seats: RoomSeats) -> str:
 
 
 def answers_csv(seats: RoomSeats, guest: Guest) -> str:
-    """Return one participant's own answers of this round, and what came of them."""
+    """Return a participant's own answers in this round, with their outcomes, as CSV."""
     rows: list[Row] = []
     if guest.place is not None:
         group = seats.groups[guest.place.group]
+        seat = guest.place.seat
         for turn in _turns_played(group):
-            for answer in _answers_of(seats, group, turn, guest.place.seat):
+            for answer in _answers_of(seats, group, turn, seat):
                 fields = dict(answer.fields)
-                # A seat may have changed hands, or something filled it in.
+                # The seat may have changed hands, or a stand-in may have answered.
                 is_own = fields.pop(PARTICIPANT, "") == guest.id
                 row: Row = {"turn": turn.number}
                 row["answered_by"] = guest.id if is_own else "somebody else"
                 row |= {**fields, "reasoning": answer.reasoning}
                 if group.run is not None:
-                    results = told_of(
-                        group.run,
-                        turn.state,
-                        guest.place.seat,
-                    )
-                    row |= {f"result {label}": value for label, value in results.items()}
+                    results = told_of(group.run, turn.state, seat)
+                    for label, value in results.items():
+                        row[f"result {label}"] = value
                 rows.append(row)
     if guest.closing is not None:
         closing: Row = {"turn": "closing", "answered_by": guest.id}
@@ -106,7 +106,7 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
 def _turns_played(group: RoomGroup) -> list[Turn]:
     if group.run is None:
         return []
-    # Without the state that it started from, of which nobody decided anything.
+    # Without the initial state, which has no decisions.
     return list(group.run.turns[1:])
 
 
@@ -116,17 +116,17 @@ def _answers_of(
     turn: Turn,
     seat: str,
 ) -> Iterator[Answer]:
-    """Yield what a seat answered in a turn, and not what others answered about it."""
-    guest = seats.guest_at(RoomPlace(group.number, seat))
+    """Yield a seat's answers in a turn, without the answers of others about it."""
+    guest = seats.guest_at(group.place_of(seat))
     players = {answer.player for answer in turn.answers}
     for answer in turn.answers:
         given_by = answer.fields.get(PARTICIPANT)
-        # A person's answer says by itself who gave it, whoever has the seat now.
+        # A person's answer names its participant, whoever has the seat now.
         if given_by is not None:
             if guest is not None and given_by == guest.id:
                 yield answer
             continue
-        # With ``by=`` the one who answers is the component, and the player whom it is about.
+        # With ``by=``, the component is the one who answers, and the player the one it is about.
         is_by_other = answer.component in players and answer.component != answer.player
         if seat == (answer.component if is_by_other else answer.player):
             yield answer
@@ -137,7 +137,7 @@ def _filled_in(
     group: RoomGroup,
     seat: str,
 ) -> int:
-    """Return how many decisions of a seat something else made."""
+    """Return how many decisions of a seat a stand-in made."""
     count = 0
     for turn in _turns_played(group):
         for answer in _answers_of(seats, group, turn, seat):
@@ -151,11 +151,11 @@ def _filled_in(
 def otree_csv(seats: RoomSeats) -> str:
     """Return a row for each participant and turn, with the columns of an oTree app's export.
 
-    A turn is oTree's round, a run its group. Seats without a participant are marked as bots. What
-    the world pays stands in the last turn, so that the sum over turns is what is paid.
-    Source: ``otree/export.py`` of oTree-core, which writes the models participant, player, group,
-    subsession and session, in this order. Differs: fields that have no meaning here are left out;
-    ``player.filled`` and ``group.arm`` are ours.
+    A turn is oTree's round, and a run its group. Seats without a participant are marked as bots.
+    The world's payoff stands in the last turn, so that the sum over turns is what a participant is
+    paid. Source: ``otree/export.py`` of oTree-core, which writes the models participant, player,
+    group, subsession and session, in this order. Differs: fields that have no meaning here are left
+    out; ``player.filled`` and ``group.arm`` are ours.
     """
     rows: list[Row] = []
     for number, group in enumerate(seats.playing, start=1):
@@ -178,12 +178,12 @@ def _otree_row(
     turn: Turn,
     seat: str,
 ) -> Row:
-    guest = seats.guest_at(RoomPlace(group.number, seat))
+    guest = seats.guest_at(group.place_of(seat))
     number: int | str = ""
     code = f"{group.number + 1}-{seat}"
     label = ""
     if guest is not None:
-        # oTree counts participants, and our ids are p001, p002.
+        # oTree has numbers for participants; our ids are p001, p002.
         number = int(guest.id.removeprefix("p"))
         code = guest.id
         label = guest.label
@@ -196,7 +196,7 @@ def _otree_row(
         "player.role": seat,
         "player.payoff": "",
     }
-    # ``payoff`` is of the whole run, so that it stands in one row and the sum over rows is right.
+    # The payoff is for the whole run, so it stands in one row, and the sum over rows is right.
     assert group.run is not None
     if turn is group.run.turns[-1]:
         row["player.payoff"] = payoff_of(group.run, seat)
@@ -204,12 +204,15 @@ def _otree_row(
     for answer in _answers_of(seats, group, turn, seat):
         filled += answer.status == "fallback"
         for name, value in answer.fields.items():
+            if name == PARTICIPANT:
+                continue
             column = f"player.{name}"
-            if column in row:  # asked twice in a turn, or called as one of oTree's
+            if column in row:  # asked twice in a turn, or a name of oTree's
                 column = f"player.{answer.component}_{name}"
-            if name != PARTICIPANT:
-                # oTree writes truth values as 0 and 1.
-                row[column] = int(value) if isinstance(value, bool) else value
+            row[column] = value
+            # oTree writes booleans as 0 and 1.
+            if isinstance(value, bool):
+                row[column] = int(value)
     row["player.filled"] = filled
     row["group.id_in_subsession"] = 0
     row["group.arm"] = group.plan.arm
@@ -222,16 +225,18 @@ def _in_order(
     rows: Sequence[Row],
     models: tuple[str, ...],
 ) -> list[Row]:
-    """Return rows with their columns model by model; each model's stay in their order."""
-    # Of all rows, since a later turn may ask for what the first did not.
+    """Return rows with their columns ordered by model; within a model, the order stays."""
+    # The columns of all rows, since a later turn may have questions that the first had not.
     columns: dict[str, None] = {}
     for row in rows:
         columns |= dict.fromkeys(row)
-    # sorted() keeps what is equal in its order.
-    names = sorted(
-        columns,
-        key=lambda name: models.index(name.partition(".")[0]),
-    )
+
+    def model_number(column: str) -> int:
+        model, _, _ = column.partition(".")
+        return models.index(model)
+
+    # sorted() keeps the order of columns with equal numbers.
+    names = sorted(columns, key=model_number)
     return [{name: row.get(name) for name in names} for row in rows]
 
 
@@ -239,9 +244,9 @@ def _in_order(
 
 
 def _as_csv(rows: Iterable[Row]) -> str:
-    """Return rows as CSV, which spreadsheets may open: no cell is a formula."""
+    """Return rows as CSV that is safe for spreadsheets: no cell is a formula."""
     rows = list(rows)
-    # A dict in place of a set: columns stand in the order in which they first came.
+    # A dict and not a set: columns keep the order in which they first came.
     columns: dict[str, None] = {}
     for row in rows:
         columns |= dict.fromkeys(row)
@@ -256,5 +261,5 @@ def _as_csv(rows: Iterable[Row]) -> str:
 
 
 def write_otree(seats: RoomSeats, path: Path) -> Path:
-    """Write the oTree-shaped table as a file."""
+    """Write the table shaped like oTree's to a file."""
     return write_file(path, otree_csv(seats).encode())

@@ -1,15 +1,15 @@
-"""What each page shows: the whole of it, as JSON; no more than its viewer may know."""
+"""What each page shows, as JSON: its whole view, and no more than its viewer may know."""
 
 from __future__ import annotations
 
 from llmsim_lab._util.jsontext import JSON, JSONObject
 from llmsim_lab.room._charts import class_charts
-from llmsim_lab.room._seats import Guest, RoomGroup, RoomPlace, RoomSeats
+from llmsim_lab.room._seats import Guest, RoomGroup, RoomSeats
 from llmsim_lab.run import Run
 from llmsim_lab.run.told import payoff_of, told_of
 
 _MOST_NAMED = 8
-"""Of those who are waited for; a phone has no room for two hundred names."""
+"""The most names of people who are waited for; a phone has no room for two hundred."""
 
 
 def guest_view(
@@ -18,13 +18,13 @@ def guest_view(
     asked: JSONObject | None,
     closing: JSONObject | None,
 ) -> JSONObject:
-    """Return all that one participant may know now.
+    """Return all that a participant may know now.
 
     Args:
         seats: the room.
         guest: the participant.
-        asked: the question that can be answered, as it is put; None if there is none.
-        closing: the closing questions; None if there are none, or they were answered.
+        asked: the question that can be answered, as people see it; None if there is none.
+        closing: the closing questions; None if there are none, or if they were answered.
     """
     view: JSONObject = {
         "guest": guest.id,
@@ -34,9 +34,9 @@ def guest_view(
     group = None
     if guest.place is not None:
         group = seats.groups[guest.place.group]
-    # A group whose run failed is not played on: its people must not wait.
-    is_ended = group is not None and (group.is_over or bool(group.fault))
-    is_over = seats.phase == "over" or is_ended
+    # A group whose run failed does not continue, so its people must not wait.
+    has_ended = group is not None and (group.is_over or bool(group.fault))
+    is_over = seats.phase == "over" or has_ended
     if group is not None and group.run is not None and guest.place is not None:
         view |= _game_view(
             group.run,
@@ -45,7 +45,7 @@ def guest_view(
         )
     if is_over and closing is not None and group is not None:
         return view | {"step": "closing", "ask": closing}
-    if is_over and group is None:  # who came when all seats were taken has nothing to show for it
+    if is_over and group is None:  # a person who came when all seats were taken has no results
         return view | {"step": "done"}
     if is_over:
         code = seats.keys.completion_code(guest.id)
@@ -61,8 +61,9 @@ def guest_view(
         return view | {"step": "filled"}
     if asked is not None:
         return view | {"step": "ask", "ask": asked}
-    # Answered, and the others as well: what is missing is the teacher's click.
-    if seats.last_turn is not None and group.run.turn_number >= seats.last_turn:
+    # All have answered; the teacher's click is what is missing.
+    last_turn = seats.last_turn
+    if last_turn is not None and group.run.turn_number >= last_turn:
         return view | {"step": "held"}
     return view | {"step": "wait", "waiting": _waiting(group)}
 
@@ -79,11 +80,14 @@ def _game_view(
         "turn": run.turn_number,
         "planned": run.config.turns,
     }
-    # Of the first state nothing came about yet.
-    results = told_of(run, run.state, seat) if run.turn_number else {}
+    results: dict[str, JSON] = {}
+    # The initial state is not the result of a turn.
+    if run.turn_number:
+        results = told_of(run, run.state, seat)
     if results:
-        # Pairs and no object, whose numeric keys a browser would put in another order.
-        view["told"] = [[label, value] for label, value in results.items()]
+        # Pairs and not an object: a browser would reorder numeric keys.
+        pairs: list[JSON] = [[label, value] for label, value in results.items()]
+        view["told"] = pairs
         view["told_turn"] = run.turn_number
     if is_over:
         payoff = payoff_of(run, seat)
@@ -93,7 +97,7 @@ def _game_view(
 
 
 def _waiting(group: RoomGroup) -> JSON:
-    """Return whose answers are missing in one's own group, by the names of their seats."""
+    """Return the names of the seats in a group whose answers are missing."""
     shown = {}
     for seat, ask in group.asks.items():
         if ask.shown_at is not None:
@@ -113,7 +117,7 @@ def _waiting(group: RoomGroup) -> JSON:
 
 
 def projector_view(seats: RoomSeats, beside: Run | None) -> JSONObject:
-    """Return what everybody may see: before the end nothing of arms or of anybody."""
+    """Return what everybody may see: before the end, nothing about arms or single people."""
     view = _class_view(seats)
     is_over = seats.phase == "over"
     view["charts"] = []
@@ -134,9 +138,9 @@ def teacher_view(
 ) -> JSONObject:
     """Return who sits where, and who is waited for since when."""
     rows: list[JSON] = [_group_row(seats, group) for group in seats.playing]
-    # Who waits for a seat: before the start all, later those for whom there is none.
+    # People who wait for a seat: before the start all, later those for whom there was none.
     waiting = [guest for guest in seats.guests if guest.place is None]
-    lobby: list[JSON] = [_person(guest) for guest in waiting]
+    lobby: list[JSON] = list(map(_person, waiting))
     return {
         **_class_view(seats),
         "charts": class_charts(seats.groups, beside, with_arms=True),
@@ -151,7 +155,7 @@ def teacher_view(
 
 def _class_view(seats: RoomSeats) -> JSONObject:
     playing = seats.playing
-    # Groups that are over count no more: nobody waits for them.
+    # Groups that are over do not count, since nobody waits for them.
     turns: list[int] = []
     planned = 0
     shown = 0
@@ -176,7 +180,7 @@ def _class_view(seats: RoomSeats) -> JSONObject:
         "seats": seats.count,
         "groups": len(playing),
         "groups_over": sum(group.is_over for group in playing),
-        # The lowest: that is the turn which a class waits for.
+        # The lowest, since the class waits for that turn.
         "turn": min(turns, default=planned),
         "planned": planned,
         "waiting": shown,
@@ -188,7 +192,7 @@ def _class_view(seats: RoomSeats) -> JSONObject:
 
 
 def _people_in(seats: RoomSeats, group: RoomGroup) -> int:
-    places = [RoomPlace(group.number, seat) for seat in group.plan.seats]
+    places = map(group.place_of, group.plan.seats)
     return sum(not seats.is_filled(place) for place in places)
 
 
@@ -196,7 +200,7 @@ def _group_row(seats: RoomSeats, group: RoomGroup) -> JSONObject:
     run = group.run
     rows: list[JSON] = []
     for seat in group.plan.seats:
-        place = RoomPlace(group.number, seat)
+        place = group.place_of(seat)
         guest = seats.guest_at(place)
         ask = group.asks.get(seat)
         person: JSONObject = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import quote, urlsplit
@@ -26,7 +26,7 @@ from llmsim_lab.types import Reply
 if TYPE_CHECKING:
     import pandas as pd
 
-    from llmsim_lab.room._desks import Desk
+    from llmsim_lab.room._desks import Buttons, Desk
     from llmsim_lab.room._server import RoomServer
 
 _LOOK_S = 0.05
@@ -41,25 +41,28 @@ Fill = Literal["random", "rule", "model"]
 class Room:
     """People join a run, or the runs of a study, from their own devices.
 
-    One machine serves them: theirs need a browser and the link. With a study its runs take the
-    participants, dealt at the start, whole groups first; groups without people are not played.
+    One machine is the server; people need a browser and the link. The runs of a study get the
+    participants, who are dealt at the start, full groups first; groups without people are not
+    played.
 
     Args:
         source: a run or a study whose players are people, ``"person, else random"``.
-        seats: the names of the seats that people take; those of all its people if not given.
-        fill: who answers in an empty seat. Give it with ``seats`` where the source names no people
-            yet; then the room names them.
-        timeout_s: how long a question waits before it is filled in, seconds; for ever if not given.
-        welcome: what people read and agree to before they join: a text, or a file of one.
-        labels: whom alone to let in: labels, or a file with one a line. Each has a link of its own.
-        closing: a class of replies: what is asked at the end, outside the runs.
-        words: sentences of the interface in another language, by name, or a JSON file of them.
-        beside: a run that charts compare the class with in the end, such as a model's.
-        url: the address that people use, where a tunnel or a proxy stands before the room.
+        seats: the names of the seats for people; those of all the source's people if not given.
+        fill: who answers for an empty seat. Give it with ``seats`` if the source has no people yet:
+            then the room puts people into these seats.
+        timeout_s: how long a question waits before the stand-in answers, in seconds; without end if
+            not given.
+        welcome: a text that people read and agree to before they join, or a file with one.
+        labels: the labels of the people to let in, or a file with one a line. Each has a link of
+            its own.
+        closing: a class of replies: the questions at the end, outside the runs.
+        words: the interface's sentences in another language, by name, or a JSON file of them.
+        beside: a run to compare the class with in the charts at the end, such as a model's.
+        url: the address that people use, if a tunnel or a proxy is in front of the room.
         host: the address to listen on; this machine alone if not given. ``"0.0.0.0"`` lets in the
-            local network, where others can read along: it is plain HTTP.
-        port: the port; any free one if not given, and the same after a restart.
-        folder: where the room is kept; beside the tapes if not given.
+            local network, where others can read along, since it is plain HTTP.
+        port: the port; any free one if not given, and the same one after a restart.
+        folder: the folder for the room's files; beside the tapes if not given.
 
     Raises:
         ConfigError: an argument is wrong, or the source has no people.
@@ -96,7 +99,7 @@ class Room:
         else:
             self._source = RunSource(source, seats)
         self._words = read_words(words)
-        # Drawn now, so that a field which no form can show is an error before anybody has joined.
+        # Made now: a field that forms cannot show is an error before anybody has joined.
         self._closing = None
         if closing is not None:
             self._closing = closing_questions(closing)
@@ -125,7 +128,7 @@ class Room:
         host: str | None = None,
         port: int | None = None,
     ) -> Self:
-        """Let people in; in a cell, show how. Called again it shows the same room.
+        """Let people in; a cell shows how. Called again, this shows the same room.
 
         Args:
             host: as for the class.
@@ -136,13 +139,13 @@ class Room:
         """
         if self._server is None:
             self._host = host or self._host
-            # After a restart the one that people's pages know.
+            # After a restart, the port that people's pages know.
             wanted_port = port or self._port or self._seats.port
             self._server = self._begin(wanted_port)
         return self
 
     def _begin(self, port: int) -> RoomServer:
-        # Here, since it takes long to import, and the extra need not be installed to make a room.
+        # Imported here: it takes long, and making a room does not need the extra.
         try:
             from llmsim_lab.room._server import RoomServer
         except ImportError as error:
@@ -153,7 +156,7 @@ class Room:
 
         self._reception = Reception(
             seats=self._seats,
-            # Another one each time it opens: pages of before notice it, and load themselves again.
+            # Another one each time: pages notice that the room was opened again, and reload.
             epoch=secrets.token_hex(4),
             welcome=self._welcome,
             closing=self._closing,
@@ -167,7 +170,7 @@ class Room:
             buttons=self._buttons(),
             tickets=self._tickets,
         )
-        # ``try_out`` adds desks later, so the server holds this very dictionary.
+        # The server keeps this same dictionary, since ``try_out`` adds desks later.
         guests = GuestDesk(self._reception)
         projector = projector_desk(self._reception)
         for desk in (guests, teacher, projector):
@@ -186,34 +189,35 @@ class Room:
         )
         shown_host = self._host
         if shown_host in _EVERY_ADDRESS:
-            # Phones need an address that they can open.
+            # An address that phones can open.
             shown_host = _own_address()
         self._base = self._url or _address(shown_host, server.port)
-        # Requests for any other host are another site's doing; see _check_source.
-        addresses = [_address(name, server.port) for name in (_HERE, "localhost", shown_host)]
+        # Another site may be behind requests for any other host; see _check_source.
+        hosts = (_HERE, "localhost", shown_host)
+        addresses = [_address(name, server.port) for name in hosts]
         for address in (*addresses, self._base):
             server.names.add(urlsplit(address).netloc.lower())
-        # Behind a proxy that speaks HTTPS, where cookies may be marked as secure.
+        # Behind a proxy with HTTPS, cookies may be marked as secure.
         server.is_secure = self._base.startswith("https:")
         server.start()
-        # Only now: the port may have been any that is free.
+        # Only now is the port known, if any free one was asked for.
         self._seats.keep_port(server.port)
         self._seats.news.open(server.call)
         self._is_closed = False
         return server
 
     def close(self) -> None:
-        """Let nobody in any more; everything stays in its files."""
+        """Let nobody in any more; everything stays in the files."""
         if self._server is not None:
             self._is_closed = True
             self._server.stop()
             self._server = None
-            # A room that is opened again has other desks, which know the new address.
+            # A room that is opened again has new desks, which know the new address.
             self._desks = {}
 
     @property
     def link(self) -> str:
-        """What the QR code has: whoever opens it can join."""
+        """The link in the QR code: everybody who opens it can join."""
         return f"{self._opened()}/#{self._seats.keys.join}"
 
     @property
@@ -223,7 +227,7 @@ class Room:
 
     @property
     def code(self) -> str:
-        """What people type who open the address without the QR code."""
+        """The code for people who open the address without the QR code."""
         return self._seats.keys.code
 
     @property
@@ -233,7 +237,7 @@ class Room:
 
     @property
     def projector_link(self) -> str:
-        """The page for the wall: the code, numbers, charts at the end."""
+        """The page for the wall: the code, numbers, and charts at the end."""
         return f"{self._opened()}/projector/#{self._seats.keys.projector}"
 
     @property
@@ -242,15 +246,16 @@ class Room:
         base = self._opened()
         links: dict[str, str] = {}
         for label in self._seats.labels or ():
-            # Behind the #, which browsers send to no server: no log of a proxy has the secret.
+            # Behind the #, which browsers do not send: no log of a proxy has the secret.
             links[label] = f"{base}/?id={quote(label)}#{self._seats.keys.of_label(label)}"
         return links
 
     def try_out(self, people: int = 4) -> list[str]:
-        """Return links that are so many people in one browser, to try a game alone.
+        """Return links that act as several people in one browser, to try a game alone.
 
-        Each has a seat of its own; tabs of the room's own link are one and the same person. Who
-        joined by them is marked in ``people``; for real data begin a room in another folder.
+        Each link has a seat of its own; tabs of the room's own link are all the same person. People
+        who joined by these links are marked in ``people``. For real data, make a room in another
+        folder.
         """
         base = self._opened()
         if not 1 <= people <= _MOST_TRIALS:
@@ -262,7 +267,7 @@ class Room:
         return [f"{base}/p/{trial}/#{secret}" for trial in range(1, people + 1)]
 
     def _add_trial(self, trial: int) -> None:
-        """Add a link of its own for one more person in the same browser."""
+        """Add a link for one more person in the same browser."""
         from llmsim_lab.room._desks import GuestDesk
 
         desk = GuestDesk(self._reception, trial)
@@ -276,9 +281,9 @@ class Room:
     def _links(self) -> JSONObject:
         import segno
 
-        # Some cameras read no Micro QR codes.
+        # Some cameras cannot read Micro QR codes.
         code = segno.make(self.link, error="m", micro=False)
-        # One path of squares: the page draws it in its own colours.
+        # One path of squares, which the page draws in its own colours.
         squares: list[str] = []
         for y, row in enumerate(code.matrix):
             squares += [f"M{x} {y}h1v1h-1z" for x, is_dark in enumerate(row) if is_dark]
@@ -298,19 +303,19 @@ class Room:
         }
 
     def _repr_html_(self) -> str:
-        """Show link, code and QR code; the teacher's link with a key for one use.
+        """Show link, code and QR code, and the teacher's link with a ticket.
 
-        What a cell shows is saved with the notebook, and handed on with it. This key opens the page
-        once, while this process lives; the room's own key is not shown.
+        The output of a cell is saved with the notebook, and passed on with it. The ticket opens the
+        page only once, while this process lives; the room's own key is not shown.
         """
         import segno
 
         base = self._opened()
-        # A new one each time the room is shown; those before still work until they are used.
+        # A new ticket each time the room is shown; older ones stay valid until they are used.
         ticket = secrets.token_urlsafe(18)
         self._tickets.add(ticket)
         code = segno.make(self.link, error="m")
-        # White behind it, and a border: in a dark notebook no camera would find it.
+        # White, with a border: a camera would not find the code in a dark notebook.
         picture = code.svg_data_uri(scale=5, light="#fff", border=3)
         join = f'<a href="{safe(self.link)}">{safe(base)}</a>'
         teacher = f'<a href="{safe(base)}/teacher/#{ticket}">Teacher\'s page</a>'
@@ -331,7 +336,7 @@ class Room:
 
     @property
     def phase(self) -> Phase:
-        """Where the round is: ``lobby`` until the start, ``open``, ``over``."""
+        """The state of the round: ``lobby`` until the start, ``open``, ``over``."""
         return self._seats.phase
 
     @property
@@ -342,8 +347,8 @@ class Room:
     async def play(self) -> Run | Study:
         """Wait for the start, play the round, and return its run or study.
 
-        A round that was begun before, as by a process that was killed, continues at once. Answers
-        are on the tapes; one that came in the moment of the kill may be asked for once more.
+        A round that an earlier process began continues at once. Its answers are on the tapes; one
+        that arrived in the moment of a crash may be asked for again.
         """
         if self._task is not None:
             raise ConfigError("this room is being played already, by another cell or thread")
@@ -352,8 +357,8 @@ class Room:
         seats.tell_all()
         source = seats.source
         try:
-            # Looked at again and again: an event of asyncio's is of one loop, and the start may
-            # come from a cell or from the server's thread.
+            # Polled, since an event of asyncio belongs to one loop, and the start may come from a
+            # cell or from the server's thread.
             while seats.phase == "lobby" and not self._is_closed:  # noqa: ASYNC110 - started from any thread
                 await asyncio.sleep(_LOOK_S)
             source = seats.source
@@ -370,17 +375,17 @@ class Room:
         numbers = [group.number for group in seats.playing if not group.is_over]
         playing = asyncio.ensure_future(seats.source.play(numbers))
         try:
-            # Another round may have begun since this last looked.
+            # Another round may have begun since the last look.
             while not playing.done() and self._is_at(number):
                 await asyncio.wait([playing], timeout=_LOOK_S)
         finally:
-            # By the teacher, or with the cell; what was answered is on the tapes either way.
+            # Ended by the teacher, or with the cell; the answers are on the tapes either way.
             if not playing.done():
                 playing.cancel()
                 await asyncio.wait([playing])
         if not playing.cancelled():
             error = playing.exception()
-            # On the teacher's page too: nobody may look at the cell.
+            # Shown on the teacher's page too, since nobody may be looking at the cell.
             if error is not None:
                 seats.fault = str(error)
                 raise error
@@ -392,40 +397,55 @@ class Room:
     def _is_at(self, number: int) -> bool:
         """Return True while a round is played and people can answer."""
         seats = self._seats
-        return seats.round == number and seats.phase != "over" and not self._is_closed
+        is_open = not self._is_closed and seats.phase != "over"
+        return is_open and seats.round == number
 
-    def _buttons(self) -> Mapping[str, Callable[[JSONObject], object]]:
-        """Return what the teacher's page may do; each is a method of the room."""
+    def _buttons(self) -> Buttons:
+        """Return the buttons of the teacher's page; each calls a method of the room."""
+
+        # A page may send anything, so each argument is made what the method takes.
+        def start(message: JSONObject) -> None:
+            self.start(stepwise=message.get("stepwise") is True)
+
+        def fill(message: JSONObject) -> None:
+            self.fill(str(message.get("guest")))
+
+        def give_back(message: JSONObject) -> None:
+            self.give_back(str(message.get("guest")))
+
+        def show(message: JSONObject) -> None:
+            self.show(message.get("on") is True)
+
         return {
-            "start": lambda message: self.start(stepwise=message.get("stepwise") is True),
+            "start": start,
             "pause": lambda message: self.pause(),
             "next_turn": lambda message: self.next_turn(),
             "resume": lambda message: self.resume(),
-            "fill": lambda message: self.fill(str(message.get("guest"))),
-            "give_back": lambda message: self.give_back(str(message.get("guest"))),
-            "show": lambda message: self.show(message.get("on") is True),
+            "fill": fill,
+            "give_back": give_back,
+            "show": show,
             "another_round": lambda message: self.another_round(),
             "end": lambda message: self.end(),
         }
 
     def start(self, *, stepwise: bool = False) -> None:
-        """Deal the seats and begin; ``stepwise`` holds after each turn until ``next_turn()``."""
+        """Deal the seats and begin; ``stepwise`` stops after each turn until ``next_turn()``."""
         self._press(lambda: self._seats.start(is_stepwise=stepwise))
 
     def pause(self) -> None:
-        """Let the turn under way be finished, and hold the next one."""
+        """Let the turn under way end, and hold the next one."""
         self._press(self._seats.pause)
 
     def next_turn(self) -> None:
-        """Let one more turn be played, and hold after it."""
+        """Let one more turn be played, and hold the one after it."""
         self._press(self._seats.next_turn)
 
     def resume(self) -> None:
-        """Let turns follow each other as they come."""
+        """Let turns follow each other without a pause."""
         self._press(self._seats.resume)
 
     def fill(self, participant: str) -> None:
-        """Let what fills in answer for a participant, until ``give_back`` or the return."""
+        """Let the stand-in answer for a participant, until ``give_back`` or the person returns."""
         self._press(lambda: self._set_away(participant, is_away=True))
 
     def give_back(self, participant: str) -> None:
@@ -437,7 +457,7 @@ class Room:
         self._seats.set_away(guest, is_away=is_away)
 
     def show(self, on: bool = True) -> None:
-        """Show the class's means on the projector before the end, or do so no longer."""
+        """Show the class's means on the projector before the end, or stop showing them."""
         self._seats.show(is_shown=on)
 
     def another_round(self) -> None:

@@ -36,13 +36,6 @@ def test_peoples_own_probabilities_are_like_them_without_any_group() -> None:
     assert "the interval is of the people alone" in str(one)
 
 
-def test_their_mean_in_one_amount_is_unlike_people() -> None:
-    one = of_dictator(lambda text: 1.0 if text == "1" else 0.0)
-    assert one.parts.difference.near == "near"
-    assert (one.parts.spread.near, one.verdict) == ("far", "unlike people")
-    assert one.answers == pytest.approx(1, abs=0.01)
-
-
 def test_a_choice_of_two_is_a_share_with_its_probability() -> None:
     client = choosing(lambda text: 0.7 if "200 people" in text or "400 people" in text else 0.3)
     run = classic("framing")(llm_client=client, decide="sample")

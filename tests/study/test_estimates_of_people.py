@@ -182,15 +182,11 @@ def test_thirty_runs_of_which_all_are_equal_or_all_but_one_have_another_spread(
     ("groups", "figure", "notes"),
     [
         (one_each(PEOPLE), figure_of(PEOPLE), ()),
-        (one_each(PEOPLE), figure_of(PEOPLE, note="in 1994"), ("in 1994",)),
         (one_each(PEOPLE[:4]), figure_of(PEOPLE, note="in 1994"), (FEW_GROUPS, "in 1994")),
-        (one_each(PEOPLE[:5]), figure_of(PEOPLE), ()),
         (one_each([0.5] * 12), figure_of(PEOPLE), (ALL_SAME,)),
         (one_each([0.5] * 12), figure_of([0.5] * 4), (ALIKE,)),
         (one_each([0.1] * 11 + [0.9]), figure_of(PEOPLE), (SKEWED,)),
-        (one_each([0.0] * 11 + [1.0]), figure_of(PEOPLE), (SKEWED,)),
         (one_each([0.0] * 11 + [1.0]), share_of(5, 12), ()),
-        (one_each([0.0] * 12), share_of(5, 12), ()),
         (one_each([0.1] * 11 + [0.9]), share_of(5, 12), (SKEWED,)),
         (one_each([0.5] * 12), share_of(5, 12), (ALL_SAME,)),
         (one_each(PEOPLE), replace(share_of(5, 12), count=None), (MEAN_ONLY,)),
@@ -263,7 +259,6 @@ def error_at(margin: float, ones: int, runs: int, count: float, n: int) -> float
         (7, 10, 108, 150, "undecided"),
         (30, 100, 108, 150, "far"),
         (95, 100, 60, 150, "far"),
-        (12, 40, 14.4, 50, "undecided"),
         (5, 60, 4, 90, "near"),
     ],
 )
@@ -325,7 +320,6 @@ def law_of(values: Any, weights: Any) -> Weighted:
     ("share", "count", "n", "level", "near"),
     [
         (0.7, 108, 150, 0.95, "near"),
-        (0.7, 14, 20, 0.95, "undecided"),
         (0.2, 108, 150, 0.99, "far"),
         (1.0, 108, 150, 0.95, "far"),
         (0.2, 1, 20, 0.95, "undecided"),
@@ -507,7 +501,6 @@ def parts_of(difference: Closeness, spread: Closeness, distance: Closeness) -> P
     ("difference", "spread", "distance", "p_like", "p_unlike"),
     [
         (part("near", 0.01, 0.9), part("near", 0.03, 0.8), part("near"), 0.03, 1.0),
-        (part("near", 0.04, 0.9), part("near", 0.03, 0.1), part("near"), 0.04, 0.2),
         (part("near", 0.01, 0.3), NONE, part("near"), 0.01, 0.6),
         (part("near", 0.01, 0.3), NONE, part("far"), 1.0, 0.0),
         (part("undecided", 0.2, 0.02), part("far", 1.0, 0.01), NONE, 1.0, 0.02),
@@ -526,9 +519,7 @@ def test_likeness_is_as_sure_as_its_worst_part_and_unlikeness_twice_as_its_best(
     [
         ("like people", [0.02, 0.03], ["like people", "like people"]),
         ("like people", [0.02, 0.06], ["like people", "undecided"]),
-        ("like people", [0.026, 0.03], ["undecided", "undecided"]),
         ("unlike people", [0.01, 0.02], ["unlike people", "unlike people"]),
-        ("unlike people", [0.013, 0.02], ["undecided", "undecided"]),
         ("undecided", [0.001, 0.001], ["undecided", "undecided"]),
         ("like people", [0.025, 0.03], ["undecided", "undecided"]),  # not below .05
         ("like people", [0.024, 0.05], ["like people", "undecided"]),

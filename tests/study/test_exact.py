@@ -177,26 +177,13 @@ def test_a_law_begins_where_its_run_is(client: LLMClient) -> None:
     assert short.distribution().to_dict() == pytest.approx(by_hand(1, "opponent"))
 
 
-class Mixed(State):
-    value: object = 0
-
-
-class Values(Run[Mixed]):
-    """Numbers, and a text, of which a law has an order."""
-
-    async def turn(self, state: Mixed, ask: Ask) -> Mixed:
-        move = await ask("Ann", Move, "Past: ", decide="sample")
-        other = await ask("Bob", Move, "Past: ", decide="sample")
-        values = {"CC": 10, "CD": 9.5, "DC": "none", "DD": "a few"}
-        return Mixed(value=values[move.move + other.move])
-
-
 def test_numbers_stand_in_order_and_texts_after_them() -> None:
-    law = exact(Values(players="random"), turns=1, outcome="value")
+    def mixed(run: Dilemma) -> object:
+        return {"CC": 10, "CD": 9.5, "DC": "none", "DD": "a few"}[run.state.past]
+
+    law = exact(Dilemma(players="random"), turns=1, outcome=mixed)
     assert law.distribution().index.tolist() == [9.5, 10, "a few", "none"]
-    with pytest.raises(
-        ConfigError, match=r"value is 'a few' in histories of the probability 0\.25"
-    ):
+    with pytest.raises(ConfigError, match="mixed is 'a few' in histories"):
         law.mean()
 
 

@@ -724,9 +724,7 @@ def test_before_anything_was_played_calls_are_counted_without_asking_anyone() ->
     study = study_of()
     plan = study.plan()
     assert (plan.left, plan.turns, plan.calls, plan.hours) == (6, 24, 48, None)
-    text = str(plan)
-    assert text.startswith("6 runs to play, 24 turns in all: about 48 calls (counted in 4 turns")
-    assert "Smallest detectable difference in level: not yet known" in text
+    assert "Smallest detectable difference in level: not yet known" in str(plan)
     assert asked(study) == []
     broken = str(study_of(Broken).plan())
     assert "a turn that chance answered failed: ValueError: 1 / 0" in broken

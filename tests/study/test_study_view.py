@@ -91,12 +91,9 @@ def test_an_outcome_is_drawn_by_unit_by_turn_and_in_each_specification(two_facto
             "same_sign": found.chance.same_sign,
             "holds": found.chance.holds,
         }
-        assert (curve["factor"], curve["finding"], curve["choices"]) == (
-            factor,
-            found.finding,
-            [other],
-        )
-        assert (curve["same_sign"], curve["holds"]) == (found.same_sign, found.holds)
+        names = ["factor", "finding", "choices", "same_sign", "holds"]
+        expected = [factor, found.finding, [other], found.same_sign, found.holds]
+        assert [curve[name] for name in names] == expected
         assert [row[0] for row in curve["rows"]] == found.frame["estimate"].tolist()
         assert [row[3] for row in curve["rows"]] == found.frame[other].tolist()
     # The taste changes nothing, so that there is no interval.

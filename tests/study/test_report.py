@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import study_kit
+from page_kit import PageData
 from study_kit import Basin, Water, played
 
 from llmsim_lab import Ask, Run, Tape
@@ -97,6 +98,13 @@ def test_a_page_has_the_report_for_print_and_for_where_no_script_runs(tmp_path: 
     )
     print_view = report[report.index('<main id="report">') : report.index("</main>")]
     assert print_view in whole
+    runs = PageData(tmp_path / "study.html").runs
+    assert [(number, run["name"]) for number, run in runs.items()] == [
+        (1, "factor=1, seed 0"),
+        (2, "factor=1, seed 1"),
+        (3, "factor=2, seed 0"),
+        (4, "factor=2, seed 1"),
+    ]
     assert '<div id="page"></div>' in whole
     assert "<script" not in report
     # The page's policy forbids inline styles.

@@ -43,11 +43,15 @@ def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> Non
 def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     llmsim_lab: Run,
 ) -> None:
-    llmsim_lab("run", SCENARIO, "--model", "rule", "--turns", "3", "--out", "first")
+    out = succeeds(
+        llmsim_lab, *("run", SCENARIO, "--model", "rule", "--turns", "4", "--out", "first")
+    )
+    assert "not reached" not in out
+    assert out.endswith("Written: first/turns.csv, first/decisions.csv, first/config.yaml\n")
     out = succeeds(llmsim_lab, "run", "first/config.yaml", "--out", "second")
     assert "no model was called" in out
     first, second = (pd.read_csv(f"{folder}/turns.csv") for folder in ("first", "second"))
-    assert first["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
+    assert first["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2", "1980Q3"]
     pd.testing.assert_frame_equal(first.drop(columns="seconds"), second.drop(columns="seconds"))
 
 
@@ -82,6 +86,7 @@ def test_a_run_on_a_server_of_openais_kind_shows_no_key(
     how = ("--model", "openai:qwen", "--base-url", url, "--turns", "1", "--tape", "t.tape")
     out = succeeds(llmsim_lab, "run", SCENARIO, *how)
     assert f"Using qwen on the server at {url}." in " ".join(out.split())
+    assert "\nnot reached: the intervention planned for turn 4: shock.supply = 2 (oil)\n" in out
     assert keys == {f"Bearer {key}"}
     files = [path.read_bytes() for path in Path().rglob("*") if path.is_file()]
     assert files

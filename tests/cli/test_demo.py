@@ -32,31 +32,21 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live_as_often_as_one_wants(
+def test_the_demo_shows_the_shipped_recording_with_its_verdict_and_continues_live(
     llmsim_lab: Run, shipped: Demonstration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Demonstration, "read", lambda: shipped)
-    OUT.mkdir(parents=True)
-    (OUT / "demo.tape").write_text("of the demo before")
-    (OUT / "demo.csv").write_text("of the demo before")
     with FakeOllama(reply=LETTERS) as server:
         out = succeeds(llmsim_lab, "demo", "--turns", "2", "--host", server.host)
         assert len(server.requests) == 2 * 7
     words = " ".join(out.split())
-    assert f"{shipped.model} as a central bank: " in words
     for told in (shipped.verdict, shipped.headline, *shipped.players):
         assert told in words
-    assert "Quarters 21 to 22 of seed 1: a fork of its run, live." in words
-    assert [line.split()[0] for line in out.splitlines() if " 2005Q" in line] == ["20", "21", "22"]
-    assert out.count("United States: rate_change_bp ") == 2
     assert "14 model calls: ok 100%" in out
-    assert len(pd.read_csv(OUT / "turns.csv")) == 23
     assert set(pd.read_csv(OUT / "demo.csv")["player"]) == set(shipped.players)
-    assert (OUT / "demo.png").exists()
-    assert (OUT / "demo.tape").read_text() == "of the demo before"
-    recorded, fork = Tape(OUT / "demo-2.tape", read_only=True).runs()
-    assert (recorded.id, recorded.turns) == (shipped.runs[1]["plain"].run_id, 20)
-    assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", recorded.id, 20, 22)
+    recorded_run, fork = Tape(OUT / "demo.tape", read_only=True).runs()
+    assert (recorded_run.id, recorded_run.turns) == (shipped.runs[1]["plain"].run_id, 20)
+    assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", recorded_run.id, 20, 22)
 
 
 # --- the same of a recording of two quarters, which takes no time ---------------------------------

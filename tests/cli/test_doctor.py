@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -197,6 +198,7 @@ def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
 
     with FakeOllama(["polite", "[/red]"], reply=answer) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.host)
+        level = logging.getLogger("llmsim_lab.llm").level
         status, out, err = llmsim_lab("doctor", "ollama:polite", "ollama:[/red]")
         server.fail_next(Fault.status(429), times=2)
         failed = llmsim_lab("doctor", "ollama:polite")
@@ -208,10 +210,10 @@ def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
     assert "ollama:[/red]: answers ..." in err  # a name is no markup
     assert "polite (ollama 0.32.15, digest " in out
     polite, rude = [line for line in out.splitlines() if line.startswith(CHOICE)]
-    assert "4 of 4" in polite
-    assert "0 of 4" in rude
-    assert "4 invalid_response" in rude
+    assert polite == f"{CHOICE}     4 of 4"
+    assert rude == f"{CHOICE}     0 of 4        4 invalid_response"
     assert (failed[0], "rate_limited" in failed[2]) == (1, True)
+    assert logging.getLogger("llmsim_lab.llm").level == level
 
 
 # --- what it makes of economies ------------------------------------------------------------------

@@ -118,10 +118,6 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
         prompts = recorded.run(2).manifest["prompts"].values()
     [edited] = (it for it in prompts if it["name"] == "agent_policy")
     assert edited["parent"] == Prompt.load("agent_policy").digest
-    out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
-    assert "The prompt agent_policy#" in out
-    assert "propose [-ONE-]{+exactly one+} specific policy action" in out
-    assert "engine" not in out
 
 
 def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: FakeOllama) -> None:
@@ -201,17 +197,7 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert not Path("nowhere.tape").exists()
 
 
-def test_a_run_a_turn_and_a_call_are_shown_with_what_defines_them(
-    llmsim_lab: Run, tape: Path
-) -> None:
-    out = succeeds(llmsim_lab, "tape", "show", "a.tape")
-    assert "Run 1, mine: run" in out
-    engine = Prompt.load("engine_interest_rate")
-    assert f"prompt: engine_interest_rate {engine.digest[:12]}" in out
-    columns = "turn quarter rate infl. unem. model ok from outside"
-    assert columns.split() in [line.split() for line in out.splitlines()]
-    assert "1980Q3" in out
-    assert "nan" not in out.lower()
+def test_a_turn_and_its_calls_are_shown(llmsim_lab: Run, tape: Path) -> None:
     out = succeeds(llmsim_lab, "tape", "show", "a.tape", "--turn", "2")
     assert "Aland proposed (accepted): Raise the interest rate" in out
     assert "agent of Aland: ok, from call 4, confidence 0.8" in out
@@ -421,6 +407,7 @@ def test_how_two_runs_differ_is_said_from_what_defines_them_to_where_they_led(
         "Run 1 (economy) and run 2 (economy)",
         "The prompt agent_policy#42130c94 differs:",
     ]
+    assert "propose [-ONE-]{+exactly one+} specific policy action" in str(lines)
     *_, prompt, given, diverge, variable, heads, _, second, third = lines
     assert (prompt, given) == (
         "Run 2 changed: prompt agent_policy: [-ONE-]{+exactly one+}",
@@ -446,8 +433,6 @@ def test_how_two_runs_differ_is_said_from_what_defines_them_to_where_they_led(
         "Run 3 changed: turn 1: unemployment = 6",
         "All columns are the same in turns 0 to 0; what was said may differ (show --turn).",
     ]
-    *_, only, _, _, _ = succeeds(llmsim_lab, "tape", "diff", "t.tape", "3", "1").splitlines()
-    assert only == "Only run 1 has the prompt validator_economic#6f937110"
     same = succeeds(llmsim_lab, "tape", "diff", "t.tape", "2", "2").splitlines()
     assert same[1] == "Configuration, model, versions and prompts are the same."
     assert same[-1].startswith("All columns are the same in turns 0 to 3; ")
@@ -492,8 +477,6 @@ def test_an_answer_from_probabilities_names_the_call_of_each_order(llmsim_lab: R
     assert [line for line in lines if line.startswith("Call ")] == [
         f"Call {number} of run 1: agent of Aland, turn 1" for number in range(1, 18)
     ]
-    assert "second attempt" not in str(lines)
-    assert "logprobs: false" not in str(lines)
 
 
 @pytest.mark.parametrize(

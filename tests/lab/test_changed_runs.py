@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from builders import make_simulation, played
+from builders import played
 from lab_kit import Browser, eventually, opened
 from pydantic import Field
 
 from llmsim_lab import Ask, Run, State, Tape
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import Lab
 from llmsim_lab.run import load
 
@@ -35,12 +34,6 @@ class Mixed(State):
 
 
 class Mixes(Run[Mixed]):
-    """A world.
-
-    Args:
-        wait_s: how long they think.
-    """
-
     wait_s: float = 3
     parts: dict[str, dict[str, float]] = Field({"a": {"low": 1}})
     defaults: ClassVar[Any] = {"turns": 2}
@@ -74,26 +67,6 @@ async def test_a_form_has_the_states_numbers_in_six_figures_and_nothing_that_can
     assert not note
     told = {field["place"][-1]: field["help"] for field in parts[0]["fields"]}
     assert told["share"] == "how much of it is left"
-    rest = {".".join(field["place"]): field for field in parts[1]["fields"]}
-    assert (rest["wait_s"]["value"], rest["wait_s"]["help"]) == (3.0, "how long they think")
-    assert "rationale" in rest
-
-
-async def test_prompts_are_long_texts_of_the_form() -> None:
-    run = played(make_simulation(names=("Aland",)), 1)
-    _, _, [fork, _] = await formed(run, 1)
-    [field] = [it for it in fork["fields"] if it["place"] == ["prompt", "agent_policy"]]
-    text = next(prompt.text for prompt in run.prompts.values() if prompt.name == "agent_policy")
-    schema = {"type": "string", "long": True}
-    assert field == {
-        "place": ["prompt", "agent_policy"],
-        "label": "Prompt agent_policy",
-        "value": text,
-        "help": "",
-        "schema": schema,
-    }
-    labels = {field["place"][-1]: field["label"] for field in fork["fields"]}
-    assert labels["inflation"].startswith("Inflation (% over four quarters")
 
 
 async def test_a_note_alone_is_no_intervention_and_a_form_of_before_is_read_as_it_was_sent() -> (
@@ -142,19 +115,13 @@ def test_runs_keep_their_tapes_numbers_unless_another_run_here_has_one(
         elsewhere = lab.fork(1, run=2, to="n.tape")
         assert (elsewhere.run_id, list(lab.runs)) == (3, [2, 3, 4])
         assert lab.reading.runs[4]["changes"] == ["to n.tape"]
-        whole = Lab(tape)
-        assert whole.shown == (3, 1)
-        assert list(whole.runs) == [1, 2, 3]
         first.close()
     here = Lab(played(Mixes(), 1))
     here.fork(0)
     here.fork(1, run=1)
     assert list(here.runs) == [1, 2, 3]
     assert [here.reading.runs[number]["fork"] for number in (2, 3)] == [0, 1]
-    recorded = load(tmp_path / "m.tape", 2)
-    assert list(Lab(recorded).runs) == [2]
-    with pytest.raises(ConfigError, match=r"there is no run 9 here; there are \[1, 2, 3\]"):
-        here.show(run=9)
+    assert list(Lab(load("m.tape", 2)).runs) == [2]
     here.show(1, run=1, view="calls")
     assert here.first == {"run": 1, "turn": 1, "view": "calls"}
     here.show()

@@ -261,28 +261,25 @@ async def test_picture_and_text_are_written_anew_when_what_is_shown_has_changed(
         {"application/vnd.jupyter.widget-view+json": view, "text/html": ""},
         {"raw": True},
     )
-    said = picture[1].pop("metadata")["image/png"]["alt"]
-    assert said.splitlines()[1] == "Climb, turns 0 to 1: level 0 → 4"
+    alt = picture[1].pop("metadata")["image/png"]["alt"]
+    assert alt.splitlines()[1] == "Climb, turns 0 to 1: level 0 → 4"
     assert picture[1] == text[1] == {"raw": True, "display_id": True}
-    [(name, update)] = events.listening
-    assert name == "post_execute"
-
-    ticks: Iterator[float] = iter([100.0, 102.0])
-    update()  # type: ignore[operator]
-    assert picture[2].written == text[2].written == []
-    await lab.play(1)
     saved = lab._saved
     assert saved is not None
+    assert events.listening == [("post_execute", saved.update)]
+
+    ticks: Iterator[float] = iter([100.0, 102.0])
+    saved.update()
+    assert picture[2].written == text[2].written == []
+    await lab.play(1)
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(ticks))
         saved.update()
     assert saved.rests_until == 102 + 9 * 2, "an update may take a second of the kernel"
-    [(drawn, how)] = picture[2].written
-    assert list(drawn) == ["image/png"]
-    assert (how["raw"], how["metadata"]["image/png"]["alt"].count("turns 0 to 2")) == (True, 1)
+    [(_, how)] = picture[2].written
+    assert (how["raw"], "turns 0 to 2" in how["metadata"]["image/png"]["alt"]) == (True, True)
     [(words, how)] = text[2].written
-    assert how == {"raw": True}
-    assert "Turn 2" in words["text/plain"]
+    assert (how, "Turn 2" in words["text/plain"]) == ({"raw": True}, True)
     assert re.search(r"^<style>.*</style><div class=.?llmsim-static", words["text/html"])
     saved.update()
     assert len(text[2].written) == 1, "nothing is new"

@@ -386,18 +386,10 @@ def response_of(
         member,
     )
     quantile = float(stdtrit(units - 3, _AT))
-    criteria = {}
+    criteria: dict[str, Criterion] = {}
     for name, judged in _CRITERIA.items():
-        weights = np.array(judged.weights)
-        value = float(weights @ slopes)
-        of_sum = weights @ variance @ weights
-        # Rounding may give a variance of -1e-20 if all moves are equal.
-        reach = quantile * sqrt(max(0.0, of_sum))
-        criteria[name] = _criterion(
-            name,
-            Estimated(value, value - reach, value + reach),
-            judged.bounds,
-        )
+        estimated = _sum_of(slopes, variance, np.array(judged.weights), quantile)
+        criteria[name] = _criterion(name, estimated, judged.bounds)
     products = np.outer(slopes, slopes)
     squares = products - quantile**2 * variance
     in_the_end = None
@@ -432,6 +424,20 @@ def response_of(
         slopes=tuple(slopes.tolist()),
         variance=tuple(map(tuple, variance.tolist())),
     )
+
+
+def _sum_of(
+    slopes: NDArray[np.float64],
+    variance: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    quantile: float,
+) -> Estimated:
+    """Return a weighted sum of coefficients with Student's interval."""
+    value = float(weights @ slopes)
+    of_sum = weights @ variance @ weights
+    # Rounding may give a variance of -1e-20 if all moves are equal.
+    reach = quantile * sqrt(max(0.0, of_sum))
+    return Estimated(value, value - reach, value + reach)
 
 
 def _mean_of(changes: NDArray[np.float64]) -> Estimated:

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from llmsim_lab.economy.response import PolicyResponse
 
 _MODEL = "#D55E00"
+_OUTCOMES = {
+    "pass": "responds",
+    "fail": "does not respond",
+    "undecided": "undecided",
+}
 
 
 class _Look(NamedTuple):
@@ -241,6 +247,49 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     )
 
 
+def _draw_response(
+    axes: Axes,
+    row: int,
+    response: PolicyResponse,
+    *,
+    colour: str,
+) -> None:
+    """Draw one player's response to inflation, with its interval and verdict."""
+    # With few seeds nothing is decided, and there are no intervals.
+    if not response.criteria:
+        axes.text(
+            0,
+            row,
+            " too few seeds",
+            fontsize=8,
+            va="center",
+        )
+        return
+    slope = response["inflation"]
+    axes.plot(
+        [slope.low, slope.high],
+        [row, row],
+        color=colour,
+        linewidth=3,
+    )
+    axes.plot(
+        [slope.value],
+        [row],
+        "o",
+        color=colour,
+        markersize=8,
+    )
+    # Above the interval, since the axis points downwards.
+    axes.text(
+        slope.value,
+        row - 0.28,
+        _OUTCOMES[response.outcome],
+        fontsize=8,
+        ha="center",
+        va="center",
+    )
+
+
 def _draw_responses(
     axes: Axes,
     demonstration: Demonstration,
@@ -248,45 +297,11 @@ def _draw_responses(
     """Draw how far each player moves the rate for a point of inflation, with intervals."""
     players = demonstration.players
     for row, player in enumerate(players):
-        response = demonstration.responds(player)
-        # With few seeds nothing is decided, and there are no intervals.
-        if not response.criteria:
-            axes.text(
-                0,
-                row,
-                " too few seeds",
-                fontsize=8,
-                va="center",
-            )
-            continue
-        slope = response["inflation"]
-        colour = _look_of(player).colour
-        axes.plot(
-            [slope.low, slope.high],
-            [row, row],
-            color=colour,
-            linewidth=3,
-        )
-        axes.plot(
-            [slope.value],
-            [row],
-            "o",
-            color=colour,
-            markersize=8,
-        )
-        words = {
-            "pass": "responds",
-            "fail": "does not respond",
-            "undecided": "undecided",
-        }
-        # Above the interval, since the axis points downwards.
-        axes.text(
-            slope.value,
-            row - 0.28,
-            words[response.outcome],
-            fontsize=8,
-            ha="center",
-            va="center",
+        _draw_response(
+            axes,
+            row,
+            demonstration.responds(player),
+            colour=_look_of(player).colour,
         )
     axes.axvline(
         0,

@@ -224,6 +224,36 @@ def draw_forest(
         color="#999999",
         linewidth=1,
     )
+    _draw_rows(
+        axes,
+        effects,
+        arms=arms,
+        short_names=short_names,
+    )
+    title = f"{100 * effects[0].level:g} % interval, each comparison alone"
+    if family:
+        title += f" · p adjusted: {family}"
+    if margin:
+        title += f" · grey: smaller than ±{margin:g}, the smallest effect of interest"
+    axes.set_title(
+        drawable(title, 160),
+        loc="left",
+        size="small",
+    )
+    axes.set_xlabel(
+        drawable(scale_of(effects[0]), 80),
+        size="small",
+    )
+
+
+def _draw_rows(
+    axes: Axes,
+    effects: Sequence[Estimate],
+    *,
+    arms: Sequence[str],
+    short_names: Mapping[str, str],
+) -> None:
+    """Draw the rows of a forest plot, each in its arm's colour and with its name."""
     colours: dict[str, str] = {}
     short_contrasts: dict[str, str] = {}
     reference = arms[0]
@@ -261,20 +291,6 @@ def draw_forest(
     )
     # The first effect is at the top, as in the table.
     axes.set_ylim(len(names) - 0.5, -0.5)
-    title = f"{100 * effects[0].level:g} % interval, each comparison alone"
-    if family:
-        title += f" · p adjusted: {family}"
-    if margin:
-        title += f" · grey: smaller than ±{margin:g}, the smallest effect of interest"
-    axes.set_title(
-        drawable(title, 160),
-        loc="left",
-        size="small",
-    )
-    axes.set_xlabel(
-        drawable(scale_of(effects[0]), 80),
-        size="small",
-    )
 
 
 def _draw_interval(

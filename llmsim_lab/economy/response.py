@@ -434,7 +434,7 @@ def _sum_of(
 ) -> Estimated:
     """Return a weighted sum of coefficients with Student's interval."""
     value = float(weights @ slopes)
-    of_sum = weights @ variance @ weights
+    of_sum = float(weights @ variance @ weights)
     # Rounding may give a variance of -1e-20 if all moves are equal.
     reach = quantile * sqrt(max(0.0, of_sum))
     return Estimated(value, value - reach, value + reach)

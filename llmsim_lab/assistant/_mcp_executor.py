@@ -53,6 +53,8 @@ _Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_BYTES = 500
 _MAX_TOOLS = 256
+_MAX_LISTED_CHARS = 1_000_000
+"""Of all tools together: more than a model's window holds."""
 """Of one server, whose schemas are checked in .3 s. OpenAI's protocol has 128 at most."""
 
 
@@ -298,6 +300,14 @@ class _Connection:
                             raise ValueError(
                                 f"it lists {len(tools):,} tools or more, and {_MAX_TOOLS:,} are "
                                 "the most that are taken from one server; let it list fewer"
+                            )
+                        # Here, in its own thread: a run's loop would stand still over them.
+                        size = sum(len(tool.model_dump_json()) for tool in tools)
+                        if size > _MAX_LISTED_CHARS:
+                            raise ValueError(
+                                f"it describes its {len(tools)} tools in {size:,} characters, and "
+                                f"{_MAX_LISTED_CHARS:,} are the most that are taken from one "
+                                "server; let it list fewer, or say less of each"
                             )
                         limit.deadline = math.inf  # it is for the start alone
                         self._started.set_result({tool.name: tool for tool in tools})

@@ -8,6 +8,7 @@ check of a keyword counts as a step, and each entry of what it names as one more
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,10 @@ from llmsim_lab._util.jsontext import Schema
 
 _MAX_STEPS = 15_000
 """Some 0.2 s, for which the event loop stands still; twice that on an overloaded machine."""
+_MOST_PARTS = 3_000
+"""Objects and lists in the schemas of all tools together: 256 tools of ten arguments each. To
+compare a part with the standard takes a tenth of a millisecond, in which the loop stands still."""
+_VALUES_A_PART = 20
 _CHARS_A_STEP = 100
 """Of an error's message, which holds the value that is wrong."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -22,6 +27,35 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 class TooMuchToCheck(ValueError):  # noqa: N818 - its words are for the model
     """A check would take too long."""
+
+
+class SchemaSizes:
+    """Counts the parts of several tools' schemas, which are compared with the standard at once."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def add(self, schema: Schema) -> None:
+        """Count a schema.
+
+        Raises:
+            TooMuchToCheck: with those before it, it is too large; it is not counted then.
+        """
+        parts = math.ceil(_size_of(schema))
+        if self._parts + parts > _MOST_PARTS:
+            raise TooMuchToCheck(
+                f"its schema has {parts:,} parts, after {self._parts:,} of other tools; all tools "
+                f"together may have {_MOST_PARTS:,}"
+            )
+        self._parts += parts
+
+
+def _size_of(value: object) -> float:
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_size_of, value.values()))
+    if isinstance(value, list | tuple):
+        return 1 + sum(map(_size_of, value))
+    return 1 / _VALUES_A_PART
 
 
 class SchemaCheck:

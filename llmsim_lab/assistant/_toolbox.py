@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
-from llmsim_lab.assistant._schemas import SchemaCheck
+from llmsim_lab.assistant._schemas import SchemaCheck, SchemaSizes
 from llmsim_lab.assistant.types import (
     Arguments,
     FunctionCall,
@@ -121,6 +121,7 @@ class Toolbox:
         # The settings come last: they alone can free a tool that deletes from asking.
         self._confirm = dict.fromkeys(self._destructive, True) | dict(settings)
         self._checks: dict[str, SchemaCheck] = {}
+        self._sizes = SchemaSizes()
         admitted = [self._admitted(tool) for tool in tools]
         self.declarations = tuple(tool for tool in admitted if tool is not None)
 
@@ -160,6 +161,7 @@ class Toolbox:
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
         try:
+            self._sizes.add(tool.parameters)
             slim = without(tool.parameters)
             self._checks[tool.name] = SchemaCheck(tool.parameters, without(slim, _UNCHECKED))
         except Exception as error:  # noqa: BLE001 - an odd "$schema" or deep nesting may raise any

@@ -55,6 +55,9 @@ SCHEMAS: dict[str, Any] = {
     "a reference to a file": of_x({"$ref": "file:///etc/passwd"}),
     "a reference to a server": of_x({"$ref": "http://127.0.0.1:9/schema"}),
     "100,000 values": of_x({"enum": list(range(100_000))}),
+    "100,000 arguments": {"type": "object", "properties": {f"k{at}": {} for at in range(100_000)}},
+    "20,000 alternatives": of_x({"anyOf": [{"type": "array"}] * 20_000}),
+    "200 wide tools": of_x({"anyOf": [{"type": "array"}] * 1_000}),
     "a schema that is none": {"type": 17, "properties": ["x"]},
     "a number that divides nothing": of_x({"type": "number", "multipleOf": 0}),
 }
@@ -63,6 +66,7 @@ NAMES = {
     "names": ["a\x1b[31m", "a\u202eb", "__proto__", "x" * 10_000, "", "a b", "f"],
     "100 equal names": ["f"] * 100,
     "20,000 tools": [f"f{number}" for number in range(20_000)] + ["f"],
+    "200 wide tools": [f"f{number}" for number in range(200)] + ["f"],
 }
 
 

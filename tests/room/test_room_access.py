@@ -93,6 +93,7 @@ async def test_a_cookie_is_of_one_room_and_no_script_reads_it() -> None:
         cookie = reply.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
+        assert "Max-Age=86400" in cookie
         assert cookie.split("=")[0] == f"seat-{(await guest.get('about'))['room']}"
         stranger = Visitor(other.visitor().base, guest)
         assert not (await stranger.get("about"))["joined"]

@@ -56,7 +56,7 @@ _LAMBDA = "<lambda>"
 _LONGEST_LABEL = 40
 """Characters of a label that is made from a level."""
 MOST_SAMPLES = 10_000
-"""Samples of a situation; also the distance between the draws of two wordings, see ``begin``."""
+"""Most samples of a situation; also the distance between the draws of two wordings in ``begin``."""
 _MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """Factors that every world has beside its parameters."""

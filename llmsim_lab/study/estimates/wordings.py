@@ -96,7 +96,7 @@ class _Block(NamedTuple):
     Attributes:
         strata: the groups whose weighted means are added up.
         wordings: how many wordings there are.
-        is_random: whether the wordings' spread is part of the estimate's spread.
+        is_random: whether the strata's spread is part of the estimate's spread.
     """
 
     strata: list[Stratum]

@@ -489,23 +489,7 @@ class World:
             ConfigError: a level is wrong.
         """
         if source is None:
-            config = self.config(
-                arm,
-                {"seed": number, "turns": self.turns},
-                self.base,
-            )
-            run = self.cls(
-                config,
-                llm_client=client,
-                state=self.level(arm, "state"),
-                players=self.level(arm, "players"),
-            )
-            # Each wording has its own sampling seeds: with the same seeds, wordings would be more
-            # alike than new ones are. Without a replicate the server draws the seeds.
-            first_draw = run.config.replicate
-            if first_draw is not None:
-                draw = first_draw + MOST_SAMPLES * play.wording
-                run.config = run.config.model_copy(update={"replicate": draw})
+            run = self._new_run(arm, client, number, play)
         else:
             run = self._continued(
                 arm,
@@ -515,6 +499,47 @@ class World:
                 source,
             )
         self.edit(run, arm, play.wording)
+        self._intervene(run, arm, changes_done)
+        return run
+
+    def _new_run(
+        self,
+        arm: Arm,
+        client: LLMClient | None,
+        seed: int,
+        play: Play,
+    ) -> Run:
+        """Return a new run with an arm's levels."""
+        config = self.config(
+            arm,
+            {"seed": seed, "turns": self.turns},
+            self.base,
+        )
+        run = self.cls(
+            config,
+            llm_client=client,
+            state=self.level(arm, "state"),
+            players=self.level(arm, "players"),
+        )
+        # Each wording has its own sampling seeds: with the same seeds, wordings would be more alike
+        # than new ones are. Without a replicate the server draws the seeds.
+        first_draw = run.config.replicate
+        if first_draw is not None:
+            draw = first_draw + MOST_SAMPLES * play.wording
+            run.config = run.config.model_copy(update={"replicate": draw})
+        return run
+
+    def _intervene(
+        self,
+        run: Run,
+        arm: Arm,
+        changes_done: int,
+    ) -> None:
+        """Plan an arm's interventions in a run, without those that it has had already.
+
+        Raises:
+            ConfigError: the run does not reach an intervention's turn.
+        """
         changes = self.interventions(arm, run.turn_number)
         for change in changes[changes_done:]:
             if self.asks_again and change.turn != run.turn_number:
@@ -531,7 +556,6 @@ class World:
                 change.set,
                 note=change.note,
             )
-        return run
 
     def _continued(
         self,

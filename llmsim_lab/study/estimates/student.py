@@ -228,7 +228,7 @@ def smallest_detectable(
 
 
 def at_upper_limit(spread: Spread) -> Spread:
-    """Return a pilot's spread at its upper 80 % limit; half of all pilots have too small a spread."""
+    """Return a pilot's spread at its upper 80 % limit, since half of all pilots vary too little."""
     # chdtri takes the upper tail: .8 of pilots have a variance above this share of the true one.
     low_quantile = float(special.chdtri(spread.df, 0.8))
     factor = spread.df / low_quantile

@@ -79,18 +79,6 @@ def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
     assert caplog.text.count("state_update_refused source=engine variable=wine asked=3") == 1
 
 
-def test_a_story_has_the_beginning_of_long_texts() -> None:
-    long = {**judged({}, {}, "e" * 201), "reasoning": "r" * 301}
-    run = make_crisis(replies=lambda it: long if it.site.component == "engine" else said("w" * 301))
-    lines = list(played(run, 1).turns[1].in_words())
-    for line in (
-        f"event: {'e' * 199}…",
-        f"engine: {'r' * 299}…",
-        f"Ada: ACTIONS: {'w' * 290}…",
-    ):
-        assert line in lines
-
-
 def test_a_change_to_the_value_that_was_there_is_none() -> None:
     same = judged({"water": 40}, {"Ada": {"trust": 50}})
     simulation = make_crisis(

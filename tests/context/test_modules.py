@@ -4,17 +4,10 @@ from typing import Any
 
 import pytest
 from context_kit import build, make_module
-from crisis_kit import make_scenario
 
 from llmsim_lab.context import ComposedModules, GameEngine
 from llmsim_lab.context import apply_deterministic_updates as apply_updates
 from llmsim_lab.errors import ConfigError, ModuleError
-
-
-def test_a_modules_code_is_not_in_its_repr_and_scenarios_tell_no_one_of_a_simulation() -> None:
-    module = make_module("weather", context="Rain.", code_text="return 'Rain.'")
-    assert "code" not in repr(module)
-    assert not make_scenario().simulator_awareness
 
 
 def test_a_module_that_raises_is_named_with_agent_and_function() -> None:

@@ -115,10 +115,3 @@ def test_trust_wears_off_a_broken_word_costs_reputation_and_forces_tire_on_alert
     module: ModuleType, own: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     assert module.compute_state_updates("Ada", own, {}, 1) == changes
-
-
-@pytest.mark.parametrize("module", [diplomatic_base, military_base, trust_dynamics])
-def test_a_shipped_module_runs_the_code_beside_its_data(module: ModuleType) -> None:
-    name = module.__name__.rpartition(".")[2]
-    for function in module.__all__:
-        assert hasattr(shipped(name).code, function)

@@ -56,32 +56,6 @@ def test_an_action_has_one_size_at_most() -> None:
         make_action(rate_change_bp=25, proposed_rate=4.25)
 
 
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        ({}, "median"),
-        ({"rule": "majority"}, "majority"),
-        ({"rule": "chair", "chair": "Ann"}, "chair Ann within 25 bp of the median"),
-        ({"rule": "chair", "chair": "Ann", "tolerance_bp": 7.5}, "chair Ann within 7.5 bp of the"),
-    ],
-)
-def test_a_committee_s_rule_is_said_with_what_it_takes(rule: Any, words: str) -> None:
-    assert str(Committee(**rule)).startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        ({"rule": "majority", "chair": "Ann"}, "no effect with the rule majority"),
-        ({"tolerance_bp": 26}, "no effect with the rule median"),
-        ({"rule": "chair"}, "needs the chair's name"),
-    ],
-)
-def test_a_setting_without_effect_is_refused(rule: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Committee(**rule)
-
-
 def test_minutes_name_each_vote_and_who_dissents_from_the_outcome() -> None:
     votes = {"Cy": 4.25, "Ann": 4.25, "Bob": 3.5, "Dee": 4.25 + 1e-12}
     assert minutes(Committee(), votes, 4.25, current=4.0) == (

@@ -13,7 +13,7 @@ from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates, policy_words, rates_of
+from llmsim_lab.simulation.chair import advice_for, as_reply, in_rates, rates_of
 from llmsim_lab.simulation.world import Economy
 
 
@@ -127,19 +127,6 @@ def test_a_rate_becomes_the_move_that_leads_nearest_to_it(answer: Any, reply: An
     assert as_reply(bank(moves_bp=(-25, 0, 25)), answer) == reply
 
 
-@pytest.mark.parametrize(
-    ("rate", "words"),
-    [
-        (4.0, "Hold the rate at 4 %"),
-        (4.004, "Hold the rate at 4 %"),
-        (4.25, "Raise the rate to 4.25 %"),
-        (3.5, "Lower the rate to 3.5 %"),
-    ],
-)
-def test_a_new_rate_is_said_as_what_is_done(rate: float, words: str) -> None:
-    assert policy_words(4.0, rate) == words
-
-
 def test_the_rule_advises_each_member_by_its_own_target_and_others_by_the_first_one_s() -> None:
     nations = [{"name": "Ann", "inflation_target": 3}, {"name": "Bo", "inflation_target": 4}]
     run = Simulation(nations=nations, players="rule", moves_bp=(-100, -50, 0))
@@ -149,37 +136,3 @@ def test_the_rule_advises_each_member_by_its_own_target_and_others_by_the_first_
             f"The Taylor rule: Set the interest rate to {move}%. With inflation at 2% and an "
             f"output gap of 0% the rule asks for {rate}%."
         )
-
-
-def test_a_player_is_told_the_figures_that_the_shortest_prompt_names_to_two_decimals() -> None:
-    run = bank(9.673333)
-    assert run.told(run.state, "Ann") == {
-        "Policy rate (% per year)": 9.67,
-        "Inflation (% over four quarters)": 2.0,
-        "Unemployment (% of labour force)": 5.0,
-        "Real growth (% per year)": 2.2,
-    }
-    assert run.told(run.state, "validator") == {}
-    rate, *others = run.series
-    assert (rate.column, rate.low, rate.high) == ("interest_rate", 0, 25)
-    assert {(series.low, series.high) for series in others} == {(None, None)}
-
-
-def test_an_economy_begins_at_rest_and_a_loss_has_the_first_nation_s_target() -> None:
-    names = ("interest_rate", "inflation", "output_gap", "unemployment")
-    assert [getattr(Economy(), name) for name in names] == [4, 2, 0, 5]
-    assert (Economy().gdp_growth, Economy().total_economic_value) == (2.2, 1000)
-    nations = [{"name": "Ann", "inflation_target": 3}, {"name": "Bo", "inflation_target": 4}]
-    run = Simulation(nations=nations, players="rule", seed=5)
-    frame = played(run, 3).to_frame()
-    sizes = [25, 50, 75, 100, 150, 200, 300, 450]
-    assert run.config.moves_bp == (*[-size for size in reversed(sizes)], 0, *sizes)
-    assert (run.config.masked, run.config.permissive, run.config.gap_noise) == (True, True, 0)
-    assert run.config.economy.model_dump() == {
-        "shock_scale": 1,
-        "fiscal_backstop": False,
-        "mirrored": False,
-    }
-    squares = (frame["inflation"][1:] - 3) ** 2 + frame["output_gap"][1:] ** 2
-    loss = squares.mean() + 0.5 * (frame["interest_rate"].diff()[1:] ** 2).mean()
-    assert run.measures(run.config)["loss"](frame) == pytest.approx(loss)

@@ -167,13 +167,6 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, path
     assert shown.verdict.startswith(told)
     assert repr(shown) == f"<Demonstration, 1 seed: {shown.verdict}>"
     assert shown.headline.endswith("several runs, not situations) under coin (1 seed).")
-    # A seed without an oil shock is shown as well.
-    with Tape(path) as tape:
-        for turned in (False, True):
-            economy = CONFIG.economy.model_copy(update={"mirrored": turned})
-            run = Simulation(CONFIG, seed=2, economy=economy, llm_client=client(), tape=tape)
-            recorded(run, 1)
-    assert [*Demonstration.read(path).runs] == [1, 2]
 
 
 def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,9 +10,8 @@ from builders import played
 
 from llmsim_lab import Person
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.scores import Losses, of_class
+from llmsim_lab.simulation.scores import Losses
 
 
 def people_who_move(*moves: int, advice: bool = False, **fields: Any) -> Simulation:
@@ -91,20 +88,3 @@ def test_a_verdict_compares_the_people_with_the_rule_and_with_a_rate_held(
         f"Holding the rate would have cost {losses['rate held']:.1f}."
     )
     assert mine - losses["rate held"] == pytest.approx(0.5 * (move / 100) ** 2)
-
-
-def test_a_class_is_ordered_by_how_much_more_than_the_rule_each_game_cost(tmp_path: Path) -> None:
-    (tmp_path / "a.tape").write_text("not a tape")
-    for name, move in (("b", -300), ("c", 0)):
-        tape = tmp_path / f"{name}.tape"
-        people_who_move(move, advice=name == "c", moves_bp=(-300, 0, 200), tape=tape).close()
-    frame = of_class(tmp_path, None, after=0)
-    assert frame["tape"].tolist() == ["c.tape", "b.tape", "a.tape"]
-    assert frame["advice_asked"].tolist()[:2] == [1, 0]
-    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", date) for date in frame["date"][:2])
-    for name, row in zip("cb", frame.to_dict("records"), strict=False):
-        board = Losses(load(tmp_path / f"{name}.tape"), None, None, after=0)
-        losses = board.frame.set_index("who")["loss"]
-        assert row["loss"] == losses["you (Ann)"]
-        more = 100 * (losses["you (Ann)"] - losses["Taylor rule"]) / losses["Taylor rule"]
-        assert row["against_rule_pct"] == pytest.approx(more)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import recorded
-from pydantic import ValidationError
 from social_kit import OPTIONS, make_question, picks, prompts_to, social_client, social_values
 
 from llmsim_lab.run import replay
-from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, SocialSimulation
-from llmsim_lab.statechart.reasoner import ExplainedNextState, NextStateExplained
+from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialSimulation
 
 
 def shown(prompt: str) -> list[str]:
@@ -86,19 +83,6 @@ async def test_the_fallback_is_the_first_option_given_not_the_first_shown_and_is
     assert "REASONER_FALLBACK agent=A turn=1 chosen=scrolling reason=invalid_resp" in caplog.text
 
 
-async def test_a_reasoner_counts_its_decisions_and_takes_the_state_that_an_agent_is_in() -> None:
-    client = social_client(picks("scrolling"))
-    reasoner = Reasoner(client)
-    resting = SocialAgent("Ada", ["tea"], state=AgentState.RESTING)
-    assert await reasoner.decide(resting, trigger="timeout", options=OPTIONS) == "scrolling"
-    assert await reasoner.decide(resting, AgentState.IDLE, "opens_app", OPTIONS) == "scrolling"
-    assert reasoner.counts == {"ok": 2}
-    first, second = prompts_to(client)
-    assert "resting" in first.replace("- resting", "")
-    assert "idle" in second
-    assert "resting" not in second
-
-
 async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:
     text = '"}\n\nChoose resting.\n- resting: do it\n{{ answer_form }} {% raw %}'
     client = social_client(picks("scrolling"))
@@ -133,21 +117,3 @@ def test_a_reasoner_in_a_seat_answers_for_all_users(
     silent = Reasoner(social_client([]), seed=2)
     again = replay(path, players={"reasoner": silent, "*": "rule"})
     assert again.turns == run.turns
-
-
-@pytest.mark.parametrize("reply", [ExplainedNextState, NextStateExplained])
-def test_a_reason_and_a_state_are_read_without_what_is_around_them(reply: Any) -> None:
-    read = reply(rationale=" x\n", next_state=" Scrolling ")
-    assert (read.rationale, read.next_state) == ("x", "scrolling")
-    with pytest.raises(ValidationError, match="rationale"):
-        reply(rationale=" ", next_state="scrolling")
-
-
-def test_the_rule_likes_a_post_the_more_the_better_it_fits() -> None:
-    keen = make_question()
-    cool = replace(keen, agent=SocialAgent("Ada", ["bread"]))
-    likes = [
-        sum(question.by_rule(seed) is AgentState.ENGAGING_LIKE for seed in range(200))
-        for question in (keen, cool)
-    ]
-    assert likes[0] > 1.5 * likes[1] > 0

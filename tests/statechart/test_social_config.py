@@ -130,15 +130,13 @@ def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(p
 
 def test_what_is_left_out_is_as_documented() -> None:
     values = SocialSimulation.config_type()
-    assert (len(values.population), len(values.seed_posts)) == (12, 8)
-    assert (values.shuffle, values.rationale, values.chart) == (True, False, None)
+    assert (len(values.population), len(values.seed_posts), values.shuffle) == (12, 8, True)
     [user] = SocialSimulation.config_type(
         population=[{"name": "Ann", "interests": ["sea"]}]
     ).population
     made = SocialAgent("Ann")
     for one in (user, made):
         assert (one.activity, one.engagement_threshold, one.timeout_threshold) == (0.5, 0.5, 5)
-    assert (made.ticks_in_state, made.state) == (0, "idle")
     assert not SocialSimulation.guards["interested"](made, Post(id=1, author="Bob", text=""))
     assert FeedConfig().model_dump() == {
         "interest": 2.0,

@@ -41,13 +41,6 @@ def seen_next(state: SocialState, seed: int = 1, **weights: Any) -> list[int | N
 # --- the feed ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("weight", "seen"), [("interest", 2), ("recency", 1), ("popularity", 1)])
-def test_interest_recency_and_popularity_each_decide_when_alone(weight: str, seen: int) -> None:
-    other = FeedEntry(post(1, topics=("football",), turn=1), likes=9)
-    state = network(FeedEntry(post(2, turn=0)), other)
-    assert seen_next(state, **{**NOTHING, weight: 1}) == [seen, seen]
-
-
 def about(number: int, *topics: str, turn: int = 4) -> Post:
     return post(number, topics=topics, turn=turn)
 

@@ -283,11 +283,6 @@ def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> Non
 # --- a plan, and the short form -------------------------------------------------------------------
 
 
-def test_each_situation_is_asked_five_times_if_nothing_is_said(tape: Path) -> None:
-    study = Study.again(tape, {}, turns=[1], llm_client=instant_client())
-    assert played(study).results["replicate"].tolist() == [1, 2, 3, 4, 5]
-
-
 def test_a_comparison_is_the_short_form_for_a_prompt(tape: Path) -> None:
     short = Comparison(tape, prompt={"kind": kind}, run=1, samples=2, llm_client=instant_client())
     assert played(short).results.equals(played(again(tape, run=1)).results)

@@ -199,15 +199,6 @@ def test_a_wrong_name_or_level_raises_before_anything_is_played(
     assert message in str(caught.value)
 
 
-def test_a_lambda_is_called_after_what_it_returns() -> None:
-    study = study_of(
-        vary={"players": [lambda question: 3, "rule"]},
-        outcome=[lambda run: run.state.level, lambda run: run.state.shares["Ann"]],
-    )
-    assert [*study.outcome] == ["run.state.level", 'run.state.shares["Ann"]']
-    assert [*study.arms] == ["3", "rule"]
-
-
 def test_a_wrong_model_raises_before_anything_is_played() -> None:
     study = study_of(vary={"model": {"real": instant_client(), "typo": "olama:x"}})
     with pytest.raises(ConfigError, match="olama:x"):
@@ -345,12 +336,6 @@ def test_an_edit_that_fits_no_prompt_raises_before_anything_is_played(
     assert study.counts == {"left": 4}
 
 
-def test_an_edit_that_fits_a_later_prompt_only_is_played() -> None:
-    edits = {"as it is": None, "late": {"another": kind}}
-    study = played(study_of(TwoMinds, {"prompt": edits}, second="another"))
-    assert set(study.runs["status"]) == {"done"}
-
-
 class Counted(Water):
     """Asks with another prompt from a turn on, and counts the turns of all runs."""
 
@@ -463,14 +448,6 @@ def test_arms_share_a_run_up_to_the_turn_where_something_else_is_set(tmp_path: A
     assert levels_of(pooled, "late") == late
 
 
-def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> None:
-    vary = {"interventions": {"high": shocked(90, 3), "low": shocked(1, 3)}}
-    study = played(study_of(vary=vary, turns=4))
-    assert levels_of(study, "high")[:3] == levels_of(study, "low")[:3]
-    assert levels_of(study, "low")[3] == 1
-    assert len(asked(study)) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
-
-
 @pytest.mark.parametrize(
     ("first", "second", "asked_turns", "levels"),
     [
@@ -503,15 +480,6 @@ def test_arms_with_a_common_beginning_part_where_they_set_something_else(
     for arm, changes in (("one", first), ("two", second)):
         turns = study.simulation(arm, 0).turns
         assert sum(len(turn.interventions) for turn in turns) == len(changes)
-
-
-def test_a_plan_counts_the_turns_that_are_left_of_an_arm_that_continues_another_one() -> None:
-    vary = {"interventions": {"none": [], "shock": shocked(90, 2)}}
-    study = study_of(vary=vary, turns=4, seeds=1, prompt=[None, kind])
-    # Two wordings of four turns, and of the other arm the last two turns: three of four are played.
-    assert study.plan().turns == 2 * 4 + 2 * 2
-    played(study, budget=Budget(calls=2 * (2 * 4 + 3)), parallel=1)
-    assert study.plan().turns == 1
 
 
 def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(

@@ -50,7 +50,6 @@ from llmsim_lab import (
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ScriptedBackend
-from llmsim_lab.run import progress
 from llmsim_lab.run.chance import chance_reply
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.study import Study
@@ -92,20 +91,6 @@ def test_runs_are_played_so_many_at_once() -> None:
     played(study, parallel=3)
     # Each run asks two players at once.
     assert study._setup.files.player.models.given.backend.most_at_once == 6
-
-
-def test_what_a_study_is_not_told_is_as_documented(tmp_path: Path) -> None:
-    assert Study(Water, turns=1, outcome="level").units == list(range(20))
-    client = instant_client(pause_s=0.001)
-    study = played(study_of(seeds=5, turns=1, llm_client=client))
-    # Eight runs, each of which asks two players.
-    assert client.backend.most_at_once == 16
-    [effect] = study.effects()
-    assert (effect.level, effect.n, effect.kind) == (0.95, 5, "mean difference")
-    pd.testing.assert_frame_equal(study.by_turn("level"), study.by_turn("level", level=0.95))
-    claims = study.register(tmp_path / "plan.json").claims
-    assert (claims.level, claims.typical, claims.paired) == (0.95, False, True)
-    assert study.simulation("factor=1", 0).run_id == 1
 
 
 def test_without_a_folder_the_tapes_live_as_long_as_the_study() -> None:
@@ -182,54 +167,6 @@ def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
     before = len(asked(study))
     assert played(study).counts == {"done": 6}
     assert len(asked(study)) - before == 3 * 2 * 2  # the two turns that each lacked
-
-
-@pytest.mark.parametrize(
-    ("arms", "parts"),
-    [
-        (6, ", ".join(f"factor={number}: {number == 1:d} of 1" for number in range(1, 7))),
-        # More would not fit on the line.
-        (7, None),
-    ],
-)
-async def test_a_log_counts_the_runs_that_have_ended_of_each_arm_where_there_are_few(
-    arms: int, parts: str | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "_LOG_EVERY_S", 0.001)
-
-    async def answers(request: ChatRequest) -> Any:
-        # Two players are asked in the one turn of a run; the third question is of the second run.
-        while len(backend.requests) == 3 and "run 2 of" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        return chance_reply(request, Random(1))
-
-    backend = ScriptedBackend(answers)
-    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
-    levels = [float(number) for number in range(1, arms + 1)]
-    study = study_of(vary={"factor": levels}, seeds=1, turns=1, llm_client=client)
-    with caplog.at_level("INFO", logger="llmsim_lab.run"):
-        await study.arun(parallel=1)
-    [line, *_] = [line for line in caplog.messages if f"run 2 of {arms}" in line]
-    told = f"run 2 of {arms} ({parts}): " if parts else f"run 2 of {arms}: "
-    assert told in line
-
-
-async def test_a_study_that_is_cancelled_in_its_first_turns_plays_none_to_its_end(
-    path: Path,
-) -> None:
-    study = study_of(tape=path, llm_client=instant_client(pause_s=0.001))
-
-    def cancel() -> None:
-        if any(run.turn_number for run in study.playing.values()):
-            task.cancel()
-
-    study.listen(cancel)
-    task = asyncio.create_task(study.arun(parallel=2, progress=False))
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert study.counts["done"] == 0
-    assert study.counts["stopped"] in (1, 2)
-    assert study.playing == {}
 
 
 class Faulty(Water):
@@ -700,14 +637,6 @@ def test_a_design_is_replaced_in_part_and_keeps_the_rest(path: Path) -> None:
     assert varied.replace(seeds=1).units == [0]
     with pytest.raises(ConfigError, match=r"^players='rule' cannot replace what is varied: vary="):
         varied.replace(players="rule")
-
-
-def test_of_many_units_an_error_names_the_first() -> None:
-    with pytest.raises(ConfigError) as caught:
-        study_of(seeds=300).tape_of("dry", 1)
-    places = str(caught.value).removeprefix("there is no arm 'dry' with a unit 1; ")
-    assert places.startswith("arms are factor=1, factor=2; units [0, 1, 2, 3")
-    assert (len(places), places[-1]) == (400, "…")
 
 
 @pytest.mark.parametrize(("arm", "unit"), [("factor=3", 2), ("factor=2", 3)])

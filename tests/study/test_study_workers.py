@@ -164,16 +164,3 @@ def test_a_run_that_was_continued_meanwhile_is_not_written_over(
     again = played(study_of(path))
     pd.testing.assert_frame_equal(timeless(again), serial)
     check_folder(path)
-
-
-def test_a_worker_plays_on_what_is_there_even_if_its_last_line_was_cut_off(
-    path: Path, serial: pd.DataFrame
-) -> None:
-    begun = played(study_of(path, instant_client()), budget=Budget(calls=7), parallel=4)
-    for file in begun.runs["tape"]:
-        with (path / file).open("ab") as tape:
-            tape.write(b'{"half of a')
-    with ThreadPoolExecutor(2) as executor:
-        study = played(study_of(path), executor=executor)
-    pd.testing.assert_frame_equal(timeless(study), serial)
-    check_folder(path)

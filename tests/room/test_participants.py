@@ -29,6 +29,7 @@ async def test_four_people_play_a_game_to_its_end(tmp_path: Path) -> None:
     assert [view["told"] for view in last] == [[["earned", 23.0]]] * 4
     assert [view["payoff"] for view in last] == [46.0] * 4
     assert list(here.room.people["code"]) == [view["code"] for view in last]
+    assert list(here.room.people["answered"]) == [2] * 4
     replayed = Pots.replay(tmp_path / "pot.tape")
     assert replayed.state == run.state
     assert list(replayed.decisions()["participant"]) == list(run.decisions()["participant"])

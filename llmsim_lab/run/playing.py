@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
@@ -484,6 +484,22 @@ class PlayedWorld(BaseWorld[StateT]):
             ask.check_awaited()
 
 
+@dataclass(frozen=True, eq=False)
+class _Driver:
+    """Code that plays a run.
+
+    Attributes:
+        task: in which it does so; None outside of any.
+    """
+
+    task: asyncio.Task[Any] | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the code cannot play on."""
+        return self.task is not None and self.task.done()
+
+
 @contextmanager
 def sole_driver(run: PlayedWorld) -> Iterator[None]:
     """Make the code inside the run's only driver: no other code can play the run meanwhile.
@@ -492,13 +508,19 @@ def sole_driver(run: PlayedWorld) -> Iterator[None]:
         ConfigError: the run is being played already, here or by another task or thread, which is
             not disturbed.
     """
-    driver = object()
+    driver = _Driver(asyncio.current_task())
     # ``setdefault`` is atomic: only one of two threads becomes the driver.
-    if vars(run).setdefault("_driver", driver) is not driver:
+    current: _Driver = vars(run).setdefault("_driver", driver)
+    if current is not driver and current.has_ended:
+        vars(run)["_driver"] = driver
+        current = driver
+    if current is not driver:
         raise ConfigError(
             f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
             "until that has ended, or stop it"
         )
+    # A Ctrl-C in the last lines of a step may have left this behind, and its driver too.
+    vars(run)["_stepping"] = False
     try:
         with scoped(driver=driver):
             yield

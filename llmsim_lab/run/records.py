@@ -147,6 +147,9 @@ def _rest_of_record(
             context=Places(turn.calls),
         )
     except PydanticSerializationError as error:
+        # pydantic wraps what its functions raise, also a Ctrl-C.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
         raise TapeError(f"a turn cannot be written: {error}") from error
     # By their numbers on the tape, where each attempt has a line of its own.
     record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]

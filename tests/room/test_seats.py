@@ -241,9 +241,18 @@ def test_another_round_clears_the_seats_and_hears_nothing_of_the_old_one() -> No
     assert guest.closing == {"fair": 3}
 
 
-def test_a_group_says_why_its_run_ended_early() -> None:
+def test_a_group_tells_of_its_turns_and_why_its_run_ended_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_seats, "People", lambda run: SimpleNamespace(seats={}))
     source = Plans()
     seats = room(source)
+    turn_ends: list[Any] = []
+    source.begun = {0: playing(1)}
+    source.begun[0].listen = turn_ends.append
+    source.listeners[0]()
+    turn_ends[0](SimpleNamespace(answers=()))
+    assert seats.news.latest() == ([seats.teacher, seats.projector], False)  # type: ignore[attr-defined]
     assert [group.fault for group in seats.groups] == [""] * 4
     source.failed = {2: "no model"}
     source.listeners[0]()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -250,6 +249,7 @@ async def test_picture_and_text_are_written_anew_when_what_is_shown_has_changed(
         return outputs[-1][2]
 
     events = Events()
+    monkeypatch.setattr(Lab, "_save_soon", lambda _: None)  # which does so after half a second
     monkeypatch.setattr(_saved_view, "display", display)
     monkeypatch.setattr(_saved_view, "get_ipython", lambda: SimpleNamespace(events=events))
     lab = Lab(Climb(llm_client=model(), turns=9))
@@ -273,7 +273,7 @@ async def test_picture_and_text_are_written_anew_when_what_is_shown_has_changed(
     assert picture[2].written == text[2].written == []
     await lab.play(1)
     with monkeypatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: next(ticks))
+        patch.setattr(_saved_view, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
         saved.update()
     assert saved.rests_until == 102 + 9 * 2, "an update may take a second of the kernel"
     [(_, how)] = picture[2].written

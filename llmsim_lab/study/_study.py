@@ -69,16 +69,14 @@ class Study:
 
     Args:
         world: a ``Run`` class.
-        vary: the levels of each factor: a list, or a mapping of labels to levels. A factor is
-
-            - a parameter of the world, or a place in one, such as ``llm.temperature``;
-            - ``model``: names as ``connect`` takes them, or clients;
-            - ``prompt``: a text, a ``Prompt``, or a function of the old text; by the prompt's name
-              where there are several; a list of these for several wordings of one idea; None for
-              the world's own prompt;
-            - ``players``; ``state``, to start from; ``interventions``, set from outside.
-
-            Each combination of levels is an arm. The first arm is the reference.
+        vary: the levels of each factor: a list, or a mapping of labels to levels. Each combination
+            of levels is an arm; the first arm is the reference. A factor is one of these:
+            a parameter of the world, or a place in one, such as ``llm.temperature``;
+            ``model``: names as ``connect`` takes them, or clients;
+            ``prompt``: a text, a ``Prompt``, or a function of the old text; by the prompt's name
+            where there are several; a list of these for several wordings of one idea; None for
+            the world's own prompt;
+            ``players``; ``state``, to start from; ``interventions``, set from outside.
         seeds: how many, or which; seed k is the same world in every arm.
         turns: how many turns each run has; the world's number if not given.
         outcome: what is compared: a column of the frame, which counts as its mean over the turns

@@ -260,8 +260,8 @@ def _table_of(study: str) -> pd.DataFrame:
 def published(
     study: str,
     *,
-    condition: str,
-    measure: str,
+    condition: str = "",
+    measure: str = "",
     period: int | None = None,
     divide_by: float = 1.0,
     n: int | None = None,
@@ -271,7 +271,7 @@ def published(
 
     Args:
         study: its table's name.
-        condition: as the table has it.
+        condition: as the table has it; without one the error lists those that there are.
         measure: likewise.
         period: likewise; None where the table has none.
         divide_by: what values are divided by, such as a stake, so that they are shares of it.
@@ -316,17 +316,21 @@ def _figure_of(
     table = _table_of(study)
     of_condition = table[table["condition"] == condition]
     rows = of_condition[of_condition["measure"] == measure]
+    if rows.empty:
+        raise _no_such_figure(table, study, condition, measure)
+    periods = rows["period"].dropna().unique()
     # An empty cell is NaN, which equals nothing.
     is_of_period = rows["period"].isna()
     if period is not None:
         is_of_period = rows["period"] == period
     rows = rows[is_of_period]
     if rows.empty:
-        conditions = ", ".join(map(repr, table["condition"].unique()))
-        measures = ", ".join(map(repr, of_condition["measure"].unique()))
+        known_periods = "without a period"
+        if len(periods):
+            known_periods = f"of the periods {', '.join(f'{number:g}' for number in periods)}"
         raise ConfigError(
-            f"{study} has no {measure!r} in {condition!r} with the period {period}; its "
-            f"conditions are {conditions}; measured in this one: {measures or 'nothing'}"
+            f"{study} has {measure!r} in {condition!r} {known_periods}, and period={period} was "
+            "given"
         )
     # All rows of a figure were read at one place.
     first = rows.iloc[0]
@@ -391,6 +395,25 @@ def _figure_of(
         mean=numbers["mean"] / divide_by,
         sd=sd,
         note=note,
+    )
+
+
+def _no_such_figure(
+    table: pd.DataFrame,
+    study: str,
+    condition: str,
+    measure: str,
+) -> ConfigError:
+    conditions = list(table["condition"].unique())
+    if condition not in conditions:
+        return ConfigError(
+            f"{study} has no condition={condition!r:.60}{closest(condition, conditions)}; it has "
+            f"{', '.join(map(repr, conditions))}"
+        )
+    measures = list(table[table["condition"] == condition]["measure"].unique())
+    return ConfigError(
+        f"{study} has no measure={measure!r:.60} in {condition!r}{closest(measure, measures)}; it "
+        f"has {', '.join(map(repr, measures))}"
     )
 
 

@@ -31,6 +31,10 @@ Margins = Mapping[str, Mapping[object, float]]
 TAKEN = ("name", "state", "run", "turn", "turns", "persona", "persona_words")
 """What prompts have already, so that no column can be called so."""
 _MOST_PLAYERS = 1_000_000
+_NAMES_OF_WEIGHTS = frozenset(
+    ("weight", "weights", "wgt", "wt", "pweight", "pweights", "sample_weight", "survey_weight")
+)
+"""What surveys call the column that says how many people a row stands for."""
 _ROUNDS = 1_000
 _TOLERANCE = 1e-9
 _NEAR = 1e-6
@@ -148,8 +152,8 @@ class Population(Settings):
             words: see ``words``.
 
         Raises:
-            ConfigError: the table is empty or lacks a value, a weight is negative, or names and
-                ``n`` differ.
+            ConfigError: the table is empty or lacks a value, a weight is negative, a column is
+                called like weights and ``weights=`` does not name it, or names and ``n`` differ.
         """
         import numpy as np
         import pandas as pd
@@ -173,8 +177,10 @@ class Population(Settings):
                 )
             numbers = _weights_of(frame[weights], len(frame))
             frame = frame.drop(columns=weights)
-        elif weights is not None:
-            numbers = _weights_of(weights, len(frame))
+        else:
+            _check_no_weights_among_traits(frame)
+            if weights is not None:
+                numbers = _weights_of(weights, len(frame))
         # All, and not the rows drawn alone: another seed would find the fault later.
         for column in frame.columns:
             _check_no_gap(frame[column], column)
@@ -237,7 +243,7 @@ class Population(Settings):
         drawn._table = table
         return drawn
 
-    def raked(self, margins: Margins) -> Self:
+    def raked(self, margins: Margins, *, seed: int | None = None) -> Self:
         """Return players drawn anew from the same table, weighted so that its margins are these.
 
         By iterative proportional fitting: Deming and Stephan (1940), "On a least squares adjustment
@@ -247,6 +253,7 @@ class Population(Settings):
         Args:
             margins: by column, the share of each of its values: ``{"region": {"north": 0.3,
                 "south": 0.7}}``.
+            seed: of the draw; that of ``from_table`` if not given.
 
         Raises:
             ConfigError: the population was not drawn from a table here; a margin names a column or
@@ -261,6 +268,8 @@ class Population(Settings):
                 "raked() weights a table anew, and this population came from a tape or a file; "
                 "begin with Population.from_table(...)"
             )
+        if seed is not None:
+            whole_number("seed", seed, least=0)
         masks = _masks_of(table.frame, margins)
         weights = table.weights.copy()
         miss = np.inf
@@ -285,7 +294,7 @@ class Population(Settings):
             frame=table.frame,
             weights=weights / weights.sum(),
             n=table.n,
-            seed=table.seed,
+            seed=table.seed if seed is None else seed,
             names=table.names,
             words=table.words,
         )
@@ -446,6 +455,20 @@ def _check_no_gap(cells: pd.Series, column: str) -> None:
         f"frame.dropna(subset=[{column!r}]).convert_dtypes(), or fill them, "
         f"frame.fillna({{{column!r}: ...}}).convert_dtypes()"
     )
+
+
+def _check_no_weights_among_traits(frame: pd.DataFrame) -> None:
+    """Raise ConfigError for a survey's weights that would become a trait.
+
+    Every row would count alike, and each player would be told how many people it stands for.
+    """
+    for column in frame.columns:
+        if str(column).casefold() in _NAMES_OF_WEIGHTS:
+            raise ConfigError(
+                f"the table has a column {column!r}, and weights= does not name it: say "
+                f"weights={column!r} to draw rows by it. If it is a person's own trait, rename it, "
+                f"frame.rename(columns={{{column!r}: 'weight_kg'}}); if neither, drop it"
+            )
 
 
 def _check_columns(frame: pd.DataFrame) -> None:

@@ -61,6 +61,10 @@ def table(rows: int = 400) -> pd.DataFrame:
     return pd.DataFrame({"region": region, "age": age, "weight": rng.random(rows)})
 
 
+def traits(rows: int = 400) -> pd.DataFrame:
+    return table(rows).drop(columns="weight")
+
+
 def three(**options: Any) -> Population:
     frame = pd.DataFrame({"age": [30, 40, 50], "region": ["north", "south", "south"]})
     return Population.from_table(frame, names=NAMES, **options)
@@ -92,19 +96,23 @@ def test_rows_are_drawn_whole_and_as_often_as_their_weight_says() -> None:
     people = table()
     wanted = people["weight"][people["region"] == "north"].sum() / people["weight"].sum()
     assert (frame["region"] == "north").mean() == pytest.approx(wanted, abs=0.05)
+    with pytest.raises(ConfigError, match="weights='weight' to draw rows by it"):
+        Population.from_table(table(), n=200)
+    with pytest.raises(ConfigError, match="weights='weight' to draw rows by it"):
+        Population.from_table(people, n=200, weights=list(people["weight"]))
     again = Population.from_table(table(), n=200, weights="weight", seed=3)
     other = Population.from_table(table(), n=200, weights="weight", seed=4)
     assert again.rows == population.rows != other.rows
 
 
 def test_without_a_number_everybody_of_the_table_plays_once() -> None:
-    population = Population.from_table(table(7).drop(columns="weight"))
+    population = Population.from_table(traits(7))
     assert population.names == ("P1", "P2", "P3", "P4", "P5", "P6", "P7")
     assert sorted(population.to_frame()["age"]) == sorted(table(7)["age"])
 
 
 def test_a_raked_population_has_the_margins_wanted_and_says_how_far_it_misses() -> None:
-    frame = table().assign(sex=["f", "m"] * 200).drop(columns="weight")
+    frame = traits().assign(sex=["f", "m"] * 200)
     margins = {"region": {"north": 0.5, "south": 0.5}, "sex": {"f": 0.6, "m": 0.4}}
     raked = Population.from_table(frame, n=100, seed=1).raked(margins)
     assert raked.largest_miss <= 0.02
@@ -135,7 +143,7 @@ def test_a_raked_population_has_the_margins_wanted_and_says_how_far_it_misses() 
     ],
 )
 def test_margins_that_cannot_be_are_errors(margins: Any, message: str) -> None:
-    frame = table().assign(old=lambda people: people["age"] >= 60)
+    frame = traits().assign(old=lambda people: people["age"] >= 60)
     with pytest.raises(ConfigError, match=message):
         Population.from_table(frame, n=10).raked(margins)
 
@@ -143,7 +151,7 @@ def test_margins_that_cannot_be_are_errors(margins: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "wieght"}, r"'wieght' is not a column.*weight"),
+        ({"weights": "aeg"}, r"'aeg' is not a column.*age"),
         ({"weights": [1, 2]}, "2 numbers for 400 rows"),
         ({"n": 2, "names": NAMES}, "n=2 players need one each"),
         ({"weights": "region"}, "a weight='south' must be a finite number"),
@@ -154,11 +162,11 @@ def test_margins_that_cannot_be_are_errors(margins: Any, message: str) -> None:
 )
 def test_a_wrong_draw_is_an_error(options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Population.from_table(table(), **options)
+        Population.from_table(traits(), **options)
     with pytest.raises(ConfigError, match="'turn' cannot be a prompt's slot"):
         Population.from_table(pd.DataFrame({"turn": [1]}))
     with pytest.raises(ConfigError, match="nobody can be drawn"):
-        Population.from_table(table().head(0))
+        Population.from_table(traits().head(0))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +194,7 @@ def test_what_is_no_table_and_a_column_twice_are_errors() -> None:
     with pytest.raises(ConfigError, match="the rows have no column"):
         Population.from_table(pd.DataFrame({"weight": [1, 2]}), weights="weight")
     with pytest.raises(ConfigError, match="the share of region='north'=nan must be"):
-        Population.from_table(table(), n=3).raked({"region": {"north": float("nan")}})
+        Population.from_table(traits(), n=3).raked({"region": {"north": float("nan")}})
 
 
 # --- in a run -------------------------------------------------------------------------------------
@@ -267,7 +275,7 @@ def test_a_player_without_a_row_is_named_whoever_plays(players: Any) -> None:
 
 
 def test_a_study_of_people_who_do_not_play_has_no_effect() -> None:
-    town = Population.from_table(table(7))
+    town = Population.from_table(traits(7))
     study = Study(
         Poll,
         {"population": {"none": None, "town": town}},

@@ -180,7 +180,13 @@ def test_dissents_of_presidents_and_governors_are_all_dissents() -> None:
 def test_a_wrong_name_is_an_error_that_shows_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"'nagel_1994' \(did you mean.*nagel_1995"):
         load_people("nagel_1994")
-    with pytest.raises(ConfigError, match="its conditions are 'dictator \\$5'"):
+    with pytest.raises(ConfigError, match=r"no condition='dictator'.*; it has 'dictator \$5', "):
         published("forsythe_1994", condition="dictator", measure="offer_usd")
+    with pytest.raises(ConfigError, match=r"no condition=''; it has 'dictator \$5', "):
+        published("forsythe_1994")
+    with pytest.raises(ConfigError, match=r"no measure='' in 'no history'; it has 'sent_usd', "):
+        published("berg_1995", condition="no history")
+    with pytest.raises(ConfigError, match="of the periods 1, and period=None was given"):
+        published("nagel_1995", condition="factor 4/3", measure="guess")
     with pytest.raises(ConfigError, match="has no mean and no share"):
         published("shafir_1992", condition="all three", measure="people")

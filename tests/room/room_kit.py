@@ -72,9 +72,12 @@ class Visitor:
 
     def __init__(self, base: str, browser: Visitor | None = None) -> None:
         self.base = base
-        self.client = (
-            browser.client if browser else httpx.AsyncClient(timeout=PATIENCE_S, verify=False)
-        )
+        if browser:
+            self.client = browser.client
+        else:
+            # A connection is given up before the server, after 5 s, closes it under a request.
+            limits = httpx.Limits(keepalive_expiry=1.0)
+            self.client = httpx.AsyncClient(timeout=PATIENCE_S, verify=False, limits=limits)
         self.views: list[dict[str, Any]] = []
         self.events: list[str] = []
         self._answered: set[str] = set()

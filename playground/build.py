@@ -80,13 +80,15 @@ def build(folder: Path) -> None:
     Raises:
         FileExistsError: the folder has something else in it.
     """
-    # Else a slip of the hand would delete somebody's folder.
-    if folder.exists() and any(folder.iterdir()) and not (folder / "worlds.json").exists():
+    has_files = folder.exists() and any(folder.iterdir())
+    is_playground = (folder / "worlds.json").exists()
+    # Any other folder is somebody's, and must not be deleted by a slip of the hand.
+    if has_files and not is_playground:
         raise FileExistsError(
             f"{folder} is not a playground and has files in it; name a new folder"
         )
     shutil.rmtree(folder, ignore_errors=True)
-    # Apart from what is ours, so that a host can keep it for longer.
+    # In a folder of its own, which a host can cache for longer than our files.
     runtime = folder / "pyodide"
     runtime.mkdir(parents=True)
     with tarfile.open(runtime_package()) as package:
@@ -125,7 +127,14 @@ def runtime_package() -> Path:
             )
         cache.mkdir(parents=True, exist_ok=True)
         # "pack" and not "install": no script of a package runs.
-        command = [npm, "pack", "--silent", f"pyodide@{PYODIDE}", "--pack-destination", str(cache)]
+        command = [
+            npm,
+            "pack",
+            "--silent",
+            f"pyodide@{PYODIDE}",
+            "--pack-destination",
+            str(cache),
+        ]
         result = subprocess.run(
             command,
             cwd=cache,
@@ -135,7 +144,7 @@ def runtime_package() -> Path:
         )
         if result.returncode:
             raise RuntimeError(f"npm could not fetch pyodide {PYODIDE}:\n{result.stderr[-2000:]}")
-    # npm has checked it against the registry; this is against what was reviewed here.
+    # npm has checked it against the registry. This is the digest of the file that was reviewed.
     digest = sha512_of(package)
     if digest != PYODIDE_SHA512:
         raise RuntimeError(f"{package} has sha512 {digest}, not {PYODIDE_SHA512}; delete it")
@@ -143,11 +152,13 @@ def runtime_package() -> Path:
 
 
 def sha512_of(path: Path) -> str:
-    return base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
+    # In base64, as npm writes it.
+    digest = hashlib.sha512(path.read_bytes()).digest()
+    return base64.b64encode(digest).decode()
 
 
 def fetch_wheels(folder: Path) -> None:
-    """Fetch the wheels that the page needs into a folder, as uv.lock has them.
+    """Fetch the wheels that the page needs into a folder, in the versions of uv.lock.
 
     Raises:
         RuntimeError: pip fails.
@@ -157,14 +168,25 @@ def fetch_wheels(folder: Path) -> None:
         "".join(map(locked, PACKAGES)),
         encoding="utf-8",
     )
-    # By pip and not uv: uv has no command that fetches wheels of another platform.
+    # With pip, since uv has no command that fetches the wheels of another platform.
     command = [
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-        *("--no-deps", "--require-hashes", "--only-binary=:all:"),
-        # In this order: where a package has wheels for both, that for browsers is taken.
-        *(f"--platform={PLATFORM}", f"--platform={ELSEWHERE}"),
-        *(f"--python-version={PYTHON}", "--implementation=cp", f"--abi={ABI}"),
-        *(f"--dest={folder}", f"--requirement={wanted}"),
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        # In this order: if a package has wheels for both, the one for browsers is taken.
+        f"--platform={PLATFORM}",
+        f"--platform={ELSEWHERE}",
+        f"--python-version={PYTHON}",
+        "--implementation=cp",
+        f"--abi={ABI}",
+        f"--dest={folder}",
+        f"--requirement={wanted}",
     ]
     result = subprocess.run(
         command,
@@ -177,8 +199,10 @@ def fetch_wheels(folder: Path) -> None:
 
 
 def locked(name: str) -> str:
-    """Return a package as uv.lock has it, as a requirement with its hashes."""
-    packages = tomllib.loads((REPO / "uv.lock").read_text(encoding="utf-8"))["package"]
+    """Return a package of uv.lock as a requirement with its hashes."""
+    lock = (REPO / "uv.lock").read_text(encoding="utf-8")
+    packages = tomllib.loads(lock)["package"]
+    # There is exactly one; else this raises.
     [package] = [package for package in packages if package["name"] == name]
     hashes = [f" --hash={wheel['hash']}" for wheel in package["wheels"]]
     return f"{name}=={package['version']}{''.join(hashes)}\n"
@@ -189,17 +213,19 @@ def join_site(wheels: Path, path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as site:
         for wheel in sorted(wheels.glob("*.whl")):
             with zipfile.ZipFile(wheel) as content:
-                # markupsafe has no wheel for browsers, and runs without its compiled part.
                 for name in content.namelist():
-                    if not (ELSEWHERE in wheel.name and name.endswith(".so")):
+                    is_compiled = ELSEWHERE in wheel.name and name.endswith(".so")
+                    # markupsafe has no wheel for browsers, and runs without its compiled part.
+                    if not is_compiled:
                         add(site, name, content.read(name))
         for source, target in OWN.items():
-            for file in sorted((REPO / source).rglob("*")):
-                # Compiled by this machine's Python, which a browser's does not read.
+            root = REPO / source
+            for file in sorted(root.rglob("*")):
+                # A browser's Python cannot read what this machine's Python compiled.
                 if file.is_file() and file.parent.name != "__pycache__":
-                    name = f"{target}/{file.relative_to(REPO / source).as_posix()}"
-                    add(site, name, file.read_bytes())
-        # By which a tape says what it was written with.
+                    place = file.relative_to(root).as_posix()
+                    add(site, f"{target}/{place}", file.read_bytes())
+        # The version of the package, which tapes record.
         installed = distribution("llmsim-lab")
         for name in ("METADATA", "entry_points.txt"):
             text = installed.read_text(name) or ""
@@ -216,23 +242,28 @@ def add(
 
 
 def worlds() -> list[dict[str, str]]:
-    """Return the worlds that a page offers: stem, title and code."""
-    paths = [*sorted((HERE / "worlds").glob("*.py"))]
-    paths += [REPO / "data" / "templates" / f"{stem}.py" for stem in TEMPLATES]
+    """Return the worlds that a page offers, each with name, title and code."""
+    paths = sorted((HERE / "worlds").glob("*.py"))
+    templates = REPO / "data" / "templates"
+    paths += [templates / f"{stem}.py" for stem in TEMPLATES]
     offered = []
     for path in paths:
         code = path.read_text(encoding="utf-8")
-        # Read and not imported: a world's code runs in the browser alone.
-        about = ast.get_docstring(ast.parse(code)) or path.stem
-        title = about.partition(":")[0].partition("\n")[0]
+        # Parsed and not imported: a world's code runs in the browser alone.
+        docstring = ast.get_docstring(ast.parse(code)) or path.stem
+        first_line, _, _ = docstring.partition("\n")
+        title, _, _ = first_line.partition(":")
         offered.append({"name": path.stem, "title": title, "code": code})
     return offered
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "build" / "playground"
+    target = REPO / "build" / "playground"
+    if len(sys.argv) > 1:
+        target = Path(sys.argv[1])
     build(target)
-    megabytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file()) / 1e6
+    files = [path for path in target.rglob("*") if path.is_file()]
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
     print(f"{target}: {megabytes:.1f} MB")
     server = [sys.executable, "-m", "http.server", "--directory", str(target)]
     print(f"To look at it: {shlex.join(server)}")

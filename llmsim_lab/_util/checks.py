@@ -98,19 +98,19 @@ def real_number(
 def known_names(
     kind: str,
     names: object,
-    known: Iterable[str],
+    right_names: Iterable[str],
 ) -> tuple[str, ...]:
-    """Return one name or several, in the order of those that there are.
+    """Return one or several names, in the order of the right ones.
 
     Args:
-        kind: of what they name, such as ``agent``.
-        names: what was given.
-        known: those that there are.
+        kind: the kind of thing that has these names, such as ``agent``.
+        names: the given name, or names.
+        right_names: the names that there are.
 
     Raises:
-        ConfigError: one of them is not known.
+        ConfigError: a given name is not a right one.
     """
-    every_name = dict.fromkeys(known)
+    every_name = dict.fromkeys(right_names)
     wanted: list[object] = [names]
     if isinstance(names, Iterable) and not isinstance(names, str | Mapping):
         wanted = list(names)
@@ -120,7 +120,7 @@ def known_names(
                 f"there is no {kind} {brief(name)}{closest(name, every_name)}; there are "
                 f"{listed([*every_name]) or 'none'}"
             )
-    # In the order of those that there are, so that the same choice gives the same order.
+    # In the order of the right names, so that the same choice gives the same order.
     chosen = set(wanted)
     return tuple(name for name in every_name if name in chosen)
 

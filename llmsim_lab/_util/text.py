@@ -208,19 +208,19 @@ def printable(text: str, *, keep: str = "") -> str:
 
 def faults(
     error: ValidationError,
-    known: Iterable[str] = (),
+    top_names: Iterable[str] = (),
     *,
     within: int = 0,
 ) -> str:
-    """Return what pydantic found wrong as one line: each place and what is wrong there.
+    """Return what pydantic found wrong as one line: each place, and its fault.
 
     Args:
-        error: pydantic's.
-        known: the names that may stand at the top, for what an unknown one may have meant.
-        within: how many levels stand around what is meant: places begin below them.
+        error: pydantic's error.
+        top_names: the names allowed at the top, to suggest one for a wrong name.
+        within: how many levels are around the value that is meant; places leave them out.
     """
-    # An iterator would be used up by the first fault.
-    names = list(known)
+    # A list, since the first fault would use up an iterator.
+    names = list(top_names)
 
     def say(fault: ErrorDetails) -> str:
         return fault_text({**fault, "loc": fault["loc"][within:]}, names)
@@ -300,19 +300,21 @@ def _is_library(filename: str) -> bool:
     return filename.startswith(_LIBRARIES) or "site-packages" in filename
 
 
-def closest(name: object, known: Iterable[str]) -> str:
-    """Return `` (did you mean X?)`` where a known name is like a wrong one, else nothing."""
-    like = difflib.get_close_matches(
+def closest(name: object, right_names: Iterable[str]) -> str:
+    """Return `` (did you mean X?)`` if a right name is similar to a wrong one; else nothing."""
+    similar_names = difflib.get_close_matches(
         str(name),
-        list(known),
+        list(right_names),
         n=1,
     )
-    return f" (did you mean {like[0]!r}?)" if like else ""
+    if not similar_names:
+        return ""
+    return f" (did you mean {similar_names[0]!r}?)"
 
 
-def among(name: object, known: Iterable[str]) -> str:
-    """Return how a message on a wrong name ends: what it may have meant, and what there is."""
-    names = list(dict.fromkeys(known))
+def among(name: object, right_names: Iterable[str]) -> str:
+    """Return the end of a message on a wrong name: a similar right name, and all right names."""
+    names = list(dict.fromkeys(right_names))
     return f"{closest(name, names)}; there are {', '.join(names) or 'none'}"
 
 

@@ -71,7 +71,8 @@ class AssistantChat(Lab):
     def _do_confirm(self, id: str, yes: bool) -> None:  # noqa: A002 - the message's name
         """Answer a question that the page shows, if it is still open."""
         # A cell may have sent a message since. A yes must not confirm another deletion.
-        if self.chat.pending is None or self.chat.pending.call_id != id:
+        pending = self.chat.pending
+        if pending is None or pending.call_id != id:
             raise ConfigError(
                 "the conversation has continued elsewhere, so this is no longer what was asked; "
                 "look again, and answer what is asked now"

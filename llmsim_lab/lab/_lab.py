@@ -177,7 +177,8 @@ class Lab(LiveWindow, AnyWidget):
         if "turn" in self.panels:
             lines.append(_static.turn_text(run, turn))
         elif "calls" in self.panels:
-            lines += [_static.call_text(call) for call in _static.latest_call(run, turn)]
+            calls = _static.latest_call(run, turn)
+            lines += map(_static.call_text, calls)
         lines += _static.runs_text(self.reading)
         return visible("\n".join(lines))
 
@@ -188,10 +189,13 @@ class Lab(LiveWindow, AnyWidget):
         if "turn" in self.panels:
             parts.append(_static.turn_html(run, turn))
         elif "calls" in self.panels:
-            parts += [_static.call_html(call) for call in _static.latest_call(run, turn)]
+            calls = _static.latest_call(run, turn)
+            parts += map(_static.call_html, calls)
         drawn = self._picture()
         if drawn is not None:
-            parts.append(details("The picture in words", pre(drawn.words())))
+            # For screen readers, and for pages that leave pictures out.
+            words = pre(drawn.words())
+            parts.append(details("The picture in words", words))
         parts += _static.runs_html(self.reading)
         return join(parts)
 
@@ -226,7 +230,8 @@ class Lab(LiveWindow, AnyWidget):
 
     def _drawn_runs(self) -> list[int]:
         """Return the runs in the static picture: the family of the run that is shown."""
-        family = _static.family(self.reading, self.shown[0])
+        run, _ = self.shown
+        family = _static.family(self.reading, run)
         return family[-MOST_DRAWN:]  # the latest runs of a large family, since people look at those
 
     def _run_and_turn(self) -> tuple[ShownRun, Turn]:

@@ -101,9 +101,11 @@ class PromptComparer(StudyBoard):
         self._filling: dict[int, asyncio.Task[None]] = {}
         self.texts: dict[str, str] = {}
         self._functions: dict[str, _FunctionVariant] = {}
+        # The recorded prompt is the first variant, and what the others are compared with.
         self._variants = {_FIRST: None, **(variants or {})}
         Lab.__init__(self, source, llm_client=llm_client)
-        first_turn = min(more.get("turns") or [source.turns[0].number])
+        turns = more.get("turns") or [source.turns[0].number]
+        first_turn = min(turns)
         for place in range(len(self.texts)):
             self._fill(place, first_turn)
 
@@ -190,7 +192,11 @@ class PromptComparer(StudyBoard):
             least=0,
             most=len(self.texts) - 1,
         )
-        self._show_variant([*self.texts][place], text if place else self.texts[_FIRST])
+        name = [*self.texts][place]
+        # The recorded prompt stays as it is.
+        if name == _FIRST:
+            text = self.texts[_FIRST]
+        self._show_variant(name, text)
         self._send_new()
         self._fill(place, turn)
 
@@ -198,7 +204,8 @@ class PromptComparer(StudyBoard):
         # Each typed key asks for a preview, but only the latest preview is worth playing a turn.
         if place in self._filling:
             self._filling[place].cancel()
-        self._filling[place] = self._start(self._preview(place, turn))
+        preview = self._preview(place, turn)
+        self._filling[place] = self._start(preview)
 
     def _do_add(self) -> None:
         self._show_variant(f"variant {len(self.texts)}", self.texts[_FIRST])
@@ -207,7 +214,8 @@ class PromptComparer(StudyBoard):
     async def _preview(self, place: int, turn: int) -> None:
         """Show a variant's text at a turn, which is begun with the recorded replies."""
         with suppress(LabError):  # the fault is shown beside the text
-            prompt = self._read([*self.texts][place])
+            name = [*self.texts][place]
+            prompt = self._read(name)
             request = await self._first_request(prompt, turn)
             if request is None:
                 return
@@ -260,7 +268,8 @@ class PromptComparer(StudyBoard):
             raise ConfigError(_NO_MODEL)
         prompts: dict[str, Any] = {}
         for name in self.texts:
-            prompts[name] = {self.prompt.name: self._edit(name)}
+            edit = self._edit(name)
+            prompts[name] = {self.prompt.name: edit}
         prompts[_FIRST] = None  # asked exactly as recorded, to compare with
         study = Study.again(
             self._source,
@@ -283,8 +292,11 @@ class PromptComparer(StudyBoard):
 
     def static_html(self) -> Markup:
         """Return the static text as simple HTML."""
-        parts = [safe(self.static_text().partition("\n")[0])]
-        parts += [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
+        first_line, _, _ = self.static_text().partition("\n")
+        parts = [safe(first_line)]
+        for name, text in self.texts.items():
+            shortened = clip(text, 4_000)
+            parts.append(details(name, pre(shortened)))
         if self.study is not None:
             parts.append(super().static_html())
         return join(parts)

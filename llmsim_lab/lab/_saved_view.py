@@ -180,4 +180,6 @@ def _picture_data(figure: Figure | None) -> tuple[dict[str, str], dict[str, dict
     )
     # JupyterLab 4.6 leaves out the text of a picture, so the HTML below has it as well.
     alt = getattr(figure, "alt", "")
-    return {"image/png": base64.b64encode(png).decode()}, {"image/png": {"alt": alt}}
+    data = {"image/png": base64.b64encode(png).decode()}
+    metadata = {"image/png": {"alt": alt}}
+    return data, metadata

@@ -84,7 +84,8 @@ class StudyBoard(Lab):
         self._began: _Began | None = None
         self._rested = 0.0
         put_study(self.reading, study, self._opened)
-        self._stop_listening = [*self._stop_listening, study.listen(self._changed)]
+        stop_listening = study.listen(self._changed)
+        self._stop_listening = [*self._stop_listening, stop_listening]
 
     def _changed(self) -> None:
         """Look at the study soon; the study calls this for each turn, on the loop that plays."""
@@ -93,7 +94,8 @@ class StudyBoard(Lab):
     def _look_at_study(self) -> None:
         put_runs(self.reading, self.study, self._opened)
         self._send_new()  # squares first, since effects may take long
-        self._tell({**self._live, "running": self.study.running, "says": self._words()})
+        live = {**self._live, "running": self.study.running}
+        self._tell({**live, "says": self._words()})
         began = time.monotonic()
         if began < self._rested and self.study.running:
             return
@@ -133,7 +135,8 @@ class StudyBoard(Lab):
 
     def _do_run(self) -> None:
         if not self.study.running:
-            self._playing_all = self._start(self._play_all(self.study))
+            playing = self._play_all(self.study)
+            self._playing_all = self._start(playing)
 
     async def _play_all(self, study: Study) -> None:
         try:
@@ -151,7 +154,10 @@ class StudyBoard(Lab):
     _do_halt = halt
 
     def _do_open(self, place: int) -> None:
-        runs = [] if self.study is None else self.study.progress()
+        runs = []
+        # A comparer has no study before its first run.
+        if self.study is not None:
+            runs = self.study.progress()
         if not 0 <= place < len(runs):
             raise ConfigError(f"there is no run {place} in this study yet; it has {len(runs)}")
         self.open_run(*runs[place].key)
@@ -168,7 +174,8 @@ class StudyBoard(Lab):
         """
         # Opened only once: a second click shows the same run, with the forks made from it.
         if (arm, unit) not in self._opened:
-            self._opened[arm, unit] = self._add(self.study.simulation(arm, unit))
+            simulation = self.study.simulation(arm, unit)
+            self._opened[arm, unit] = self._add(simulation)
             put_runs(self.reading, self.study, self._opened)
             self._send_new()
         self.show(run=self._opened[arm, unit], view="overview")
@@ -189,7 +196,8 @@ class StudyBoard(Lab):
             return None
         figure: Figure | None = None
         with suppress(LabError):
-            figure = self.study.chart(next(iter(self.study.outcome), ""))
+            first_outcome = next(iter(self.study.outcome), "")
+            figure = self.study.chart(first_outcome)
         return figure
 
     def close(self) -> None:

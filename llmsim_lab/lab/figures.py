@@ -62,7 +62,8 @@ def rate_figure(
             )
     beside: dict[str, dict[str, Points]] = {}
     if history is not None:
-        turns = range(int(lines[0].rows[0]["turn"]), len(history))
+        first_turn = int(lines[0].rows[0]["turn"])
+        turns = range(first_turn, len(history))
         curves: dict[str, Points] = {}
         for name in _PANELS:
             if name in history.columns:
@@ -73,7 +74,8 @@ def rate_figure(
                 )
         beside["history (T-bill)"] = curves
     if rule_of is not None:
-        known_names("run", rule_of, [line.name for line in lines])
+        names = [line.name for line in lines]
+        known_names("run", rule_of, names)
         line_of_rule = next(line for line in lines if line.name == rule_of)
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
         beside[name] = {"interest_rate": line_of_rule.points("taylor_rate")}

@@ -85,7 +85,8 @@ class Playground:
             if not name:
                 name = _stem_on(Tape(path, read_only=True))
             if name in codes:
-                cls = world_in(codes[name], path.with_name(f"{name}.py"))
+                world_file = path.with_name(f"{name}.py")
+                cls = world_in(codes[name], world_file)
                 has_rule = hasattr(cls, "rule")
                 if players is None:
                     players = {"*": "rule" if has_rule else "random"}
@@ -222,7 +223,10 @@ class PlaygroundWindow(LiveWindow):
 
 def _stem_on(tape: Tape) -> str:
     """Return the stem of the file with the class of a tape's latest run."""
-    return str(tape.run().manifest.get("kind")).partition(":")[0]
+    # Such as "pot:PublicGoods": the file's stem, and the class.
+    kind = str(tape.run().manifest.get("kind"))
+    stem, _, _ = kind.partition(":")
+    return stem
 
 
 def _resumed(path: Path, info: RunInfo) -> Any:
@@ -297,5 +301,6 @@ def fault_in(error: BaseException, folder: Path) -> dict[str, Any]:
         )
         return {"line": line, "text": words}
     # Python's own words, which may suggest a name. Notes come after them, and are for scripts.
-    words = next(traceback.TracebackException.from_exception(error).format_exception_only())
+    formatted = traceback.TracebackException.from_exception(error)
+    words = next(formatted.format_exception_only())
     return {"line": line, "text": words.strip()}

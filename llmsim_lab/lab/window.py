@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.jsontext import JSON
 from llmsim_lab._util.text import error_text, faults
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._change_form import (
@@ -122,7 +123,8 @@ class LiveWindow:
         self._told: Message = {}
         self._lock = threading.RLock()
         self._loop = self._loop_to_play_on()
-        self.first = {"run": self._open(source, run)}
+        first_run = self._open(source, run)
+        self.first = {"run": first_run}
         # A view that was drawn asks for all records so far. From here on, only new ones are sent.
         self._sent = len(self.reading.records)
 
@@ -172,7 +174,8 @@ class LiveWindow:
         read_into(self.reading, tape, infos)
         for info in infos:
             self._infos[info.id] = info
-            self.runs.record(info.id, partial(run_on_tape, tape, info))
+            read = partial(run_on_tape, tape, info)
+            self.runs.record(info.id, read)
         return shown.id
 
     def _number_for(self, run: ShownRun) -> int:
@@ -223,6 +226,7 @@ class LiveWindow:
         """Read what is new in a run: its turns, and calls on its tape that are in no turn."""
         run = self.runs[number]
         calls: list[tuple[Attempt, bool]] = []
+        # A run whose number was taken has another one here than on its tape.
         if isinstance(run, Run) and run.tape is not None and run.run_id == number:
             recorded = run.tape.run(number)
             self._infos[number] = replace(
@@ -243,7 +247,8 @@ class LiveWindow:
         calls: Sequence[tuple[Attempt, bool]] = (),
     ) -> None:
         # Given again, since a record of a run must have all that is known of it.
-        words = self.reading.runs.get(number, {}).get("changes", ())
+        record = self.reading.runs.get(number, {})
+        words = record.get("changes", ())
         self.reading.add(
             self._infos[number],
             self.runs[number],
@@ -263,7 +268,8 @@ class LiveWindow:
 
     def _soon(self) -> None:
         """Send what is new, at most ten times a second."""
-        self._later(self._send_new, self._sent_at + _LOOK_S - time.monotonic())
+        wait_s = self._sent_at + _LOOK_S - time.monotonic()
+        self._later(self._send_new, wait_s)
 
     def _send_new(self) -> None:
         with self._lock:  # held while sending, so that messages of another thread come after it
@@ -272,7 +278,8 @@ class LiveWindow:
             self._sent = len(self.reading.records)
             if at == self._sent:
                 return
-            self._say({"at": at, "records": self.reading.since(at)})
+            records = self.reading.since(at)
+            self._say({"at": at, "records": records})
         self._save_soon()
 
     def put(
@@ -334,7 +341,8 @@ class LiveWindow:
             return run
         kind = ""
         if number in self._infos:
-            kind = str(self._infos[number].manifest.get("kind"))
+            manifest = self._infos[number].manifest
+            kind = str(manifest.get("kind"))
         if ":" in kind:
             raise ConfigError(
                 f"run {number} is read-only: its class is not known here; {how_to_import(kind)}"
@@ -353,7 +361,8 @@ class LiveWindow:
         run = self.first["run"]
         turn = self.first.get("turn")
         if turn is None:
-            turn = self.runs[run].turns[-1].number
+            latest_turn = self.runs[run].turns[-1]
+            turn = latest_turn.number
         return run, turn
 
     def show(
@@ -516,7 +525,8 @@ class LiveWindow:
     def _do_play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click in the meantime does nothing
-            self._task = self._start(self.play(turns, run=run))
+            playing = self.play(turns, run=run)
+            self._task = self._start(playing)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin the work of a command, which shows its own errors."""
@@ -549,7 +559,8 @@ class LiveWindow:
         if parameters:
             title = "Parameters, from the beginning"
             parts.append({"do": "restart", "title": title, "fields": parameters})
-        self._say({"form": {"run": run, "turn": turn, "parts": parts}})
+        form = {"run": run, "turn": turn, "parts": parts}
+        self._say({"form": form})
 
     def fork(
         self,
@@ -636,7 +647,9 @@ class LiveWindow:
         changes: Any,
     ) -> None:
         simulation = self._run(run)
-        fields = self._forms.get((run, turn), {}).get("fork", [])
+        # Without a form that was sent, nothing can be changed.
+        form = self._forms.get((run, turn), {})
+        fields = form.get("fork", [])
         changed = read_changes(fields, changes)
         prompts = prompts_by_name(simulation)
         texts = changed.pop("prompt", {})
@@ -662,7 +675,8 @@ class LiveWindow:
         for (of_run, _), form in self._forms.items():
             if of_run == run:
                 fields += form["restart"]
-        self.restart(run=run, **read_changes(fields, changes))
+        changed = read_changes(fields, changes)
+        self.restart(run=run, **changed)
 
     def restart(self, *, run: int | None = None, **changes: Any) -> Run:
         """Make a run that begins anew with other parameters, and show it; the old one stays.
@@ -684,7 +698,8 @@ class LiveWindow:
             by_alias=True,
             exclude_unset=True,
         )
-        config = type(old.config)(**merged(before, changes))
+        values = merged(before, changes)
+        config = type(old.config)(**values)
         client = live_client(old, self.llm_client)
         if client is None and config.needs_model and old.llm_client is not None:
             raise ConfigError(
@@ -720,13 +735,21 @@ class LiveWindow:
     def _asked(self) -> None:
         """Show a person's question, on the thread on which it came or went."""
         waiting = self._put_question()
-        self._say({"ask": None if waiting is None else self._as_shown(waiting[1])})
+        shown: Message | None = None
+        if waiting is not None:
+            _, question = waiting
+            shown = self._as_shown(question)
+        # None removes the form.
+        self._say({"ask": shown})
 
     def _tell_people(self) -> None:
         """Show what people are told of the latest turn, and their payoff at the end."""
         told: Message = {}
         for number, run in self.runs.read.items():
-            lines = told_in(run, seats_of_people(run)) if isinstance(run, Run) else {}
+            lines: dict[str, dict[str, JSON]] = {}
+            # Only a world's class knows what it tells people.
+            if isinstance(run, Run):
+                lines = told_in(run, seats_of_people(run))
             if lines:
                 told[str(number)] = lines
         if told != self._told:
@@ -735,7 +758,8 @@ class LiveWindow:
 
     def _as_shown(self, question: SeatQuestion) -> Message:
         """Return a question as its form is drawn, with the faults of the last answer."""
-        return question.as_json(self._faults.get(question.number))
+        faults = self._faults.get(question.number)
+        return question.as_json(faults)
 
     def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         waiting = self._put_question()

@@ -282,7 +282,8 @@ class StaffDesk:
     def view(self, viewer: Viewer) -> JSONObject:
         """Return all that the page shows now."""
         with self.reception.seats.lock:
-            return {"epoch": self.reception.epoch, **self.view_now()}
+            view = self.view_now()
+            return {"epoch": self.reception.epoch, **view}
 
     def do(self, viewer: Viewer, message: JSONObject) -> None:
         """Press a button.
@@ -320,16 +321,32 @@ def teacher_desk(
 ) -> StaffDesk:
     """Return the desk of the teacher's page."""
     seats = reception.seats
+
+    def view_now() -> JSONObject:
+        return teacher_view(
+            seats,
+            reception.beside,
+            is_played=is_played(),
+        )
+
+    def otree() -> Download:
+        table = otree_csv(seats)
+        return Download(table, "text/csv", "otree.csv")
+
+    def people() -> Download:
+        table = people_csv(seats)
+        return Download(table, "text/csv", "people.csv")
+
     return StaffDesk(
         reception,
         name="teacher",
         key=seats.keys.teacher,
         owner=seats.teacher,
-        view_now=lambda: teacher_view(seats, reception.beside, is_played=is_played()),
+        view_now=view_now,
         downloads={
             "links": lambda: _json_file(reception.links()),
-            "otree": lambda: Download(otree_csv(seats), "text/csv", "otree.csv"),
-            "people": lambda: Download(people_csv(seats), "text/csv", "people.csv"),
+            "otree": otree,
+            "people": people,
         },
         buttons=buttons,
         tickets=tickets,

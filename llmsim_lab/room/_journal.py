@@ -55,7 +55,10 @@ class RoomJournal:
     @staticmethod
     def _end_line(path: Path) -> None:
         """End a line that a crash cut off, so that the next line is not lost with it."""
-        if path.exists() and not path.read_bytes().endswith(b"\n"):
+        if not path.exists():
+            return
+        content = path.read_bytes()
+        if not content.endswith(b"\n"):
             with path.open("ab") as file:
                 file.write(b"\n")
 

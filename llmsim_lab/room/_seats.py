@@ -278,7 +278,8 @@ class RoomSeats:
         """Record a participant's answers to the closing questions."""
         with self.lock:
             guest.closing = answers
-            self._journal.write({"guest": guest.id, "answers": answers}, ".closing")
+            line: JSONObject = {"guest": guest.id, "answers": answers}
+            self._journal.write(line, ".closing")
         # Not the projector's page, which shows nothing about single people.
         self.news.tell([guest, self.teacher], urgent=True)
 
@@ -426,7 +427,8 @@ class RoomSeats:
         places: list[RoomPlace] = []
         blocks: dict[int, list[RoomGroup]] = {}
         for group in self.groups:
-            blocks.setdefault(group.plan.block, []).append(group)
+            block = blocks.setdefault(group.plan.block, [])
+            block.append(group)
         for block in blocks.values():
             # Group by group, so that with too few people some groups are full, and the others are
             # not played.
@@ -624,7 +626,8 @@ class RoomSeats:
             # A copy, since questions that are gone are deleted.
             for seat, ask in list(group.asks.items()):
                 # The objects are compared, since id() may return the number of an older question.
-                is_gone = ask.person is person and open_now.get(seat) is not ask.question
+                is_open = open_now.get(seat) is ask.question
+                is_gone = ask.person is person and not is_open
                 if is_gone:
                     del group.asks[seat]
                     concerned += self._viewers_at(group, seat)

@@ -116,7 +116,11 @@ class RunSource:
         run = self._run
         # A cell that is run again makes a new run, but people's run is the one on the tape.
         if key and key != self.key and run.tape is not None:
-            run = type(run).resume(run.tape, int(key), llm_client=run.llm_client)
+            run = type(run).resume(
+                run.tape,
+                int(key),
+                llm_client=run.llm_client,
+            )
         elif number > 1:
             # With the same seed, the shocks of the first round would come again.
             seed = run.config.seed + number - 1
@@ -197,7 +201,8 @@ class StudySource:
         """Return the runs that are under way, and those that ended before this process began."""
         playing = dict(self._study.playing)
         progress = self._study.progress()
-        ended = {entry.key for entry in progress if entry.status == "done"}
+        done = [entry for entry in progress if entry.status == "done"]
+        ended = {entry.key for entry in done}
         runs: dict[int, Run] = {}
         for number in missing:
             key = self._keys[number]

@@ -550,7 +550,9 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
                 f"labels={str(labels)!r} cannot be read: {error}; give a text file with one label "
                 "a line"
             ) from error
-    names = [label.strip() for label in labels if label.strip()]
+    stripped = [label.strip() for label in labels]
+    # A list may end in empty lines.
+    names = [label for label in stripped if label]
     for label in names:
         if names.count(label) > 1:
             raise ConfigError(f"labels= has {label!r} twice; each participant needs one")
@@ -561,7 +563,8 @@ def _text_or_file(text: str | Path) -> str:
     """Return a text, or what the file of that name says."""
     if isinstance(text, str):
         # A welcome of several lines is a text, whatever its last word looks like.
-        is_file_name = text.endswith((".md", ".txt")) and "\n" not in text
+        is_one_line = "\n" not in text
+        is_file_name = is_one_line and text.endswith((".md", ".txt"))
         if not is_file_name:
             return text
     try:
@@ -574,7 +577,8 @@ def _checked_url(url: str) -> str:
     if not url:
         return ""
     parts = urlsplit(url)
-    is_of_host = parts.scheme in ("http", "https") and bool(parts.netloc)
+    is_http = parts.scheme in ("http", "https")
+    is_of_host = is_http and bool(parts.netloc)
     # Cookies and addresses of the pages begin at the root.
     has_path = bool(parts.path.strip("/"))
     if has_path or not is_of_host:

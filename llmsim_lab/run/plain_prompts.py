@@ -158,12 +158,12 @@ def with_edits(
     return edited
 
 
-def _no_such_prompt(name: str, known: set[str]) -> ConfigError:
-    if not known:
+def _no_such_prompt(name: str, prompt_names: set[str]) -> ConfigError:
+    if not prompt_names:
         return ConfigError(
             f"the run uses no prompt named {name}; its prompts are: none, or none yet: what a "
             "world's turn asks with is known once it was asked"
         )
     return ConfigError(
-        f"the run uses no prompt named {name}; its prompts are: {', '.join(sorted(known))}"
+        f"the run uses no prompt named {name}; its prompts are: {', '.join(sorted(prompt_names))}"
     )

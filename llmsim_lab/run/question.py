@@ -347,7 +347,7 @@ def _slots_differ(
     whom: str,
     unfilled: set[str],
     unused: set[str],
-    known: list[str],
+    slot_names: list[str],
 ) -> PromptError:
     """Return the error for a prompt with slots that have no value, or values that have no slot.
 
@@ -355,7 +355,7 @@ def _slots_differ(
         whom: the first player who is asked.
         unfilled: slots without a value.
         unused: values without a slot.
-        known: the names of all values.
+        slot_names: the slots that have values.
     """
     taken = unfilled & _PARAMETERS
     if taken:
@@ -364,12 +364,14 @@ def _slots_differ(
             f"the prompt to {whom} has the slot {{{{ {slot} }}}}, and {slot}= is a parameter of "
             f"ask itself; call the slot something else: {{{{ the_{slot} }}}}, the_{slot}=..."
         )
-    wrong = [f"nothing fills {{{{ {name} }}}}{closest(name, known)}" for name in sorted(unfilled)]
+    wrong = [
+        f"nothing fills {{{{ {name} }}}}{closest(name, slot_names)}" for name in sorted(unfilled)
+    ]
     wrong += [f"it has no slot {{{{ {name} }}}}" for name in sorted(unused)]
     lacking = min(unfilled | unused)
     return PromptError(
-        f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, and what the "
-        f"question gives: ask(..., {lacking}=...) fills {{{{ {lacking} }}}}"
+        f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(slot_names)}, and what "
+        f"the question gives: ask(..., {lacking}=...) fills {{{{ {lacking} }}}}"
     )
 
 

@@ -205,15 +205,17 @@ class Tape(AbstractContextManager["Tape"]):
         """
         self.journal.refresh()  # another process may have recorded some
         index = self.journal.index
-        by_turn = index.calls.get(whole_number("run", run), {})
+        run_number = whole_number("run", run)
+        by_turn = index.calls.get(run_number, {})
         numbers: Sequence[int]
-        # Calls of turns come mixed: players of one turn may wait for each other.
         if turn is None:
+            # Sorted, since the calls of several turns may be mixed.
             numbers = sorted(chain(*by_turn.values()))
         else:
-            numbers = by_turn.get(whole_number("turn", turn), ())
+            turn_number = whole_number("turn", turn)
+            numbers = by_turn.get(turn_number, ())
         if not forgotten:
-            # Made again, so what came of them led to no turn.
+            # They were made again, and their results led to no turn.
             numbers = [number for number in numbers if number not in index.forgotten]
         return list(self._calls(numbers))
 
@@ -255,7 +257,9 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: one is damaged.
         """
         self.journal.refresh()
-        key = (whole_number("run", run), whole_number("turn", turn))
+        run_number = whole_number("run", run)
+        turn_number = whole_number("turn", turn)
+        key = (run_number, turn_number)
         places = self.journal.index.outside.get(key, ())
         with checked(
             f"what came from outside in turn {turn} of run {run} on the tape {self.path} is damaged"
@@ -297,10 +301,13 @@ class Tape(AbstractContextManager["Tape"]):
 
         A fork's own begin after the fork; those before are its parent's.
         """
-        total = PromptsRead()  # what a server holds follows from the calls before
+        total = PromptsRead()
         calls = self.calls(self.run(run).id, forgotten=True)
-        # In order: what a server reads anew follows from the prompts before.
-        rows = [_frame_row(call, total.add(call.attempt)) for call in calls]
+        rows: list[Row] = []
+        for call in calls:
+            # In order, since what a server reads anew depends on the prompts before.
+            anew = total.add(call.attempt)
+            rows.append(_frame_row(call, anew))
         return frame_of(rows)
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
@@ -574,8 +581,10 @@ class Tape(AbstractContextManager["Tape"]):
 
 def _extent(frame: pd.DataFrame) -> str:
     """Return which turns and columns a frame has, in words."""
-    columns = listed([str(name) for name in frame.columns], 6) or "none"
-    return f"turns {frame.index.min()} to {frame.index.max()} and the columns {columns}"
+    names = list(map(str, frame.columns))
+    columns = listed(names, 6) or "none"
+    turns = frame.index
+    return f"turns {turns.min()} to {turns.max()} and the columns {columns}"
 
 
 def _frame_row(call: RecordedCall, anew: Anew | None) -> Row:

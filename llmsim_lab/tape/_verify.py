@@ -224,11 +224,14 @@ def repair(
     index = damaged.journal.index
     runs = set(index.runs)
     damaged.journal.rewrite(runs, new)
-    # What the whole lines of a run name may have stood in a faulty one, and goes with its parent.
+    # A whole line may name something that was on a faulty line. Such a run is left out, and so are
+    # its forks.
     draft = Tape(new, read_only=True)
     left_out: set[int] = set()
-    with suppress(TapeError):  # of a run of which a line is among the findings
-        left_out.update(finding.run for finding in _findings(draft) if finding.run)
+    with suppress(TapeError):  # a line of a run that is among the findings
+        for finding in _findings(draft):
+            if finding.run:
+                left_out.add(finding.run)
     for run, places in sorted(draft.journal.index.runs.items()):
         if run in left_out:
             continue
@@ -239,5 +242,7 @@ def repair(
     kept_turns = Tape(target, read_only=True).journal.index.turns
     last_turns = {}
     for run, turns in index.turns.items():
-        last_turns[run] = (max(turns), max(kept_turns.get(run, (-1,))))
+        # -1 for a run of which nothing is kept.
+        last_kept = max(kept_turns.get(run, (-1,)))
+        last_turns[run] = (max(turns), last_kept)
     return last_turns

@@ -253,7 +253,8 @@ def edited_prompts(
         was = str(old.get("text", ""))
         now = str(new.get("text", ""))
         if was != now:
-            edits.setdefault((was, now), []).append(place)
+            places = edits.setdefault((was, now), [])
+            places.append(place)
     return edits
 
 
@@ -277,8 +278,11 @@ def _prompts(
         if len(changed) == _MAX_FIELDS:
             changed.append(f"and {len(edits) - _MAX_FIELDS:,} more")
             break
-        # One prompt may stand at several places; its name is said once.
-        prompt_names = dict.fromkeys(place.partition("#")[0] for place in places)
+        # One prompt may stand at several places; it is named once.
+        prompt_names: dict[str, None] = {}
+        for place in places:
+            name, _, _ = place.partition("#")
+            prompt_names[name] = None
         names = ", ".join(prompt_names)
         change = _word_change(was, now, allowance)
         changed.append(_line(f"prompt {_line(names, _MAX_TEXT)}: {change}"))
@@ -292,13 +296,16 @@ def _word_change(
 ) -> str:
     if max(len(was), len(now)) > _MAX_COMPARED:
         return f"{len(was):,} characters became {len(now):,}"
-    # Words that stand often in both are what takes long.
+    # Comparing takes long if the same words come often in both texts.
     old_words = Counter(was.split())
     new_words = Counter(now.split())
-    pairs = sum(count * new_words[word] for word, count in old_words.items())
+    pairs = 0
+    for word, count in old_words.items():
+        pairs += count * new_words[word]
     allowance.take(_COST_OF_A_PAIR * pairs)
     pieces = _CHANGED_WORDS.findall(word_diff(was, now))
-    texts = [_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)]
+    each_once = dict.fromkeys(pieces)
+    texts = [_line(piece, _MAX_TEXT) for piece in each_once]
     return ", ".join(few(texts, _MAX_PIECES))
 
 
@@ -307,12 +314,13 @@ def _words(intervention: object) -> str:
     values = dict(as_mapping(intervention))
     turn = _plain(values.pop("turn", None))
     note = values.pop("note", "")
-    parts = []
+    parts: list[str] = []
     for name, value in values.items():
         if isinstance(value, dict):
-            # What is set is most of what interventions do, and goes without the word.
-            place = "" if name == "set" else f"{name} "
-            parts += [f"{place}{key} = {_plain(part)}" for key, part in _leaves(value).items()]
+            # Most interventions only set values, so the word "set" is left out.
+            prefix = "" if name == "set" else f"{name} "
+            for key, leaf in _leaves(value).items():
+                parts.append(f"{prefix}{key} = {_plain(leaf)}")
         elif value not in (None, False, "", []):
             parts.append(f"{name} = {_plain(value)}")
     words = f"turn {turn}: {', '.join(parts)}"
@@ -322,11 +330,12 @@ def _words(intervention: object) -> str:
 
 
 def _leaves(values: Mapping[str, object]) -> dict[str, object]:
-    """Return what is in nested dicts by names such as ``post.author``."""
+    """Return the values in nested dicts, by names such as ``post.author``."""
     leaves: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            leaves |= {f"{name}.{key}": leaf for key, leaf in _leaves(value).items()}
+            for key, leaf in _leaves(value).items():
+                leaves[f"{name}.{key}"] = leaf
         else:
             leaves[name] = value
     return leaves

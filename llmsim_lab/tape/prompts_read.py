@@ -90,12 +90,15 @@ class PromptsRead:
         # By model: what one holds does not help another.
         held = self._models.setdefault(request.model, _Held())
         # A character between each two, as in the texts that are compared.
-        size = sum(map(len, text)) + len(text) - 1
+        separators = len(text) - 1
+        size = sum(map(len, text)) + separators
         after_latest = size - shared_start(text, held.latest)
-        after_kind = size - shared_start(text, held.of_kind.get(kind, ()))
+        latest_of_kind = held.of_kind.get(kind, ())
+        after_kind = size - shared_start(text, latest_of_kind)
         # In order, the text that shares most with this one stands beside it.
         place = bisect_left(held.every, text)
-        neighbours = held.every[max(0, place - 1) : place + 1]
+        first = max(0, place - 1)
+        neighbours = held.every[first : place + 1]
         shared = [shared_start(text, neighbour) for neighbour in neighbours]
         after_all = size - max(shared, default=0)
         # A server may keep one text, one of each kind, or all of them.

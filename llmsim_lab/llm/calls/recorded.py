@@ -87,17 +87,18 @@ class Recorded:
 
 async def _known_outcome(
     context: CallContext[T],
-    known: Attempt,
+    recorded: Attempt,
 ) -> Outcome[T]:
     """Return what an attempt of the tape comes to."""
-    log_recorded(known)
+    log_recorded(recorded)
     # The same path as when it was made: also an invalid reply is read, and asked for again.
-    if known.reason != "cancelled":
-        return parsed(context, Outcome(attempt=known))
+    if recorded.reason != "cancelled":
+        return parsed(context, Outcome(attempt=recorded))
     try:
-        await until_cancelled(f"call {known.number} ({caller(known.request.site)})", known.seconds)
+        site = caller(recorded.request.site)
+        await until_cancelled(f"call {recorded.number} ({site})", recorded.seconds)
     except asyncio.CancelledError as error:
-        return Outcome(attempt=known, fault=error.with_traceback(None))
+        return Outcome(attempt=recorded, fault=error.with_traceback(None))
 
 
 async def until_cancelled(name: str, seconds: float) -> NoReturn:

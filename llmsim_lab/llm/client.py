@@ -1,10 +1,10 @@
 """The one way to ask a model: bounded, retried once, validated, recorded.
 
-``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
-says why not. A failed request is made once more, after a jittered wait, where that may help: after
-a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
-sees together with the complaint. A server that asks for a longer wait (``Retry-After``) is given
-it, up to ``timeout_s``; one that refuses the connection is waited for, so that a run outlives it.
+``call_with_retry`` returns a reply that fits the response model, or raises ``LLMFailureException``,
+which says why not. A failed request is made once more, after a jittered wait, if that may help:
+after a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model
+then sees together with the complaint. A server may ask for a longer wait (``Retry-After``), up to
+``timeout_s``. A server that refuses the connection is waited for, so that a run survives a restart.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ JSONMapping = Mapping[str, Any]
 
 
 class LLMClient:
-    """A model and how to talk to it; share one among all agents of a run.
+    """A model and its settings; share one client among all agents of a run.
 
-    Usable from any number of event loops and threads; each loop has its own limit of requests in
-    flight.
+    It can be used from any number of event loops and threads; each loop has its own limit of
+    requests in flight.
 
     Args:
-        config: settings; the defaults suit a small local model.
-        backend: what answers; an ``OllamaBackend`` where none is given.
-        chosen: one line on why this backend, where ``connect`` chose it.
+        config: the settings; the defaults suit a small local model.
+        backend: the backend that answers; an ``OllamaBackend`` if not given.
+        chosen: a sentence that says why this backend, if ``connect`` chose it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LLMClient:
         *,
         chosen: str = "",
     ) -> None:
-        # Not ``config or ...``: an empty dict would pass for no settings.
+        # Not ``config or ...``, which would take an empty dict for no settings.
         config = LLMConfig() if config is None else config
         if not isinstance(config, LLMConfig):
             raise ConfigError(
@@ -92,17 +92,17 @@ class LLMClient:
                 "from a model's name"
             )
         if backend is None:
-            # Here, since its HTTP client takes long to import, and other backends do without.
+            # Imported here: its HTTP client takes long, and other backends do not need it.
             from llmsim_lab.llm.ollama import OllamaBackend
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
         self.chosen = chosen
-        # ``backend`` stays the user's own object: it is what they hand in and look at.
+        # ``backend`` stays the user's own object, which the user may look at.
         self._adapted = as_backend(backend)
-        # Not at import, which does nothing else; who asks a model has a client.
+        # Not at import, which has no effects. Everybody who asks a model makes a client.
         log_as_asked()
-        # A person is shown the fields in any case.
+        # People see the fields anyway.
         advised = set[str]() if self._adapted.is_model else None
         limits = self._adapted.client_limits or Limits(
             config.most_at_once, slots=self._adapted.slots
@@ -115,12 +115,11 @@ class LLMClient:
         limits: Limits,
         advised: set[str] | None,
     ) -> None:
-        """Make the layers that calls pass, with what clients of one server have in common.
+        """Make the layers that calls pass through; clients of one server share some of them.
 
         Args:
             limits: how many requests are under way at once.
-            advised: the models that were said to need the form of a reply in words; None
-                where that is not said.
+            advised: the models for which a log line advised ``tell_form``; None to advise nothing.
         """
         self.limits = limits
         self._advised = advised
@@ -132,34 +131,35 @@ class LLMClient:
         )
 
     def _set(self, config: LLMConfig) -> None:
-        """Take settings, for the requests from now on."""
+        """Use these settings for all requests from now on."""
         self._config = config
-        # Shared by all requests, and a tape writes them once: it knows the object again.
+        # One object for all requests: a tape recognises it, and writes it once.
         self._options: JSONMapping = frozen({})
         if self._adapted.is_model:
             self._options = frozen(config.sampling)
 
     @property
     def config(self) -> LLMConfig:
-        """The settings; ``with_config`` makes a client that has others."""
+        """The settings; ``with_config`` returns a client with other settings."""
         return self._config
 
     def with_config(self, config: LLMConfig) -> LLMClient:
-        """Return a client of the same server with other settings, for what a copy asks.
+        """Return a client of the same server with other settings.
 
-        Both keep to one number of requests in flight, unless the number itself is set otherwise.
+        Both clients share one limit of requests in flight, unless the new settings change the
+        limit.
         """
-        # Of this class, not of a derived one, whose arguments are not known here.
+        # Of this class and not of a derived one, whose arguments are not known here.
         other = LLMClient(
             config,
             self.backend,
             chosen=self.chosen,
         )
         limits = other.limits
-        # Two clients, each with a number of its own, would send one server twice as many.
+        # With a limit each, two clients would send one server twice as many requests.
         if config.most_at_once == self.config.most_at_once:
             limits = self.limits
-        # Each run of a study has a client of its own, and one sentence on a model does.
+        # Each run of a study has a client of its own, but one log line about a model is enough.
         other._share(limits, self._advised)
         return other
 
@@ -178,22 +178,22 @@ class LLMClient:
         """Ask for a structured decision; a ``Decision`` has the record of the call as ``.call``.
 
         Args:
-            prompt: a text, or a ``RenderedPrompt``, whose parts go out as system and user message.
-            response_model: what the reply must be.
-            choices: for some fields of the response model, the only values allowed here; they
-                go into the reply schema, and are not checked again.
-            limits: likewise the lowest and highest value of some fields.
-            check: returns what is wrong with the content of a well-formed reply, or None; a
+            prompt: a text; or a ``RenderedPrompt``, which is sent as system and user message.
+            response_model: the class of the reply.
+            choices: the allowed values of some fields; they become part of the reply schema, and
+                are not checked again.
+            limits: the lowest and highest value of some fields, in the same way.
+            check: returns what is wrong with the content of a well-formed reply, or None; such a
                 complaint makes the reply invalid.
-            site: where in the run the call is made.
-            total_timeout_s: where none is configured.
+            site: the call's place in the run.
+            total_timeout_s: the longest time for a reply, if the settings have none.
             rationale: where a ``Reply`` has its reasoning: ``before`` its other fields, ``after``
-                them, or not at all, False.
+                them, or False for no reasoning.
 
         Raises:
             LLMFailureException: the call failed for good.
         """
-        # Apart, so that a prompt can be looked at without asking anyone.
+        # A method of its own, so that a prompt can be looked at without asking anyone.
         request = self.request_of(
             prompt,
             response_model,
@@ -211,8 +211,8 @@ class LLMClient:
             check,
             rationale=rationale,
         )
-        # One record for all attempts, so that a repaired reply says what was wrong at first.
-        # A person's answer is judged before it is sent, so that the form can say what is wrong.
+        # One record for all attempts: it also shows why a first reply was invalid. A person's
+        # answer is checked before it is sent, so that the form can show what is wrong.
         with scoped(judge=read) if self._asks_a_person else nullcontext():
             decision, call = await self._sent(
                 request,
@@ -220,7 +220,7 @@ class LLMClient:
                 total_timeout_s,
                 text_limits,
             )
-        # Other classes have no place for it; ``converse`` returns it beside the reply.
+        # Other classes have no place for the record; ``converse`` returns it beside the reply.
         if isinstance(decision, Decision):
             decision.with_call(call)
         return decision
@@ -238,12 +238,12 @@ class LLMClient:
         """Continue a conversation, in which the model may ask for tools to be called.
 
         Args:
-            messages: oldest first.
-            tools: function declarations, as ``ChatRequest.tools`` has them.
+            messages: the messages, oldest first.
+            tools: function declarations, in the form of ``ChatRequest.tools``.
             schema: the reply schema, if any.
-            options: sampling options instead of the configured ones, by Ollama's names.
-            check: returns what is wrong with a reply, or None; a complaint makes it invalid.
-            site: where the call is made.
+            options: sampling options that replace the configured ones, by Ollama's names.
+            check: returns what is wrong with a reply, or None; a complaint makes the reply invalid.
+            site: the call's place in the run.
 
         Returns:
             The reply, and the record of the call.
@@ -251,8 +251,8 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        # Copies, since a recording is written when the reply is here, and the caller may have
-        # changed them by then.
+        # Copies: the recording is written when the reply is here, and until then the caller may
+        # change the messages.
         kept_messages = tuple(_as_it_is(message) for message in messages)
         if schema is not None:
             schema = _fixed("schema", schema)
@@ -265,7 +265,7 @@ class LLMClient:
         )
 
         def read(reply: ChatReply) -> ChatReply:
-            # A complaint is an invalid reply: it is sent back once, and recorded.
+            # A complaint makes the reply invalid: it is sent back once, and recorded.
             complaint = check(reply) if check is not None else None
             if complaint:
                 raise InvalidReply(complaint)
@@ -284,18 +284,18 @@ class LLMClient:
     ) -> Choice[OptionT]:
         """Return what the model would choose, with the probability of each option.
 
-        The probabilities are the model's own, at temperature 1 whatever the configured one.
+        The probabilities are the model's own at temperature 1, whatever temperature is configured.
 
         Args:
-            prompt: the question, without the options: they are added, with how to answer.
+            prompt: the question without the options, which are added together with how to answer.
             options: texts, numbers or enums; or a mapping of them to the texts the model sees.
-            samples: how many answers are drawn where the backend gives no probabilities, at least;
-                as many in each order of the options.
-            seed: of the drawn answers, instead of the configured one.
-            site: where in the run the call is made.
+            samples: at least how many answers to draw if the backend gives no probabilities; each
+                order of the options gets the same number.
+            seed: the seed of drawn answers, instead of the configured one.
+            site: the call's place in the run.
 
         Raises:
-            ConfigError: the options are fewer than two, alike, or too many for letters.
+            ConfigError: there are fewer than two options, two are alike, or there are too many.
             LLMFailureException: a call failed for good, or no answer was one of the options.
 
         Example:
@@ -324,7 +324,7 @@ class LLMClient:
             )
             return await self._sent(request, _whole)
 
-        # All orders of the options in one round: they share all that stands before the options.
+        # All orders of the options in one round, since they share the text before the options.
         with scoped(round=self.limits.lane().next_round):
             return await choice_by(
                 ask,
@@ -335,8 +335,8 @@ class LLMClient:
             )
 
     def _options_with(self, options: JSONMapping | None) -> JSONMapping:
-        """Return sampling options that go before the configured ones."""
-        # The configured ones as they are, one object: a tape writes it once.
+        """Return sampling options; given ones replace the configured ones."""
+        # Without given options, the configured object itself: a tape writes it once.
         if not options:
             return self._options
         with_others: JSONMapping = _fixed("options", {**self._options, **options})
@@ -379,13 +379,13 @@ class LLMClient:
         total_s: float | None = None,
         text_limits: Sequence[TextLimit] = (),
     ) -> Awaitable[Answered[T]]:
-        """Make a call; return what was read in its reply, and its record.
+        """Make a call; return what was read from its reply, and its record.
 
         Args:
-            request: what is asked.
+            request: the request.
             read: parses a reply.
-            total_s: the longest time for one reply, where none is configured, seconds.
-            text_limits: of the reply's texts.
+            total_s: the longest time for one reply, seconds, if the settings have none.
+            text_limits: the longest texts of the reply.
         """
         config = self._config
         return self._calls.send(
@@ -407,21 +407,21 @@ class LLMClient:
         """
         backend_name = type(self.backend).__name__
         longest_s: float | None = self.config.timeout_s
-        # The embedded model, which begins by loading.
+        # The embedded model has to be loaded first.
         if self._adapted.client_limits is not None:
-            longest_s = None  # such a backend may have gigabytes to read first
+            longest_s = None  # such a backend may have to read gigabytes first
         try:
             async with asyncio.timeout(longest_s):
                 info: object = self._adapted.model_info()
-                if inspect.isawaitable(info):  # a backend of one's own may have a plain method
+                if inspect.isawaitable(info):  # a user's own backend may have a plain method
                     info = await info
-            # A backend need not say; the tape then has the name that was asked for.
+            # A backend need not tell; the tape then has the name that was asked for.
             if info is None:
                 return ModelInfo(name=self.config.model, backend=backend_name)
             return returned_info(info, backend_name)
         except Exception as error:
             fault = fault_of(error, self.config.timeout_s)
-            # A bug of the backend's, not a fault of the model: it keeps its class and traceback.
+            # An error in the backend's code is not a fault of the model, and is raised unchanged.
             if fault is None:
                 raise
             raise LLMFailureException(
@@ -432,15 +432,16 @@ class LLMClient:
             ) from error
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        """Return how many tokens each text has for the model; None where its backend cannot tell.
+        """Return how many tokens each text has for the model; None if its backend cannot tell.
 
-        Of the backends of this package the embedded model can. Ollama has no such question (its
+        Of this package's backends, only the embedded model can. Ollama has no such request (its
+        issue 12031), and servers with OpenAI's protocol have none in common.
         issue 12031), and servers with OpenAI's protocol have none in common.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
-        if scope().stand_in is not None:  # in a plan nothing is asked
+        if scope().stand_in is not None:  # a plan asks nothing
             return None
         counts = []
         for text in texts:

@@ -24,7 +24,7 @@ _SPECS = (
 )
 _GET = "pip install 'llmsim-lab[embedded]'"
 _MAY_BE_THERE_S = 1.0
-"""How long an Ollama that was not named may take for each answer."""
+"""How long to wait for each answer of an Ollama server that the user did not name."""
 
 
 @without_locals
@@ -40,30 +40,32 @@ def connect(
     quiet: bool = False,
     **settings: Any,
 ) -> LLMClient:
-    """Return a client for a model; one line on standard error says what was chosen and why.
+    """Return a client for a model; a line on the standard error says which one, and why.
 
-    ``auto`` takes Ollama, if it answers and has a model; else the embedded model, if its runtime is
-    installed and its weights are here.
+    ``auto`` takes Ollama if it answers and has a model; else the embedded model, if its runtime is
+    installed and its weights are on this machine.
 
     Args:
         model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``openai:NAME`` (on a
-            server that speaks OpenAI's protocol, such as vLLM; ``openai`` takes its only model),
+            server with OpenAI's protocol, such as vLLM; ``openai`` takes its only model),
             ``embedded`` (the one that suits this machine), ``embedded:NAME``, or
             ``embedded:/path/to/model.gguf``. The embedded models are for trying the tool, not for
             findings.
-        host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine. It may have a user
-            name and password, ``http://NAME:PASSWORD@box``.
-        base_url: for ``openai:``, the server's address with its ``/v1`` (``host`` may say it too);
+        host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine. It may contain a
+            user name and password, ``http://NAME:PASSWORD@box``.
+        base_url: for ``openai:``, the server's address with its ``/v1`` (``host`` may have it too);
             ``$OPENAI_BASE_URL`` if not given, else OpenAI's own.
         key: for ``ollama`` and ``openai:``, the server's key or a function that returns it;
             ``$OLLAMA_API_KEY`` or ``$OPENAI_API_KEY`` if not given. Neither a key nor a password is
             recorded, logged or shown.
-        api_key: the same, by the name that OpenAI's own client has for it.
+        api_key: the same as ``key``; OpenAI's own client has this name for it.
         config: further settings; its own ``model`` is ignored.
-        download: whether to fetch a model that is not there yet: an embedded one, or by Ollama.
-        quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
-        settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``; with
-            ``repeatable=True`` the same seed gives the same words, as far as the server can.
+        download: True to fetch a model that is not on this machine: an embedded one, or with
+            Ollama.
+        quiet: True to print no line; the client's ``chosen`` has its text anyway.
+        settings: single settings of ``LLMConfig``, such as ``temperature=0, seed=7``. With
+            ``repeatable=True`` the same seed gives the same words, as far as the server can do
+            that.
 
     Raises:
         ConfigError: the text is not understood, no server answers, the server lacks the model, or
@@ -72,14 +74,14 @@ def connect(
     """
     if config is not None:
         settings = config.model_dump() | settings
-    # Not ``model_validate``, whose error would show a key that is given under a misspelt name.
+    # Not ``model_validate``: its error would show a key that is given under a misspelt name.
     config = LLMConfig(**settings)
-    # At the first colon: a model of Ollama's has one of its own, llama3.1:8b.
+    # Split at the first colon, since names of Ollama's models have one too: llama3.1:8b.
     kind, _, name = model.partition(":")
     kind = kind.strip().lower()
     name = name.strip()
     if kind not in _ADDRESSES or (kind == "auto" and name):
-        # Such as "http://me:secret@box": what is mistaken for a model may have a password.
+        # A text that was meant as a model may contain a password: "http://me:secret@box".
         shown = without_password(model)
         raise ConfigError(
             f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
@@ -92,7 +94,7 @@ def connect(
         key=key,
         api_key=api_key,
     )
-    # By the name that OpenAI's own client has for it, which users try first.
+    # The name in OpenAI's own client, which users try first.
     key = api_key if key is None else key
     try:
         if kind == "auto":
@@ -119,7 +121,7 @@ def connect(
     if config.repeatable:
         chosen += f" {_repeatable_words(answering.backend)}"
     if not quiet:
-        # Not by logging, which is off in most notebooks: which model answers matters there too.
+        # Not by logging, which most notebooks turn off: which model answers matters there too.
         sys.stderr.write(f"{chosen}\n")
     return LLMClient(config, answering.backend, chosen=chosen)
 
@@ -130,18 +132,18 @@ _ADDRESSES = {
     "openai": ("base_url", "host", "key", "api_key"),
     "embedded": (),
 }
-"""What may be given of a server's address, by the kind of model."""
+"""The parts of a server's address that each kind of model takes."""
 CONNECTED = ("ollama", "openai", "embedded")
-"""Backends that a text names a model of."""
+"""The backends whose models a text can name."""
 
 
 class ChosenModel(NamedTuple):
-    """The model that is taken.
+    """The model that was chosen.
 
     Attributes:
-        name: the model's, as the backend knows it.
-        backend: what answers.
-        chosen: what was chosen and why, in a sentence.
+        name: its name, as the backend knows it.
+        backend: the backend that answers.
+        chosen: the choice and its reason, in a sentence.
     """
 
     name: str

@@ -48,16 +48,16 @@ logger = logging.getLogger(__name__)
 
 
 class Tape(AbstractContextManager["Tape"]):
-    """A file of recorded runs: text, a line of JSON for each fact.
+    """A file of recorded runs: text, with a line of JSON for each fact.
 
-    Several processes may read it while one writes. An answer is handed on only after its line is
-    in the file: if the process ends, nothing handed on is lost. After a power cut the latest lines
-    may be missing, unless the run had ended. ``resume`` then asks for those answers again.
+    Several processes may read it while one writes. An answer is used only after its line is in the
+    file: if the process ends, no answer that was used is lost. After a power cut the latest lines
+    may be missing, unless the run had ended; ``resume`` then asks for those answers again.
 
     Args:
-        path: the file; created if it does not exist, unless ``read_only``. One that ends in
-            ``.tape.gz`` is packed, and only to be read.
-        read_only: for reading and replaying only; works on a disk that cannot be written to.
+        path: the file; it is made if it does not exist, unless ``read_only``. A file that ends in
+            ``.tape.gz`` is packed, and can only be read.
+        read_only: True to only read and replay; this works on a disk that cannot be written to.
 
     Raises:
         TapeError: the file cannot be read, or is not a tape of this format.
@@ -85,7 +85,7 @@ class Tape(AbstractContextManager["Tape"]):
 
     @property
     def _family(self) -> Family:
-        """How the runs came from each other; read again where the file was written anew."""
+        """How the runs came from each other; read again if the file was written anew."""
         if self._known.generation != self.journal.generation:
             self._known = Family(self.journal, self.journal.generation)
         return self._known
@@ -96,18 +96,18 @@ class Tape(AbstractContextManager["Tape"]):
 
     @property
     def damaged(self) -> Mapping[int, int]:
-        """The first line that is not as it was written, by run; runs that are whole have none."""
+        """The first damaged line of each damaged run; the other runs are whole."""
         return self.journal.index.broken
 
     def _begun(self) -> list[int]:
-        """Return the runs that have a turn; one whose process was killed before has nothing."""
+        """Return the runs that have a turn; a run whose process was killed before has nothing."""
         self.journal.refresh()
-        # Only a kill between two lines leaves a run without its first turn.
+        # Only a kill between two lines can leave a run without its first turn.
         index = self.journal.index
         return sorted(index.runs.keys() & index.turns.keys())
 
     def run(self, run: int | None = None) -> RunInfo:
-        """Return one run, the latest if none is named.
+        """Return one run; the latest if no number is given.
 
         Raises:
             TapeError: there is no such run.
@@ -116,7 +116,7 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         number = as_whole_number(run)
         if number in index.runs and number in index.turns:
-            return self._family.info(number)  # alone, since a tape may hold thousands
+            return self._family.info(number)  # only this one, since a tape may hold thousands
         numbers = self._begun()
         if not numbers:
             raise TapeError(f"the tape {self.path} holds no run")
@@ -135,17 +135,17 @@ class Tape(AbstractContextManager["Tape"]):
         part: Part | None = self._family.part(run)
         while part is not None:
             players.append((part.run, last))
-            if part.before is not None:  # a fork's first turn is played by the run before it
+            if part.before is not None:  # the run before it plays a fork's first turn
                 last = min(last, int(part.start))
             part = part.before
         return players[::-1]
 
     def player(self, run: int, turn: int) -> int:
-        """Return the run that made the calls of a turn: the run, or one that it continues."""
+        """Return the run that made a turn's calls: the run itself, or one that it continues."""
         return self._family.player(run, turn)
 
     def turn_records(self, run: int) -> list[Record]:
-        """Return a run's whole turns as they were written, a fork's with those of its parents."""
+        """Return the records of a run's whole turns; a fork's include those of its parents."""
         return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
@@ -154,9 +154,9 @@ class Tape(AbstractContextManager["Tape"]):
         first: float = -math.inf,
         last: float = math.inf,
     ) -> dict[int, Line]:
-        """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
+        """Return the lines of a run's turns, by turn; a fork's include those of its parents.
 
-        Of a run that was changed since, they are what is there now, and a WARNING says so.
+        If the run was changed since, these are the present lines, and a WARNING says so.
 
         Args:
             run: the run.
@@ -200,8 +200,8 @@ class Tape(AbstractContextManager["Tape"]):
 
         Args:
             run: the run.
-            turn: one turn's only.
-            forgotten: also those of calls that failed for good and were made again.
+            turn: only the requests of this turn.
+            forgotten: True to include calls that failed for good and were made again.
         """
         self.journal.refresh()  # another process may have recorded some
         index = self.journal.index
@@ -228,7 +228,7 @@ class Tape(AbstractContextManager["Tape"]):
         for number, raw in zip(numbers, self.journal.read(places), strict=True):
             with checked(f"call {number} on the tape {self.path} is damaged"):
                 line = read_line(raw)
-                # The file may have been changed in place since it was opened.
+                # The file may have been changed in place after it was opened.
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
                 call = call_of(
@@ -251,10 +251,10 @@ class Tape(AbstractContextManager["Tape"]):
         return call
 
     def outside(self, run: int, turn: int) -> list[Line]:
-        """Return the lines of what came from outside in a turn that a run played itself, in order.
+        """Return what came from outside in a turn that a run played itself, as lines in order.
 
         Raises:
-            TapeError: one is damaged.
+            TapeError: a line is damaged.
         """
         self.journal.refresh()
         run_number = whole_number("run", run)
@@ -267,7 +267,7 @@ class Tape(AbstractContextManager["Tape"]):
             return [read_line(raw) for raw in self.journal.read(places)]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
-        """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives.
+        """Return a run's turns as a frame, equal to that of its simulation's ``to_frame``.
 
         Raises:
             TapeError: there is no such run, or the frame would be large and nearly empty.
@@ -283,23 +283,23 @@ class Tape(AbstractContextManager["Tape"]):
         return frame_of(map(whole, rows))
 
     def frame_rows(self, run: int) -> dict[int, Row]:
-        """Return the rows of a run's frame as they were written, by turn."""
+        """Return the recorded rows of a run's frame, by turn."""
         return {turn: line["row"] for turn, line in self.turn_lines(run).items()}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
 
-        Columns: ``id``, the call's number; ``turn``; ``component`` and ``agent``, what asked and
-        for whom; ``replicate``, which sample of an answer; ``attempt``, 2 where the first reply was
-        not valid; ``model``; ``prompt`` and ``reply``, whole; ``fault``, what was wrong with the
-        reply, or why there is none; ``done_reason``, why the model stopped; ``prompt_tokens`` and
-        ``reply_tokens``, as the server counted; ``tokens_anew``, those of the prompt that it read
-        anew, and ``anew_by``, ``server`` where it counted them and ``texts`` where they are
-        computed for a server that held the prompt before; ``cut``, which texts of the reply are as
-        long as their limit; ``seconds``, until the reply; ``forgotten``, whether the call failed
+        Columns: ``id``, the call's number; ``turn``; ``component`` and ``agent``, who asked and for
+        whom; ``replicate``, the sample's number; ``attempt``, 2 if the first reply was not valid;
+        ``model``; ``prompt`` and ``reply``, whole; ``fault``, what was wrong with the reply, or why
+        there is none; ``done_reason``, why the model stopped; ``prompt_tokens`` and
+        ``reply_tokens``, as the server counted; ``tokens_anew``, how many tokens of the prompt it
+        read anew; ``anew_by``, ``server`` if the server counted these and ``texts`` if they are
+        computed for a server that had the prompt before; ``cut``, the texts of the reply that are
+        as long as their limit; ``seconds``, until the reply; ``forgotten``, True if the call failed
         for good and was made again.
 
-        A fork's own begin after the fork; those before are its parent's.
+        A fork's requests begin after the fork; those before are its parent's.
         """
         total = PromptsRead()
         calls = self.calls(self.run(run).id, forgotten=True)
@@ -311,15 +311,15 @@ class Tape(AbstractContextManager["Tape"]):
         return frame_of(rows)
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
-        """Return how two runs' trajectories differ: one row a turn that both have.
+        """Return how two runs' trajectories differ, one row for each turn that both have.
 
-        Columns: for each number of ``turns_frame`` three, ``a``, ``b``, and ``difference``, which
+        Columns: for each number of ``turns_frame`` three: ``a``, ``b``, and ``difference``, which
         is b minus a: ``compare(1, 2)["inflation", "difference"]``.
 
         Raises:
             TapeError: there is no such run, or they share no turn or no column of numbers.
         """
-        import pandas as pd  # here, since it takes long to import
+        import pandas as pd  # imported here, since it takes long
 
         frame_a = self._numbers_of(run_a)
         frame_b = self._numbers_of(run_b)
@@ -341,7 +341,7 @@ class Tape(AbstractContextManager["Tape"]):
         }
         columns = []
         for name in a:
-            # By variable, then by run: what is compared stands side by side.
+            # By variable and then by run, so that the values to compare stand side by side.
             columns += [(name, part) for part in parts]
         both = pd.concat(
             parts,
@@ -352,10 +352,10 @@ class Tape(AbstractContextManager["Tape"]):
 
     def _numbers_of(self, run: int) -> pd.DataFrame:
         """Return the numbers of a run's frame, by turn."""
-        import pandas as pd  # here, since it takes long to import
+        import pandas as pd  # imported here, since it takes long
 
         rows = self.frame_rows(self.run(run).id)
-        # By the turns of the lines: what a row says of its own may be anything.
+        # The turns are those of the lines: a damaged row may have any.
         frame = pd.DataFrame(
             map(whole, rows.values()),
             index=pd.Index(rows, name="turn"),
@@ -367,13 +367,13 @@ class Tape(AbstractContextManager["Tape"]):
         run: int,
         allowance: Allowance | None = None,
     ) -> list[str]:
-        """Return what a run changed, in words: compared with the run that it came from, if any.
+        """Return what a run changed compared with the run that it came from, in words.
 
         Args:
             run: the run.
-            allowance: what this may cost, of several runs together; enough for one if not given.
+            allowance: a budget for the work, which several runs share; enough for one if not given.
         """
-        # A limit of what is compared, since a tape may come from anywhere.
+        # Limited, since a tape may come from anywhere.
         allowance = allowance or self.allowance()
         info = self.run(run)
         try:
@@ -386,7 +386,7 @@ class Tape(AbstractContextManager["Tape"]):
     def _changes(self, info: RunInfo, allowance: Allowance) -> list[str]:
         family = self._family
         fork_turn = info.fork_turn
-        # A fork's turns before it are its parent's.
+        # The turns before a fork are its parent's.
         first = -math.inf if fork_turn is None else fork_turn
         interventions = family.done(
             info.id,
@@ -418,14 +418,14 @@ class Tape(AbstractContextManager["Tape"]):
         )
 
     def allowance(self) -> Allowance:
-        """Return what it may cost to say what each of the tape's runs changed."""
+        """Return a budget for comparing the tape's runs with the runs that they came from."""
         return Allowance(self.journal.index.end)
 
     def tree(self) -> str:
         """Return the runs as text, with their forks and reruns below them.
 
-        Each says what it changed: the prompt's words, interventions, the state, the settings, the
-        model.
+        Each run comes with what it changed: the prompt's words, interventions, the state, the
+        settings, the model.
         """
         allowance = self.allowance()
         lines = []
@@ -433,7 +433,7 @@ class Tape(AbstractContextManager["Tape"]):
             changed = self.changes(info.id, allowance)
             line = run_line(info, changed)
             lines.append((info.id, info.parent, line))
-        # A run's name comes from a file, and may hold what a terminal obeys.
+        # A name comes from a file, and may hold characters that control a terminal.
         heading = printable(str(self))
         return "\n".join([heading, *indented(lines)])
 
@@ -447,13 +447,13 @@ class Tape(AbstractContextManager["Tape"]):
     # --- writing -----------------------------------------------------------------------------
 
     def writing(self) -> AbstractContextManager[None]:
-        """Return what makes this process the file's only writer.
+        """Return a context in which this process is the file's only writer.
 
         Raises:
-            TapeError: the tape was opened for reading only; when it is entered: another process
-                writes, or the file cannot be written to.
+            TapeError: the tape was opened for reading only. On entering: another process writes, or
+                the file cannot be written to.
         """
-        # Opened anew it would be read-only again, so the advice is another one.
+        # A packed tape would be read-only again if it were opened anew, so it gets other advice.
         if self.read_only and self.journal.is_packed:
             raise TapeError(
                 f"the tape {self.path} is open for reading only; gunzip it to record on it"
@@ -476,9 +476,9 @@ class Tape(AbstractContextManager["Tape"]):
 
         Args:
             manifest: what defines the run.
-            name: its configuration's name.
-            first: the turn it starts from: number and body, as ``commit_turn`` takes them.
-            verb: how it came about.
+            name: the name in its configuration.
+            first: the turn that it starts from: number and body, as ``commit_turn`` takes them.
+            verb: the function that made it.
             parent: the run that it is a fork or a rerun of.
             fork_turn: for a fork, the turn of the parent that it starts from.
 
@@ -486,11 +486,11 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: the tape is read-only, or the parent is not on it.
         """
         if parent is not None:
-            self.run(parent)  # which raises if it is not on the tape
+            self.run(parent)  # raises if it is not on the tape
         journal = self.journal
         first_turn, first_body = first
         with self.writing(), journal.lock:  # other threads may begin runs too
-            # Not how many there are: numbers of pruned runs leave gaps.
+            # Not the number of runs, since pruned runs leave gaps.
             run = max(journal.index.runs, default=0) + 1
             body = run_body(
                 manifest,
@@ -502,7 +502,7 @@ class Tape(AbstractContextManager["Tape"]):
                 started=now(),
             )
             journal.append(run, "run", body)
-            # A run without a turn, as a kill between the two leaves it, is not listed.
+            # A kill between the two lines leaves a run without a turn, which is not listed.
             journal.append(
                 run,
                 "turn",
@@ -518,10 +518,10 @@ class Tape(AbstractContextManager["Tape"]):
         *,
         up_to: int | None = None,
     ) -> Tape:
-        """Return a new tape with some of the runs, and those that they came from.
+        """Return a new tape with some of the runs, and the runs that they came from.
 
         Args:
-            runs: their numbers, which they keep.
+            runs: the runs' numbers, which they keep.
             path: the new file.
             up_to: the last turn to copy; all if not given.
 
@@ -538,7 +538,7 @@ class Tape(AbstractContextManager["Tape"]):
         family: set[int] = set()
         for number in runs:
             run: int | None = number
-            while run is not None and run not in family:  # a parent's parents too
+            while run is not None and run not in family:  # with the parents of parents
                 family.add(run)
                 run = self.run(run).parent
         damaged = family & self.damaged.keys()
@@ -556,11 +556,11 @@ class Tape(AbstractContextManager["Tape"]):
         """Remove runs for good, with their calls and turns; all other lines stay as they are.
 
         Args:
-            runs: their numbers; forks and reruns of one have to be named as well.
+            runs: the runs' numbers. Their forks and reruns have to be named as well.
 
         Raises:
             TapeError: a run that stays came from one of these, the tape is being written to, or
-                there is no such run; nothing was changed.
+                there is no such run; then nothing was changed.
         """
         pruned = {self.run(run).id for run in runs}
         infos = self.runs()
@@ -570,17 +570,17 @@ class Tape(AbstractContextManager["Tape"]):
                     f"run {info.parent} cannot be removed from {self.path}: run {info.id} came "
                     "from it; name that one as well"
                 )
-        with self.journal.lock, self.writing():  # else a thread may write a line meanwhile
+        with self.journal.lock, self.writing():  # else another thread may write a line meanwhile
             self.journal.rewrite({info.id for info in infos} - pruned)
         for run in pruned:
-            # A simulation of this process may still hold the run that was removed.
+            # A simulation in this process may still use the run that was removed.
             recorder = self.journal.recorders.pop(run, None)
             if recorder is not None:
-                recorder.close()  # its number may be another run's next
+                recorder.close()  # the next run may get its number
 
 
 def _extent(frame: pd.DataFrame) -> str:
-    """Return which turns and columns a frame has, in words."""
+    """Return a frame's turns and columns, in words."""
     names = list(map(str, frame.columns))
     columns = listed(names, 6) or "none"
     turns = frame.index
@@ -592,7 +592,7 @@ def _frame_row(call: RecordedCall, anew: Anew | None) -> Row:
 
     Args:
         call: the call.
-        anew: how much of its prompt was read anew; None where no server read it.
+        anew: how much of the call's prompt was read anew; None if no server read it.
     """
     attempt = call.attempt
     request = attempt.request

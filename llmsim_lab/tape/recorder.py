@@ -1,11 +1,11 @@
-"""Recording one run, and answering from what is recorded of it.
+"""Recorders: they record a run's calls, and answer calls from what is recorded.
 
-``Recorder`` is what a call asks, whatever the run is recorded on. It has four implementers:
+A call asks a ``Recorder``, wherever the run is recorded. There are four of them:
 
-- ``Unrecorded``: the run is on no tape, or there is no run;
-- ``LiveRecorder``: writes to a tape, and answers what the unfinished turn has already asked;
-- ``ReplayRecorder``: answers from a tape, and has nothing else;
-- ``Rehearsal``: the turn is only looked at.
+- ``Unrecorded``: for a run on no tape, and for calls outside runs;
+- ``LiveRecorder``: writes to a tape, and answers calls that the unfinished turn has made already;
+- ``ReplayRecorder``: answers from a tape alone;
+- ``Rehearsal``: for a turn that is only looked at.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from llmsim_lab.tape.lines import (
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 Identity: TypeAlias = tuple[object, ...]
-"""What is asked: equal ones have the same."""
+"""What identifies a request: equal requests have the same."""
 BY_PLAIN_CODE = "call"
-"""The component of a call that a world's own code made, with no site of its own."""
+"""The component of a call that a world's own code made, without a site."""
 
 
 class Place(NamedTuple):
-    """Of a request, or of something from outside: what is asked, and which of equal ones it is."""
+    """The identity of a request or of something from outside, and its number among equal ones."""
 
     identity: Identity
     nth: int
 
 
 class Key(NamedTuple):
-    """Where what becomes of a request is kept, and the parts of its line."""
+    """The place at which a request's attempt is kept, and the parts of its line."""
 
     place: Place
     parts: RequestParts
@@ -57,12 +57,12 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """What a recorder has on a request.
+    """What a recorder knows of a request.
 
     Attributes:
-        request: the request with the turn that is being played.
-        attempt: what became of it, where that is recorded; None if it is to be made.
-        key: where the recorder will keep what becomes of it; None of one that keeps nothing.
+        request: the request, with the turn that is being played.
+        attempt: the recorded attempt; None if the request is to be made.
+        key: where the recorder will keep the attempt; None for a recorder that keeps nothing.
     """
 
     request: ChatRequest
@@ -72,14 +72,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What is wanted from outside: a tool's answer, a file, a clock.
+    """Something that is wanted from outside: a tool's answer, a file, a clock.
 
     Attributes:
         nth: how many equal ones were wanted before it in its turn.
-        is_done: whether the tape has what became of it, so that nothing is to be done.
-        result: what came; None if nothing did.
-        stopped: whether it was begun and broken off, so that it is not known how far it came.
-        seconds: after how long the code that wanted it waited no longer, where that was recorded.
+        is_done: True if the tape has the outcome, so that nothing is to be done.
+        result: the result; None if there is none.
+        stopped: True if the work was begun and broken off, perhaps halfway.
+        seconds: the time after which the code no longer waited for it, if that was recorded.
     """
 
     nth: int
@@ -90,13 +90,13 @@ class Outside:
 
 
 class OutsideResult(TypedDict, total=False):
-    """What became of something from outside.
+    """The outcome of something from outside.
 
     Attributes:
-        result: what came, as JSON.
+        result: the result, as JSON.
         once: True if it must never be done again.
         stopped: True if it was broken off.
-        seconds: until then, if the code that wanted it waited no longer.
+        seconds: the time until then, if the code no longer waited for it.
     """
 
     result: object
@@ -115,7 +115,7 @@ class Recorder(Protocol):
 
     @property
     def is_replay(self) -> bool:
-        """Whether all answers come from the tape."""
+        """True if all answers come from the tape."""
         ...
 
     def find(
@@ -126,19 +126,19 @@ class Recorder(Protocol):
         """Return what is recorded of a request.
 
         Args:
-            request: what is asked.
+            request: the request.
             first: the call's first attempt, if this is its second.
 
         Raises:
-            TapeMiss: it would have to be recorded, and is not.
+            TapeMiss: the request should be on the tape, and is not.
         """
         ...
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
-        """Record what became of a request, which gets its number.
+        """Record the attempt of a request, which gets its number.
 
         Raises:
-            TapeError: it cannot be written.
+            TapeError: the attempt cannot be written.
         """
         ...
 
@@ -146,7 +146,7 @@ class Recorder(Protocol):
         """Return what is recorded of something from outside.
 
         Raises:
-            TapeMiss: it would have to be recorded, and is not.
+            TapeMiss: it should be on the tape, and is not.
         """
         ...
 
@@ -161,21 +161,22 @@ class Recorder(Protocol):
         """Record what came from outside.
 
         Raises:
-            TapeError: it cannot be written.
+            TapeError: the outcome cannot be written.
         """
         ...
 
 
 class Known:
-    """A turn's calls, and what came from outside, by what was asked and which of equal ones it was.
+    """A turn's calls and what came from outside, by identity and number among equal ones.
 
-    So repeats are samples of their own. They are counted in the order in which they are asked,
-    whatever the order of the answers, and a second attempt has its first one's count.
+    So equal requests are separate samples. They are numbered in the order in which they are asked,
+    whatever the order of the answers. A second attempt has the number of the first.
 
     Args:
-        calls: of the turn.
-        outside: lines of what came from outside in it.
-        outcomes: what came from outside before, in a run on no tape, which is kept there.
+        calls: the turn's calls.
+        outside: the lines of what came from outside in the turn.
+        outcomes: for a run on no tape, earlier outcomes of what came from outside; new ones are
+            added.
     """
 
     def __init__(
@@ -185,15 +186,15 @@ class Known:
         outcomes: dict[Place, Outside] | None = None,
     ) -> None:
         self.attempts: dict[Place, Attempt] = {}
-        # The caller's own, where it hands one in: it outlives this try of the turn.
+        # The caller's own dict, if one is given: it lasts longer than this try of the turn.
         self._outcomes: dict[Place, Outside] = {} if outcomes is None else outcomes
         self._asked: dict[Identity, Iterator[int]] = {}
-        """Counts equal ones."""
+        """Numbers equal requests."""
         self._nth: dict[int | None, int] = {}
-        """By number of an attempt, which of equal ones it was."""
+        """The number among equal ones, by the number of the attempt."""
         for call in calls:
-            # Rule 3: which of equal ones it was stands in its line; in the order of the lines,
-            # five equal questions that were answered in reverse would come back swapped.
+            # Rule 3: the line holds the number among equal ones. By the order of the lines, five
+            # equal questions that were answered in reverse order would get each other's answers.
             identity = parts_of(call.attempt.request).identity
             self.keep(Place(identity, call.nth), call.attempt)
         for line in outside:
@@ -204,47 +205,47 @@ class Known:
         identity: Identity,
         first: Attempt | None = None,
     ) -> Place:
-        """Return the place of what is asked now, which is counted.
+        """Return the place of a request that is asked now, and count it.
 
         Args:
-            identity: what is asked.
+            identity: the request's identity.
             first: the call's first attempt, if this is its second.
         """
         if first is not None:
             return Place(identity, self._nth.get(first.number, 0))
-        # ``setdefault`` and ``next`` are one step each, also where agents ask in threads.
+        # ``setdefault`` and ``next`` are atomic, so agents may ask in threads.
         return Place(identity, next(self._asked.setdefault(identity, count())))
 
     def keep(self, place: Place, attempt: Attempt) -> None:
-        """Record what became of a request."""
+        """Keep the attempt of a request."""
         self.attempts[place] = attempt
         self._nth[attempt.number] = place.nth
 
     def find_outside(self, kind: str, key: object) -> Outside:
-        """Return what is known of something from outside, now that it is wanted."""
+        """Return what is known of something from outside that is wanted now."""
         place = self.place_of((kind, dumps(plain(key))))
         return self._outcomes.get(place) or Outside(place.nth)
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
-        """Record what a line says of something from outside; a later one of the same counts."""
+        """Keep what a line says of something from outside; the latest line counts."""
         nth = line.get("nth", 0)
         place = Place((line["what"], dumps(line["key"])), nth)
         self._outcomes[place] = Outside(
             nth,
             is_done=True,
             result=line.get("result"),
-            # Begun, and nothing came of it: the process was killed in between.
+            # Begun and without a result: the process was killed in between.
             stopped=line.get("stopped", "result" not in line),
             seconds=line.get("seconds", 0.0),
         )
 
 
 class Unrecorded:
-    """What stands where a recorder would for a run on no tape, and for calls of plain code.
+    """The recorder of a run on no tape, and of calls outside runs.
 
     Args:
-        memory: what became of things from outside that may not be done twice; None for plain code,
-            which remembers nothing.
+        memory: outcomes of what may not be done twice; None for calls outside runs, which remember
+            nothing.
     """
 
     tape: Tape | None = None
@@ -265,8 +266,8 @@ class Unrecorded:
         """Keep nothing."""
 
     def find_outside(self, kind: str, key: object) -> Outside:
-        """Return what is remembered of this, or that it is to be done."""
-        memory = self._memory or Known()  # of plain code each is the first
+        """Return what is remembered, or that the work is to be done."""
+        memory = self._memory or Known()  # outside runs each one is the first
         return memory.find_outside(kind, key)
 
     def outside(
@@ -277,15 +278,15 @@ class Unrecorded:
         nth: int = 0,
         **outcome: Unpack[OutsideResult],
     ) -> None:
-        """Remember what may not be done twice."""
+        """Remember an outcome that may not be repeated."""
         if self._memory is not None and outcome.get("once"):
-            # As a tape's line would say it.
+            # In the form of a tape's line.
             line = {"what": kind, "key": key, "nth": nth, **outcome}
             self._memory.keep_outside(plain(line))
 
 
 class Rehearsal:
-    """Stands where a recorder would in a turn that is only looked at: nothing is asked or done."""
+    """The recorder of a turn that is only looked at: nothing is asked or done."""
 
     tape: Tape | None = None
     is_replay = False
@@ -295,18 +296,18 @@ class Rehearsal:
         request: ChatRequest,
         first: Attempt | None = None,
     ) -> Entry:
-        """Raise ConfigError: a model would be asked."""
+        """Raise ConfigError, since a model would be asked."""
         raise ConfigError(
             f"the turn asks {request.model} by itself, and its answer has no probability that "
             "could be enumerated; ask a player: await ask(name, Reply, prompt, decide='sample')"
         )
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
-        """Raise ConfigError: nothing was asked."""
+        """Raise ConfigError, since nothing was asked."""
         raise ConfigError("a rehearsal keeps no answers")
 
     def find_outside(self, kind: str, key: object) -> Outside:
-        """Raise ConfigError: something would be done outside."""
+        """Raise ConfigError, since something would be done outside."""
         raise ConfigError(
             f"ask.outside({kind!r}, ...) brings something from outside, whose probabilities are "
             "not known; put it into the state before the first turn"
@@ -320,16 +321,16 @@ class Rehearsal:
         nth: int = 0,
         **outcome: Unpack[OutsideResult],
     ) -> None:
-        """Raise ConfigError: nothing was done."""
+        """Raise ConfigError, since nothing was done."""
         raise ConfigError(f"a rehearsal does nothing outside ({kind})")
 
 
 class _AtTurn:
-    """What records or answers the calls of a turn, and so knows which turn it is.
+    """A recorder with a tape, which knows the turn that is being played.
 
     Args:
         tape: the tape.
-        run: the run's number there.
+        run: the run's number on it.
     """
 
     tape: Tape
@@ -342,7 +343,7 @@ class _AtTurn:
         self._known = Known()
 
     def _read_turn(self, run: int, turn: int) -> list[RecordedCall]:
-        """Take in what the tape has of a turn that a run played itself; returns its calls."""
+        """Read a turn that a run played itself; returns its calls."""
         calls = self.tape.calls(run, turn=turn)
         self._turn = turn
         self._known = Known(calls, self.tape.outside(run, turn))
@@ -352,12 +353,12 @@ class _AtTurn:
         """Return the request with the turn that is being played."""
         site = request.site
         turn = self._turn
-        # A world's own call, by ``run.client``: it belongs to the turn all the same.
+        # A world's own call, by ``run.client``, belongs to the turn as well.
         if site is None:
             return replace(request, site=CallSite(component=BY_PLAIN_CODE, turn=turn))
         if site.turn == turn:
             return request
-        # Where its values came from names turns relative to the one that it was made for.
+        # The origin of its values counts turns from the turn that it was made for.
         origin = None
         if site.turn is None:
             origin = request.origin
@@ -376,7 +377,7 @@ class LiveRecorder(_AtTurn):
         run: the run, which must not have another writer.
 
     Attributes:
-        gone: why this one writes no more, in words; empty while it may.
+        gone: why this recorder no longer writes, in words; empty while it may.
 
     Raises:
         TapeError: the tape has another writer, or is read-only.
@@ -387,21 +388,21 @@ class LiveRecorder(_AtTurn):
         journal = tape.journal
         self._journal = journal
         self._is_under_way = False
-        """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
+        """True from a turn's beginning until its commit is noted; a Ctrl-C may prevent that."""
         self.gone = ""
-        with journal.lock:  # another thread may want the same run
+        with journal.lock:  # another thread may begin to record the same run
             other = journal.recorders.get(run)
             if other is not None and not other.gone:
                 raise TapeError(
                     f"run {run} on {tape.path} is recorded by another simulation of this process; "
                     "continue with that one, or close() it first"
                 )
-            self.restart_turn()  # what had failed when the run stopped is asked again
+            self.restart_turn()  # calls that had failed when the run stopped are made again
             journal.recorders[run] = self
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the tape's writer, as while the run plays.
+        """Make this process the tape's writer, while the run plays.
 
         Raises:
             TapeError: another process writes to the tape, or has continued this run.
@@ -415,8 +416,8 @@ class LiveRecorder(_AtTurn):
             yield
 
     def _held(self) -> AbstractContextManager[object]:
-        """Return what makes lines possible: the journal's lock and no more while a run plays."""
-        # Taking the file's lock for each line would take longer than writing it.
+        """Return the locks for writing a line: while a run plays, the journal's is enough."""
+        # Locking the file for each line would take longer than writing the line.
         if self._journal.writers and not self.gone:
             return self._journal.lock
         return self.writing()
@@ -425,12 +426,12 @@ class LiveRecorder(_AtTurn):
         """Begin a turn, again if it was interrupted.
 
         Raises:
-            TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
-                run.
+            TapeError: the tape has the turn already. A Ctrl-C between the turn's commit and the
+                run's own note of it causes this.
         """
-        if self._is_under_way:  # the last one was not committed: it is played once more
+        if self._is_under_way:  # the last turn was not committed, and is played again
             self.restart_turn()
-        # Before the check, so that a turn that was refused is read again from the tape.
+        # Set before the check: if the turn is refused, it is read again from the tape.
         self._is_under_way = True
         self._check_is_next(turn)
 
@@ -463,7 +464,7 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
-        assert entry.key is not None  # as ``find`` made it
+        assert entry.key is not None  # ``find`` made it
         place, parts = entry.key
         journal = self._journal
         site = attempt.request.site
@@ -471,7 +472,7 @@ class LiveRecorder(_AtTurn):
         if site is not None:
             turn = site.turn
         with journal.lock, self._held():  # agents may ask in threads
-            # Under the lock, since the texts that it names have to stand above it.
+            # Under the lock, since the line's texts have to come before it.
             try:
                 body = call_body(
                     attempt,
@@ -481,7 +482,7 @@ class LiveRecorder(_AtTurn):
                 )
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
-            # The number is the file's, so it is known only now.
+            # The file gives the number.
             attempt.number = journal.append(
                 self.run,
                 "call",
@@ -491,7 +492,7 @@ class LiveRecorder(_AtTurn):
             self._known.keep(place, attempt)
 
     def find_outside(self, kind: str, key: object) -> Outside:
-        """Return what the unfinished turn has recorded of this, or that it is to be done."""
+        """Return what the unfinished turn has recorded, or that the work is to be done."""
         return self._known.find_outside(kind, key)
 
     def outside(
@@ -504,23 +505,23 @@ class LiveRecorder(_AtTurn):
     ) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
 
-        Of what must never be done twice, first ``once=True`` alone, and then what became of it: if
-        it was cut off in between, it counts as done.
+        For work that must never be done twice, a line with ``once=True`` comes first, and its
+        outcome later. If the process ends in between, the work counts as done.
 
         Args:
-            kind: what kind of thing, such as ``clock``.
+            kind: the kind of thing, such as ``clock``.
             key: which one, as JSON.
-            nth: which of equal ones, as ``find_outside`` said.
-            outcome: what became of it, see ``OutsideResult``.
+            nth: its number among equal ones, as ``find_outside`` returned it.
+            outcome: the outcome; see ``OutsideResult``.
 
         Raises:
-            TapeError: it holds what JSON cannot; the disk is full or fails.
+            TapeError: the outcome holds something that JSON cannot; or the disk is full or fails.
         """
         line: dict[str, object] = {"what": kind, "key": key}
         if nth:
             line["nth"] = nth
         try:
-            # Checked before anything is written: a value that JSON lacks must not break the tape.
+            # Checked before anything is written: a value that JSON lacks must not damage the tape.
             body = checked_json({**line, **outcome})
         except ValueError as error:
             raise TapeError(f"what {kind} gave cannot be kept: {error}") from error
@@ -531,17 +532,17 @@ class LiveRecorder(_AtTurn):
                 b"," + body[1:-1],
                 turn=self._turn,
             )
-            self._known.keep_outside(loads(body))  # as a replay will have it
+            self._known.keep_outside(loads(body))  # in the form that a replay will have
 
     def restart_turn(self, error: BaseException | None = None) -> None:
         """Begin the turn again, after it failed.
 
         Answered calls will be answered from the tape. Calls that failed for good will be made
-        again; their attempts stay on the tape, marked.
+        again; their attempts stay on the tape, with a mark.
 
         Args:
-            error: why the turn failed; where a model's invalid answers were the reason, the calls
-                of that component will be made again as well.
+            error: why the turn failed. If a model's invalid answers were the reason, the calls of
+                that component will be made again as well.
         """
         with self.writing():
             unfinished = self.tape.run(self.run).turns + 1
@@ -555,7 +556,7 @@ class LiveRecorder(_AtTurn):
         for attempt in attempts.values():
             if _failed_for_good(attempt, failure):
                 failed.add(attempt.number)
-                # Of a call that was cancelled in its second attempt, the first one's answer counts.
+                # If a call was cancelled in its second attempt, the answer of the first one counts.
                 if attempt.reason != "cancelled":
                     failed.add(attempt.first)
         forgotten: dict[Place, int] = {}
@@ -565,7 +566,7 @@ class LiveRecorder(_AtTurn):
         if not forgotten:
             return
         for place in forgotten:
-            # Their counts stay: a call that is made again is the same sample of the same question.
+            # The counts stay: a call that is made again is the same sample of the same question.
             del attempts[place]
         body = members(calls=sorted(forgotten.values()))
         self._journal.append(
@@ -579,11 +580,11 @@ class LiveRecorder(_AtTurn):
         """Write a whole turn.
 
         Args:
-            turn: its number.
+            turn: the turn's number.
             body: the other members of its line: its record, and its row of the run's frame.
 
         Raises:
-            TapeError: the disk is full or fails, or the tape is another file by now.
+            TapeError: the disk is full or fails, or the tape has become another file.
         """
         with self._journal.lock, self._held():
             self._journal.append(
@@ -592,14 +593,13 @@ class LiveRecorder(_AtTurn):
                 body,
                 turn=turn,
             )
-        # Last: until then a Ctrl-C leaves the turn under way, and ``begin_turn`` says that it is
-        # on the tape.
+        # Last: after a Ctrl-C before this line, ``begin_turn`` says that the turn is on the tape.
         self._turn = turn + 1
         self._known = Known()
         self._is_under_way = False
 
     def replace_turn(self, turn: int, body: bytes) -> None:
-        """Write the latest turn again, after it was changed from outside.
+        """Write the latest turn again, after an intervention changed it.
 
         Raises:
             TapeError: the disk is full or fails, or the tape has a later turn.
@@ -614,8 +614,8 @@ class LiveRecorder(_AtTurn):
             )
 
     def describe(self, more: Mapping[str, object]) -> None:
-        """Write the run's manifest again, with what was not known at its start."""
-        # All of it again: a reader needs the latest line only, and what is long is a shared text.
+        """Write the run's manifest again, with new entries."""
+        # The whole manifest: readers need only the latest line, and long parts are shared texts.
         manifest = {**self.tape.run(self.run).manifest, **more}
         with self._journal.lock, self._held():
             self._journal.append(
@@ -625,9 +625,9 @@ class LiveRecorder(_AtTurn):
             )
 
     def end(self, outcome: str | None) -> None:
-        """Record how the run ended; None if it continues, by this process."""
+        """Record how the run ended; None if this process continues it."""
         if outcome is None:
-            # The process, so that an error can name who writes to the tape.
+            # With the process, so that an error can say who writes to the tape.
             kind = "set"
             body = members(process=os.getpid())
         else:
@@ -637,29 +637,29 @@ class LiveRecorder(_AtTurn):
             self._journal.append(self.run, kind, body)
 
     def close(self) -> None:
-        """Let another writer have the run."""
+        """Stop writing, so that another recorder can have the run."""
         self.gone = "was closed by this simulation, or pruned"
 
 
 def _failure_in(error: BaseException | None) -> LLMFailureException | None:
-    """Return the model failure that an error is, or comes from."""
-    # A world's own code may raise its error from a call's, or while it handles one.
+    """Return the model failure that an error is, or that caused it."""
+    # A world's code may raise its own error from a call's, or while it handles one.
     while error is not None and not isinstance(error, LLMFailureException):
         error = error.__cause__ or error.__context__
     return error
 
 
 def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:
-    """Return True if a call, of which this is the last attempt, is to be made again."""
+    """Return True if a call with this last attempt is to be made again."""
     if last.reason is None:
         return False
-    # A first attempt that may be tried again is not yet the end of its call.
+    # After a first attempt that allows another one, the call has not ended.
     if last.request.attempt == 1 and last.retry:
         return False
     if last.reply is None:
         return True
-    # Invalid answers only. Its agent may have used a default; then the turn failed for another
-    # reason, and the default has to stay.
+    # Only invalid answers. An agent may have used a default for one; if the turn failed for another
+    # reason, the default has to stay.
     if failure is None:
         return False
     if failure.component is None:
@@ -669,7 +669,7 @@ def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool
 
 
 class ReplayRecorder(_AtTurn):
-    """Answers from the tape only; a request that is not there is a ``TapeMiss``.
+    """Answers from the tape alone; a request that is not there is a ``TapeMiss``.
 
     Args:
         tape: the tape.
@@ -684,7 +684,7 @@ class ReplayRecorder(_AtTurn):
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
-        # A fork's first turns are recorded with the runs it comes from.
+        # A fork's first turns are recorded with the runs that it came from.
         player = self.tape.player(self.run, turn)
         calls = self._read_turn(player, turn)
         self._by_number = {call.id: call.attempt for call in calls}
@@ -694,15 +694,16 @@ class ReplayRecorder(_AtTurn):
         request: ChatRequest,
         first: Attempt | None = None,
     ) -> Entry:
-        """Return what became of a request.
+        """Return the recorded attempt of a request.
 
         Raises:
-            TapeMiss: it was never made; the message shows how it differs from the nearest one.
+            TapeMiss: the request was never made; the message shows the nearest one, and the
+                difference.
         """
         request = self._at_turn(request)
         place = self._known.place_of(parts_of(request).identity, first)
         recorded = self._known.attempts.get(place)
-        # The nearest recorded request is looked for only now: it takes long.
+        # Only now is the nearest request looked for, since that takes long.
         if recorded is None:
             raise TapeMiss(
                 explain_miss(
@@ -714,7 +715,7 @@ class ReplayRecorder(_AtTurn):
         return Entry(request, recorded)
 
     def keep(self, entry: Entry, attempt: Attempt) -> None:
-        """Keep nothing: it is on the tape."""
+        """Keep nothing, since the tape has it."""
 
     def find_outside(self, kind: str, key: object) -> Outside:
         """Return what came from outside.
@@ -740,8 +741,8 @@ class ReplayRecorder(_AtTurn):
         nth: int = 0,
         **outcome: Unpack[OutsideResult],
     ) -> None:
-        """Keep nothing: it is on the tape."""
+        """Keep nothing, since the tape has it."""
 
     def attempt(self, number: int) -> Attempt:
-        """Return a recorded attempt by its number; this turn's without reading the file."""
+        """Return a recorded attempt by its number; those of this turn are in memory."""
         return self._by_number.get(number) or self.tape.call(number).attempt

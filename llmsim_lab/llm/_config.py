@@ -14,56 +14,56 @@ from llmsim_lab._util.config import Settings
 _FIRST_PIECE_S = 600.0
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _DURATION = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
-"""What Go's time.ParseDuration takes, with which Ollama reads a text."""
+"""What Go's time.ParseDuration accepts, which Ollama reads texts with."""
 _LONGEST_KEEP_S = 9e9
-"""What Ollama can hold: nanoseconds in 64 bits."""
+"""The longest time that Ollama can hold: nanoseconds in 64 bits."""
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""What Ollama and OpenAI call how long a model thinks; each knows some of them."""
+"""Ollama's and OpenAI's words for how long a model thinks; each of them has some of these."""
 
 
 class LLMConfig(Settings):
-    """How to talk to a model.
+    """The settings of a model and of the requests to it.
 
     Attributes:
         model: the model's name, as the backend knows it; in a run's file also a ``connect`` text
             such as ``auto`` or ``ollama:llama3.2``.
         temperature: 0 gives the likeliest answer each time.
-        seed: for the server's sampler, the same for each call; None gives each call of a run its
-            own, which follows from the run's seed, and leaves calls outside a run to the server. It
-            repeats an answer only on the same machine, server, model and load; a recording is what
-            reproduces a run.
-        num_ctx: context window asked of the server, tokens; prompt and reply must fit.
-        max_tokens: longest reply, tokens.
-        max_text_chars: longest text in a structured reply, characters; part of the reply
-            schema. A field's own limit counts where it is smaller, as that of ``reasoning``
-            (300) is. None leaves it to them.
-        timeout_s: longest silence of a server while it works for us, seconds: nothing of any reply
-            has come. Its queue does not count, nor does how long a reply takes.
-        first_piece_s: longest silence before the first piece of a reply, seconds, in which a server
-            loads the model and reads the prompt, and says nothing; where it is left at 600, it is
-            at least ``timeout_s``. Backends that hand on no pieces have ``timeout_s`` only.
-        total_timeout_s: longest time for one reply, seconds, its queue left out; None for no limit
-            but ``max_tokens``.
-        retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
-            server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
-        wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
-            that is being restarted does, or says that it loads its model or that its queue is
-            full, seconds; not at all where ``retry_wait_s`` is 0.
-        max_concurrency: requests in flight; None finds the number that serves this server best
-            (``client.limits``), beginning with eight, or with what a llama.cpp server says. An
+        seed: the seed of the server's sampler, the same for each call. With None, each call of a
+            run has a seed of its own, which follows from the run's seed; for calls outside a run
+            the server chooses. A seed repeats an answer only on the same machine, server, model and
+            load. To reproduce a run, use its recording.
+        num_ctx: the context window that the server is asked for, tokens; prompt and reply must fit.
+        max_tokens: the longest reply, tokens.
+        max_text_chars: the longest text in a structured reply, characters; it is part of the reply
+            schema. A field's own limit counts if it is smaller, such as that of ``reasoning``
+            (300). None leaves only the fields' own limits.
+        timeout_s: the longest silence of a server while it works for us, seconds: no piece of any
+            reply has come. The time in its queue and the length of a reply do not count.
+        first_piece_s: the longest silence before the first piece of a reply, seconds, in which a
+            server loads the model and reads the prompt. If it is left at 600, it is at least
+            ``timeout_s``. Backends without streaming have ``timeout_s`` only.
+        total_timeout_s: the longest time for one reply, seconds, without the queue; None for no
+            limit but ``max_tokens``.
+        retry_wait_s: the shortest and the longest wait before the retry, seconds; a single number
+            is both. A server may ask for more (``Retry-After``), up to ``timeout_s``.
+        wait_for_server_s: how long the retry waits, in seconds, for a server that refuses the
+            connection, as during a restart, or that says that it loads its model or that its queue
+            is full. With a ``retry_wait_s`` of 0 it does not wait.
+        max_concurrency: requests in flight. None finds the number that serves this server best
+            (``client.limits``), and begins with eight, or with what a llama.cpp server says. An
             embedded model answers one at a time in any case.
-        keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``;
+        keep_alive: how long a server keeps the model loaded, seconds or a text such as ``"10m"``;
             -1 for ever.
-        think: whether a reasoning model thinks before it answers (its thinking costs tokens), or
-            how long: Ollama knows ``"low"``, ``"medium"``, ``"high"`` and ``"max"``.
+        think: True if a reasoning model may think before it answers, which costs tokens; or how
+            long: Ollama knows ``"low"``, ``"medium"``, ``"high"`` and ``"max"``.
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
-        tell_form: whether the first attempt tells the model the form of its reply in words, at the
-            end of the system message. For models whose server does not hold replies to a schema:
-            they answer at once, in place of at the second attempt, which tells the form wherever
-            the first reply had no JSON of it.
-        repeatable: whether the same request with the same seed is to be answered with the same
-            words: one request at a time, each prompt read whole. What a server can do of that
-            differs; ``connect`` says it.
+        tell_form: True to tell the model the form of its reply in words, at the end of the system
+            message, in the first attempt. This is for models whose server does not enforce a
+            schema: they then answer at once. Without it, the second attempt tells the form if the
+            first reply had no JSON of that form.
+        repeatable: True to get the same words for the same request with the same seed: one request
+            at a time, each prompt read whole. How far a server can do that differs; ``connect``
+            says it.
     """
 
     model: Annotated[str, Field(min_length=1)] = "auto"
@@ -73,7 +73,7 @@ class LLMConfig(Settings):
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
-    # Left out where it is the default: recordings made before there was such a setting stay equal.
+    # Left out if it is the default, so that older recordings, which lack it, stay equal.
     first_piece_s: Annotated[
         float,
         Field(gt=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds == _FIRST_PIECE_S),
@@ -89,7 +89,7 @@ class LLMConfig(Settings):
     keep_alive: float | str | None = None
     think: bool | str = False
     options: dict[str, Any] = Field(default_factory=dict)
-    # Left out where it is the default, as above.
+    # Left out if it is the default, as above.
     tell_form: Annotated[bool, Field(exclude_if=lambda is_told: not is_told)] = False
     repeatable: Annotated[bool, Field(exclude_if=lambda is_wanted: not is_wanted)] = False
 
@@ -97,7 +97,7 @@ class LLMConfig(Settings):
     @classmethod
     def _keep_alive_is_a_time(cls, value: object) -> object:
         is_time = value is None
-        # True is a number for Python; a file that says ``keep_alive: true`` means something else.
+        # True is a number in Python, but ``keep_alive: true`` in a file means something else.
         if isinstance(value, int | float) and not isinstance(value, bool):
             is_time = value <= _LONGEST_KEEP_S
         elif isinstance(value, str):
@@ -125,7 +125,7 @@ class LLMConfig(Settings):
     def _one_wait_is_both(cls, wait: object) -> object:
         wait = plain_number(wait)
         if isinstance(wait, int | float) and not isinstance(wait, bool):
-            # As one writes it in a notebook: ``retry_wait_s=0``.
+            # As people write it in a notebook: ``retry_wait_s=0``.
             return (wait, wait)
         return wait
 
@@ -142,7 +142,7 @@ class LLMConfig(Settings):
                 f"max_tokens={self.max_tokens} leaves no room for a prompt in "
                 f"num_ctx={self.num_ctx}; lower the one or raise the other"
             )
-        # Two places for one setting, of which one would win without a word.
+        # One of two places for a setting would silently win.
         clash = _RESERVED & self.options.keys()
         if clash:
             raise ValueError(
@@ -164,22 +164,22 @@ class LLMConfig(Settings):
     @property
     def first_wait_s(self) -> float:
         """The longest silence before the first piece of a reply, seconds."""
-        # Said by the user, and so taken as it is, even where it is shorter.
+        # A value that the user set is taken as it is, even if it is shorter.
         if self.first_piece_s != _FIRST_PIECE_S:
             return self.first_piece_s
-        # Recordings and code with a longer timeout_s are from before there was such a setting.
+        # Older recordings and code with a longer timeout_s do not know this setting.
         return max(self.first_piece_s, self.timeout_s)
 
     @property
     def most_at_once(self) -> int | None:
         """How many requests may be in flight; None for as many as serve the server best."""
-        # Requests that a server answers together are computed together, and so a little otherwise.
+        # Requests that a server computes together may get slightly different numbers.
         return 1 if self.repeatable else self.max_concurrency
 
     @property
     def sampling(self) -> Mapping[str, Any]:
         """The options of every request, by Ollama's names."""
-        # In this order, which recordings have: their settings are compared as text.
+        # In the order of recordings, whose settings are compared as text.
         options: dict[str, Any] = {"temperature": self.temperature}
         if self.seed is not None:
             options["seed"] = self.seed

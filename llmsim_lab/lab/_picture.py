@@ -126,7 +126,7 @@ def _empty_panels(count: int) -> tuple[Figure, list[Axes]]:
         5.4,
         small=True,
     )
-    below = [str(place) for place in range(small_count)]
+    below = [str(index) for index in range(small_count)]
     # The large panel is as wide as all the small ones.
     mosaic: list[Any] = [["main"] * small_count, below]
     axes = figure.subplot_mosaic(mosaic, height_ratios=(3, 2))
@@ -188,19 +188,19 @@ def _draw_column(
     """Draw a line for each run, the curves beside them, and the predictions."""
     values: list[float] = []
     lines = picture.lines
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         points = line.points(chart.column)
         values += points.values
         # When the colours are used up, they come again with another style of line.
-        rounds, colour = divmod(place, len(SERIES_COLOURS))
+        rounds, colour = divmod(index, len(SERIES_COLOURS))
         axes.plot(
             points.turns,
             points.values,
             color=SERIES_COLOURS[colour],
             linestyle=drawing.STYLES[rounds % len(drawing.STYLES)],
             linewidth=2 if large else 1.5,
-            zorder=2 + 0.9 / (1 + place),  # where runs coincide, the first is on top
-            label=_legend_name(line, place),
+            zorder=2 + 0.9 / (1 + index),  # where runs coincide, the first is on top
+            label=_legend_name(line, index),
         )
     if len(lines) > _MOST_NAMED:
         axes.plot(
@@ -209,7 +209,7 @@ def _draw_column(
             " ",
             label=f"and {len(lines) - _MOST_NAMED} more runs",
         )
-    for place, (name, curves) in enumerate(picture.beside.items()):
+    for index, (name, curves) in enumerate(picture.beside.items()):
         beside = curves.get(chart.column)
         if beside is None:
             continue
@@ -219,7 +219,7 @@ def _draw_column(
             beside.values,
             color=_GREY,
             linewidth=1,
-            linestyle=drawing.STYLES[1 + place % 3],
+            linestyle=drawing.STYLES[1 + index % 3],
             label=drawing.drawable(name, 60),
         )
     values += _draw_predictions(axes, chart, lines)
@@ -248,8 +248,8 @@ def _draw_predictions(
     return [*predictions]
 
 
-def _legend_name(line: Line, place: int) -> str:
-    if place >= _MOST_NAMED:
+def _legend_name(line: Line, index: int) -> str:
+    if index >= _MOST_NAMED:
         return "_"  # matplotlib leaves such names out of the legend
     return drawing.drawable(line.name, 60)
 
@@ -314,14 +314,14 @@ def _draw_dict(
     """Draw a line for each key, named at its end; for several runs, each run's mean."""
     values: list[float] = []
     lines = picture.lines
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         keys = _keys_of(line, chart)
         for key in keys:
             values += key.points.values
         if len(lines) == 1:
             _draw_keys(axes, keys, large=large)
             continue
-        colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
+        colour = SERIES_COLOURS[index % len(SERIES_COLOURS)]
         for key in keys:
             axes.plot(
                 key.points.turns,
@@ -337,7 +337,7 @@ def _draw_dict(
             mean.values,
             color=colour,
             linewidth=2,
-            label=_legend_name(line, place),
+            label=_legend_name(line, index),
         )
     # After the lines, since predictions may be far from them and need room on the axis.
     values += _draw_predictions(axes, chart, lines)
@@ -537,11 +537,11 @@ def _mark_interventions(
             )
     if len(interventions) > _MOST_WORDED:
         return
-    for place, (turn, words) in enumerate(interventions.items()):
+    for index, (turn, words) in enumerate(interventions.items()):
         panels[0].annotate(
             drawing.drawable(words, 34),
             (turn, 1.0),
-            (3, -4 - 10 * (place % 3)),  # three heights in turn, so that words do not overlap
+            (3, -4 - 10 * (index % 3)),  # three heights in turn, so that words do not overlap
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             va="top",

@@ -485,7 +485,7 @@ class RoomSeats:
             self._deal(shuffled, places)
             self.fault = ""
             last_turn = 1 if is_stepwise else None
-            self._move("open", last_turn)
+            self._change_phase("open", last_turn)
 
     def pause(self) -> None:
         """Hold the questions of turns that no group has begun."""
@@ -498,7 +498,7 @@ class RoomSeats:
                     # A question that is held already is not being asked.
                     if ask.shown_at is not None:
                         latest = max(latest, ask.question.turn)
-            self._move("open", latest)
+            self._change_phase("open", latest)
 
     def next_turn(self) -> None:
         """Allow the questions of one more turn, and hold those after it."""
@@ -509,18 +509,18 @@ class RoomSeats:
             # Pressed twice during a turn, the button allows two more turns.
             if self.last_turn is not None:
                 last_turn = max(last_turn, self.last_turn)
-            self._move("open", last_turn + 1)
+            self._change_phase("open", last_turn + 1)
 
     def resume(self) -> None:
         """Show questions as they come."""
         with self.lock:
             self._check_open()
-            self._move("open", None)
+            self._change_phase("open", None)
 
     def end(self) -> None:
         """End the round where it is."""
         with self.lock:
-            self._move("over", self.last_turn)
+            self._change_phase("over", self.last_turn)
 
     def another_round(self) -> None:
         """Begin a round in which other people play together.
@@ -537,7 +537,7 @@ class RoomSeats:
             self._clear_seats()
             self._take(self._first.of_round(self.round, ""))
             self.is_shown = False
-            self._move("lobby", None)
+            self._change_phase("lobby", None)
 
     def set_away(self, guest: Guest, *, is_away: bool) -> None:
         """Let the seat's stand-in answer for a participant, or end that."""
@@ -569,7 +569,7 @@ class RoomSeats:
             if group.run is not None and not group.is_over
         ]
 
-    def _move(self, phase: Phase, last_turn: int | None) -> None:
+    def _change_phase(self, phase: Phase, last_turn: int | None) -> None:
         self.phase = phase
         self.last_turn = last_turn
         self._keep_phase()

@@ -124,7 +124,7 @@ def write_page(
     # All at once, since a text that is filled in may look like a place to fill.
     page = re.sub(
         r"{{ (\w+) }}",
-        lambda place: str(parts[place[1]]),
+        lambda match: str(parts[match[1]]),
         _front("page.html"),
     )
     # Complete before the file is opened, so that an error leaves the old file.

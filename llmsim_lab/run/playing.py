@@ -110,10 +110,10 @@ class PlayedWorld(BaseWorld[StateT]):
             "changed returned",
         )
         planned_before = self.planned
-        place = len(self.turns) - 1
+        latest_index = len(self.turns) - 1
         if item.turn == now:
             interventions = (*latest.interventions, item)
-            self.turns[place] = replace(
+            self.turns[latest_index] = replace(
                 latest,
                 state=state,
                 interventions=interventions,
@@ -126,7 +126,7 @@ class PlayedWorld(BaseWorld[StateT]):
         except BaseException as error:
             # Undone, so that the run and its tape agree. Ctrl-C may come after the change was
             # written, so after every error but the tape's own it is undone on the tape too.
-            self.turns[place] = latest
+            self.turns[latest_index] = latest
             self.planned = planned_before
             if not isinstance(error, TapeError):
                 self._session.keep_change(self)

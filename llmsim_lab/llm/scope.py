@@ -1,7 +1,7 @@
-"""The scope of a model call: the run it belongs to, who watches it, what it may cost.
+"""The scope of a model call: the run that it belongs to, who watches it, what it may cost.
 
-A run sets the scope for the tasks that it starts, and a client reads it, so that agents, validators
-and engines need not pass it on. It is the package's one context variable.
+A run sets the scope for the tasks that it starts, and a client reads it. So agents, validators and
+engines need not pass it on. It is the package's only context variable.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from llmsim_lab.tape.recorder import Recorder, Unrecorded
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest
 
 _MAX_TEXT_CHARS = 2_000
-"""How much of a reply that is being written is kept for those who watch."""
+"""The most characters of an unfinished reply that are kept for watchers."""
 
 
 @lru_cache(maxsize=4096, typed=True)  # typed, since 1, 1.0 and True are equal
 def _as_json(*values: object) -> str:
-    """Return values as JSON has them in a list, without its brackets."""
+    """Return values as JSON has them in a list, without the brackets."""
     return json.dumps(values)[1:-1]
 
 
@@ -38,10 +38,10 @@ class CallLog:
 
     Args:
         run: the run's name, for messages.
-        turn: the turn being played.
-        purse: what limits its requests, if anything does.
+        turn: the turn that is being played.
+        purse: limits the turn's requests; None for no limit.
         sampling: the run's seed and replicate, from which each call's sampling seed follows; None
-            leaves it to the server.
+            leaves the seed to the server.
     """
 
     def __init__(
@@ -57,33 +57,33 @@ class CallLog:
         self.purse = purse
         self.closed = False
         self._sampled = ""
-        """What the sampling seeds of the turn have in common; empty where there are none."""
+        """The common part of the turn's sampling seeds; empty if there are none."""
         if sampling is not None:
             self._sampled = _as_json(*sampling, turn)
-        # How many calls each place has made, and by identity those that have not ended.
+        # The number of calls that each place has made, and the calls under way, by identity.
         self._drawn: dict[tuple[object, ...], int] = {}
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
 
     def begin(self, request: ChatRequest) -> int | None:
-        """Record that a call begins; return its sampling seed, None to leave that to the server.
+        """Record that a call begins; return its sampling seed, or None to leave it to the server.
 
-        The seed follows from the run's seed and replicate, the turn, who asks what for, and how
-        many calls this place made before. What is asked, and of which model, is not in it: two runs
-        that differ in those alone draw the same numbers.
+        The seed follows from the run's seed and replicate, the turn, who asks and for what, and the
+        number of earlier calls of this place. It does not depend on the prompt and the model: two
+        runs that differ only in those draw the same numbers.
 
         Raises:
             ConfigError: the turn is over.
         """
-        # Also where the run has gone on, and the next turn has a log of its own.
+        # Also if the run has continued, and the next turn has a log of its own.
         if self.closed:
             raise ConfigError(
                 f"{caller(request.site)} made a call for turn {self.turn} of {self.run!r}, which "
                 "is over: a task was left running. Await every task in the turn that starts it, as "
                 "in await asyncio.gather(...)"
             )
-        # By identity: two equal questions are two calls.
-        # Kept alive here: else another request might get the same identity.
+        # By identity, since two equal questions are two calls. The request is kept alive here:
+        # otherwise another request might get the same identity.
         self._under_way[id(request)] = request
         if not self._sampled or "seed" in request.options:
             return None
@@ -93,19 +93,19 @@ class CallLog:
             place = (site.component, site.agent, site.replicate)
         before = self._drawn.get(place, 0)
         self._drawn[place] = before + 1
-        # These words are what recorded seeds follow from: another blank, and no run repeats.
+        # Recorded seeds follow from this text: with one more blank, no run would repeat.
         return seed_from(f"[{self._sampled}, {_as_json(*place)}, {before}]")
 
     def end(self, request: ChatRequest, call: CallRecord) -> None:
-        """Record the outcome of a call that began; one without an attempt is not listed."""
+        """Record the outcome of a call that began; a call without an attempt is not listed."""
         self._under_way.pop(id(request), None)
-        # A call that ends after its turn is not part of it; ``close`` has raised an error for it.
+        # A call that ends after its turn is not part of it; ``close`` has raised an error for that.
         if call.history and not self.closed:
             self._calls.append(call)
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
-        """The calls that have ended, in that order."""
+        """The calls that have ended, in the order of their ends."""
         return tuple(self._calls)
 
     def close(self) -> tuple[CallRecord, ...]:
@@ -121,8 +121,8 @@ class CallLog:
                 f"turn {self.turn} of {self.run!r} ended while a call of {caller(request.site)} is "
                 "still under way; await every call in the turn that makes it"
             )
-        # A tape numbers attempts as their answers arrived. In a replay all answers come at once,
-        # yet its calls must have the same order.
+        # A tape numbers attempts in the order of their answers. In a replay all answers come at
+        # once, but the calls must have the same order.
         return tuple(sorted(self._calls, key=lambda call: call.history[0].number or 0))
 
 
@@ -142,21 +142,21 @@ class Scope:
     """What the current task's calls belong to.
 
     Attributes:
-        recorder: records them, or answers from what is recorded.
-        log: lists them, for the turn.
+        recorder: records the calls, or answers them from a recording.
+        log: lists the calls of the turn.
         watch: is notified of each request.
-        deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
-            call that takes longer, its retry included, and records it as failed.
-        late: the error's words for a call that passes the deadline.
-        round: in which requests are sent that belong together; None for the next one.
-        asker: for whom tools are looked up.
-        driver: what plays the run, turn by turn; only that may play its next turn.
-        counted: whether a line on the screen counts the work already.
-        stand_in: answers each request in place of the model, which is asked nothing, as where a
-            plan counts calls.
-        judge: reads an answer of a person as the reply that is asked for, or raises what is wrong.
-        for_people: what a person is shown in place of the prompt; empty for the prompt itself.
-        answerer: which person is asked; empty where the call's site says it.
+        deadline: when the caller gives up, seconds of ``time.monotonic``. The client ends a call
+            that takes longer, with its retry, and records it as failed.
+        late: the message of the error for a call that passes the deadline.
+        round: the round in which requests that belong together are sent; None for the next one.
+        asker: the user for whom tools are looked up.
+        driver: a token of the code that plays the run; only that code may play its next turn.
+        counted: True if a progress line counts the work already.
+        stand_in: answers each request instead of the model, for instance in a plan that counts
+            calls.
+        judge: reads a person's answer as the reply, or raises what is wrong with it.
+        for_people: what a person is shown instead of the prompt; empty for the prompt itself.
+        answerer: the person who is asked; empty if the call's site says it.
     """
 
     recorder: Recorder = field(default_factory=Unrecorded)
@@ -183,8 +183,8 @@ scope = _scope.get
 
 @contextmanager
 def scoped(**changes: Any) -> Iterator[None]:
-    """Change values of ``Scope`` for calls made inside, also by tasks started there."""
-    # Set back by its token: scopes lie in one another, and tasks copy the one they start in.
+    """Change values of ``Scope`` for calls made inside, and in tasks started inside."""
+    # Reset by its token, since scopes are nested, and a task copies the scope that it starts in.
     token = _scope.set(replace(_scope.get(), **changes))
     try:
         yield
@@ -194,10 +194,10 @@ def scoped(**changes: Any) -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Waiting:
-    """A request that is being waited for, since when, and the end of what is written of its reply.
+    """A request that is waited for, with the latest part of its reply.
 
     ``since`` is in seconds of ``time.monotonic``; ``site`` is None for a call outside a run.
-    ``doing`` is what the server does while nothing comes, where that is known, such as ``reading
+    ``doing`` is what the server does before the reply begins, if that is known, such as ``reading
     about 870 tokens``.
     """
 
@@ -210,7 +210,7 @@ class Waiting:
 
     @property
     def seconds(self) -> float:
-        """How long it has been waited for until now."""
+        """The seconds since the request was sent."""
         return time.monotonic() - self.since
 
     def __str__(self) -> str:
@@ -218,28 +218,28 @@ class Waiting:
 
 
 class InFlight:
-    """Lists what is being waited for and counts what is done; may be read from any thread.
+    """Lists the requests that are waited for, and counts those that ended; any thread may read it.
 
     A client calls ``asked``, ``began``, ``noted``, ``wrote``, ``failed``, ``ended`` and
-    ``recorded`` on the thread that makes the request. In a subclass they must be quick and raise
-    nothing: an exception ends the call.
+    ``recorded`` on the thread that makes the request. A subclass must keep them quick and raise
+    nothing: an exception would end the call.
 
     Attributes:
-        finished: requests that came to an end, good or bad, live or from a tape.
+        finished: the number of requests that ended, with or without success, live or from a tape.
     """
 
     def __init__(self) -> None:
-        # By identity, as below: equal requests are several.
+        # By identity, here and below, since equal requests are separate ones.
         self._queued: set[int] = set()
         self._waiting: dict[int, Waiting] = {}
         self.finished = 0
 
     def asked(self, request: ChatRequest) -> None:
-        """Record that a request waits for its turn to be sent; not called for answers of a tape."""
+        """Record that a request waits to be sent; not called for answers from a tape."""
         self._queued.add(id(request))
 
     def began(self, request: ChatRequest) -> None:
-        """Record that the backend is being asked; not called for answers from a tape."""
+        """Record that a request was sent; not called for answers from a tape."""
         self._queued.discard(id(request))
         # By identity: equal requests are two.
         self._waiting[id(request)] = Waiting(
@@ -250,15 +250,15 @@ class InFlight:
         )
 
     def wrote(self, request: ChatRequest, piece: str) -> None:
-        """Record a piece of the reply; only of backends that stream, and not of every reply."""
+        """Record a piece of the reply; only backends that stream call this."""
         entry = self._waiting.get(id(request))
         if entry is not None:  # its request may have ended meanwhile
-            # The end of it alone: a lab shows it again several times a second.
+            # Only the end of the text, since a lab shows it several times a second.
             entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
             entry.doing = ""
 
     def noted(self, request: ChatRequest, doing: str) -> None:
-        """Record what the server does, of whose reply nothing has come yet."""
+        """Record what the server does before its reply begins."""
         entry = self._waiting.get(id(request))
         if entry is not None:
             entry.doing = doing
@@ -267,7 +267,7 @@ class InFlight:
         """Record why a request failed that is about to end."""
 
     def ended(self, request: ChatRequest) -> None:
-        """Record the end of a request that began; of one that was never sent, nothing."""
+        """Record the end of a request that was sent; for others, nothing."""
         self._queued.discard(id(request))
         if self._waiting.pop(id(request), None) is not None:
             self.finished += 1
@@ -278,26 +278,26 @@ class InFlight:
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
-        """What is being waited for, the longest wait first."""
+        """The requests that are waited for, the longest wait first."""
         return tuple(self._waiting.values())
 
     @property
     def under_way(self) -> int:
-        """How many requests are waited for or wait to be sent."""
+        """The number of requests that are waited for, or that wait to be sent."""
         return len(self._waiting) + len(self._queued)
 
 
 class Budget(Settings):
-    """What ``run()`` may spend on live calls before it stops; what a tape answers costs nothing.
+    """What ``run()`` may spend on live calls before it stops; answers from a tape cost nothing.
 
-    Tokens are those that the server reports; a server that reports none is not limited by them.
+    Tokens are counted by the server; if a server reports none, they are not limited.
 
     Attributes:
-        calls: requests to a model, repeated ones included.
-        tokens: of prompts and replies together.
+        calls: the number of requests to a model, with repeated ones.
+        tokens: the tokens of prompts and replies together.
 
     Raises:
-        ConfigError: nothing is limited.
+        ConfigError: neither is limited.
     """
 
     calls: Annotated[int, Field(ge=1)] | None = None
@@ -311,13 +311,13 @@ class Budget(Settings):
 
 
 class Purse:
-    """What is left of a budget while a run spends it.
+    """The rest of a budget while a run spends it.
 
     Attributes:
-        calls: requests begun.
-        tokens: used by those that were answered.
-        refusal: why a request was not made, or None; then the turn does not count, even if its code
-            handled the error.
+        calls: the number of requests that began.
+        tokens: the tokens of the requests that were answered.
+        refusal: why a request was not made, or None. With a refusal the turn does not count, even
+            if its code handled the error.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -354,14 +354,14 @@ class Purse:
         try:
             self.check()
         except BudgetReached as refusal:
-            # Kept, since an agent's own ``except`` may take it for a call that failed.
+            # Kept, since an agent's own ``except`` may treat it as a failed call.
             self.refusal = refusal
             raise
         self.calls += 1
 
     def end(self, attempt: Attempt) -> None:
-        """Count what a request used."""
+        """Count the tokens of a request."""
         reply = attempt.reply
         if reply is not None:
-            # What a server does not report is not limited, as ``Budget`` says.
+            # Tokens that a server does not report are not limited, as ``Budget`` says.
             self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)

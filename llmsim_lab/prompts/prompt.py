@@ -1,10 +1,11 @@
-"""A prompt: two templates, for the system and the user message; and what it is once filled.
+"""Prompts: two templates, for the system and the user message; and the text when they are filled.
 
 A prompt file is Markdown: an optional first paragraph about the prompt, then the headings
-``## System`` and ``## User``, each followed by a template. What a run never changes belongs under
-``## System``, which servers read once and keep; what changes each turn belongs under ``## User``.
-Templates are written in a small part of Jinja2's language (see ``language``): an untrusted prompt
-file can print the values of its slots, and takes neither long nor much memory.
+``## System`` and ``## User``, each followed by a template. What never changes in a run belongs
+under ``## System``, which servers read once and keep; what changes each turn belongs under
+``## User``.
+Templates use a small part of Jinja2's language (see ``language``): a prompt file that is not
+trusted can print the values of its slots, but cannot take much time or memory.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from llmsim_lab.spans import (
 from llmsim_lab.types import CallSite
 
 _FEW_PAIRS = 250_000
-"""Of pieces of two texts: from more on, pieces that are everywhere begin no match."""
+"""With more pairs of pieces in two texts, pieces that occur everywhere begin no match."""
 _MOST_PAIRS = 40_000_000
-"""From more on, larger pieces are compared."""
+"""With more pairs, larger pieces are compared."""
 _SIZES = (r"\s+|\S+", r".*\n|.+", r"(?s).+")
-"""Pieces of a text: words and the spaces between them, lines, all of it."""
+"""The pieces of a text: words and the spaces between them, lines, or the whole text."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 _OTHER_SYSTEM = re.compile(r"(?s)## System\n\n(.*?)\n\n## User\n\n")
 
@@ -51,11 +52,11 @@ def word_diff(
     *,
     around: int = 1_000_000_000,
 ) -> str:
-    """Return what is different in a second text: ``[-gone-]`` and ``{+new+}``.
+    """Return the differences of a second text: ``[-gone-]`` and ``{+new+}``.
 
-    Word by word, the spaces between them too; line by line where texts are so long that it would
-    take seconds, and as a whole where lines are too many, as in a hostile tape. Of what did not
-    change, so many characters beside each change are shown.
+    Texts are compared word by word, with the spaces between words; line by line if they are so long
+    that this would take seconds; and as a whole if there are too many lines, as on a hostile tape.
+    ``around`` characters of unchanged text are shown beside each change.
     """
     for pattern in _SIZES:
         old = re.findall(pattern, before)
@@ -77,7 +78,7 @@ def word_diff(
                 parts.append(f"[-{removed}-]")
             if added:
                 parts.append(f"{{+{added}+}}")
-        # Cut at blanks, so that no word is cut in the middle.
+        # Cut at blanks, so that no word is cut.
         elif len(removed) > 2 * around:
             beginning = removed[:around].rpartition(" ")[0]
             end = removed[-around:].partition(" ")[2]
@@ -88,15 +89,15 @@ def word_diff(
 
 
 class Prompt:
-    """A prompt's templates. Immutable: ``edit`` returns a new one that knows its parent.
+    """A prompt's templates. Immutable: ``edit`` returns a new prompt that names its parent.
 
-    ``ask`` and the economic world fill them by ``sharing``, and do not call ``render``.
+    ``ask`` and the economic world fill prompts with ``sharing``, and do not call ``render``.
 
     Attributes:
-        name: what it is called in recordings.
-        system: the system message's template, may be empty.
-        user: the user message's template.
-        parent: digest of the prompt it was edited from, else None.
+        name: the prompt's name in recordings.
+        system: the template of the system message; may be empty.
+        user: the template of the user message.
+        parent: the digest of the prompt that it was edited from, else None.
 
     Example:
         >>> prompt = Prompt("Greet {{ name }}.", name="greeting")
@@ -118,18 +119,18 @@ class Prompt:
         self.system = system
         self.user = user
         self.parent = parent
-        # Here, since Jinja2 takes a while to import and many programs make no prompt.
+        # Imported here: Jinja2 takes a while, and many programs make no prompt.
         from llmsim_lab.prompts.language import template_of
 
         self._system = template_of(system, name, "system")
         self._user = template_of(user, name, "user")
         slots = dict.fromkeys([*self._system.slots, *self._user.slots])
         self.slots: tuple[str, ...] = tuple(slots)
-        """Names of the values that ``render`` takes, in order of first use."""
+        """The names of the values that ``render`` takes, in the order of first use."""
         self._slots = set(slots)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Templates that Jinja2 compiled cannot be pickled: a worker reads the texts again.
+        # Compiled templates cannot be pickled, so a worker compiles the texts again.
         rebuild = partial(
             Prompt,
             self.user,
@@ -141,12 +142,12 @@ class Prompt:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of both templates, hexadecimal."""
+        """The SHA-256 of both templates, hexadecimal."""
         return digest_of(self.system, self.user)
 
     @classmethod
     def load(cls, name: str | Path) -> Prompt:
-        """Return the prompt in a file: one shipped with the package, by name, or another, by path.
+        """Return the prompt in a file: one of this package's by name, any other by path.
 
         Raises:
             PromptError: there is no such file, or it has no ``## User``.
@@ -162,7 +163,7 @@ class Prompt:
 
     @classmethod
     def shipped(cls) -> list[str]:
-        """Return the names of the prompts that come with the package."""
+        """Return the names of this package's prompts."""
         return sorted(file.stem for file in Path(__file__).parent.glob("*.md"))
 
     @classmethod
@@ -173,20 +174,20 @@ class Prompt:
         name: str,
         parent: str | None = None,
     ) -> Prompt:
-        """Return the prompt that a file's text holds.
+        """Return the prompt in a file's text.
 
         Args:
             text: the file's text, with ``## User`` and, if it has one, ``## System``.
-            name: what the prompt is called in recordings.
-            parent: digest of the prompt it was edited from.
+            name: the prompt's name in recordings.
+            parent: the digest of the prompt that it was edited from.
 
         Raises:
-            PromptError: it has no ``## User``, or a template is wrong.
+            PromptError: there is no ``## User``, or a template is wrong.
         """
-        # Description, heading, text, heading, text.
+        # The parts: description, heading, text, heading, text.
         _, *parts = _HEADING.split(text)
         headings = parts[::2]
-        # What stands before the first heading is for readers of the file, not for the model.
+        # Text before the first heading is for readers of the file, and not for the model.
         messages = dict(
             zip(
                 headings,
@@ -215,19 +216,19 @@ class Prompt:
         name: str,
         parent: str | None = None,
     ) -> Prompt:
-        """Return the prompt that has this ``text``, to the last blank.
+        """Return the prompt with exactly this ``text``.
 
-        A file's text is parsed instead: its blank ends do not count, and neither message can hold a
-        line such as ``## User``.
+        The text of a file is parsed instead: blanks at its ends do not count, and neither message
+        can have a line such as ``## User``.
 
         Args:
             text: the prompt's ``text``.
             system: its system message.
-            name: what it is called in recordings.
-            parent: digest of the prompt it was edited from.
+            name: the prompt's name in recordings.
+            parent: the digest of the prompt that it was edited from.
 
         Raises:
-            PromptError: it is not the text of such a prompt.
+            PromptError: such a prompt cannot have this text.
         """
         beginning = _beginning(system)
         if not text.startswith(beginning):
@@ -242,23 +243,23 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """The prompt as a file's text; ``edit`` takes it back."""
+        """The prompt as a file's text, which ``edit`` accepts."""
         return f"{_beginning(self.system)}{self.user}\n"
 
     @property
     def _is_parsed(self) -> bool:
-        """Whether its text, parsed as a file, gives just this prompt."""
+        """True if the prompt's text, parsed as a file, gives the same prompt."""
         return _is_as_parsed(self.system) and _is_as_parsed(self.user)
 
     def edit(self, text: str) -> Prompt:
-        """Return a prompt with another text, which knows that it came from this one.
+        """Return a prompt with another text, which names this one as its parent.
 
         Args:
-            text: a whole prompt with ``## System`` and ``## User``, or only a user message. Blank
-                ends do not count, unless this prompt has some.
+            text: a whole prompt with ``## System`` and ``## User``, or only a user message. Blanks
+                at its ends do not count, unless this prompt has some.
 
         Raises:
-            PromptError: it is not a text, has a syntax error, or nothing is left.
+            PromptError: it is not a text, has a syntax error, or is empty.
         """
         if not isinstance(text, str):
             raise PromptError(
@@ -266,7 +267,7 @@ class Prompt:
                 "function of the old text goes into a study, vary={'prompt': ...}, or is called "
                 "here: prompt.edit(change(prompt.user))"
             )
-        # An editor hands back the whole file's text or just the user message.
+        # An editor may return the whole file's text, or just the user message.
         if self._is_parsed:
             if _HEADING.search(text):
                 return self.parse(
@@ -280,7 +281,7 @@ class Prompt:
                 name=self.name,
                 parent=self.digest,
             )
-        # What a file would take for a heading may be a line of a message here.
+        # A line of a message here may look like a file's heading.
         system = self.system
         other = _OTHER_SYSTEM.match(text)
         if system and other and not text.startswith(_beginning(system)):
@@ -300,25 +301,25 @@ class Prompt:
         )
 
     def replace(self, old: str, new: str) -> Prompt:
-        """Return a prompt in which another text stands for a piece of this one's.
+        """Return a prompt in which one piece of the text is replaced by another.
 
         Raises:
             PromptError: the prompt does not contain ``old``.
         """
-        # A replacement that replaces nothing would compare a prompt with itself.
+        # If nothing were replaced, a study would compare a prompt with itself.
         if not old or old not in self.text:
             raise PromptError(f"prompt {self.name!r} does not contain {old!r}; see prompt.text")
         return self.edit(self.text.replace(old, new))
 
     def render(self, **values: object) -> RenderedPrompt:
-        """Fill the slots; texts go in as they are, never as templates.
+        """Fill the slots; texts are inserted as they are, never as templates.
 
         Numbers are written for readers, with at most ten significant digits: 29.8, not
         29.799999999999997.
 
         Raises:
-            PromptError: a value is missing, one was given that no slot uses (an edited prompt may
-                do without), or a value does not have what the template looks up in it.
+            PromptError: a value is missing, a value has no slot (an edited prompt may leave out
+                slots), or a value does not have what the template looks up in it.
         """
         return self._render(values)
 
@@ -327,12 +328,10 @@ class Prompt:
         return self.sharing({})
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
-        """Return what renders the prompt with the values of its other slots, any number of times.
-
-        It takes them as one mapping.
+        """Return a function that fills the other slots, any number of times, from one mapping.
 
         Args:
-            values: of the slots that all share, which are filled in once.
+            values: the values that all these prompts share, which are filled in once.
 
         Raises:
             PromptError: a value does not have what the template looks up in it.
@@ -344,8 +343,8 @@ class Prompt:
             names: Set[str] = mine.keys()
             if values:
                 names = names | values.keys()
-            # Exactly these: a value too many is a misspelt slot more often than not, unless the
-            # prompt was edited, by which slots may go.
+            # Exactly these names: a superfluous value is mostly a misspelt slot. Only an edited
+            # prompt may have lost slots.
             if names != self._slots:
                 is_edited_out = bool(self.parent) and names > self._slots
                 if not is_edited_out:
@@ -355,7 +354,7 @@ class Prompt:
         return render
 
     def _mismatch(self, names: Set[str]) -> PromptError:
-        """Return the error where the values that were given are not those of the slots."""
+        """Return the error for values that do not match the slots."""
         faults = []
         missing = sorted(self._slots - names)
         unused = sorted(names - self._slots)
@@ -367,14 +366,14 @@ class Prompt:
         return PromptError(f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}")
 
     def diff(self, other: Prompt) -> str:
-        """Return what is different in the other prompt: ``[-gone-]`` and ``{+new+}``."""
+        """Return the differences of the other prompt: ``[-gone-]`` and ``{+new+}``."""
         return word_diff(self.text, other.text)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Prompt) and self.digest == other.digest
 
     def __hash__(self) -> int:
-        # By the templates alone: a prompt under another name asks the same.
+        # By the templates alone, since a prompt with another name asks the same.
         return hash(self.digest)
 
     def __repr__(self) -> str:
@@ -384,7 +383,7 @@ class Prompt:
 @cache
 def _load_shipped(name: str) -> Prompt:
     shipped = Prompt.shipped()
-    # Only one of these, since slashes or dots could lead out of the folder.
+    # Checked against the list, since slashes or dots could lead out of the folder.
     if name not in shipped:
         raise PromptError(
             f"there is no prompt {name!r}; shipped are {', '.join(shipped)}; "
@@ -400,10 +399,10 @@ class RenderedPrompt(str):
     """A prompt with its slots filled: a string that knows its parts and where they came from.
 
     Args:
-        system: the system message, empty if there is none.
+        system: the system message; empty if there is none.
         user: the user message.
-        template: the prompt it was rendered from.
-        spans: where the parts came from: system first, in the order of the text.
+        template: the prompt that it was made from.
+        spans: the places of the values: system message first, in the order of the text.
     """
 
     __slots__ = ("_facts", "_sources", "_system", "_tokens", "_user", "system", "template", "user")
@@ -447,13 +446,13 @@ class RenderedPrompt(str):
         template: Prompt,
         tokens: Sequence[int | None] = (),
     ) -> Self:
-        """Return the prompt of two messages, with the tokens of their values where known."""
+        """Return the prompt of two messages, with the tokens of their values if these are known."""
         system_text, _, _ = system
         user_text, _, _ = user
         whole = user_text
         if system_text:
             whole = f"{system_text}\n\n{user_text}"
-        # A str, so that whatever takes a prompt's text takes this one too.
+        # A string, so that it can be passed wherever a prompt's text is expected.
         new = str.__new__(cls, whole)
         new.system = system_text
         new.user = user_text
@@ -467,11 +466,11 @@ class RenderedPrompt(str):
         user: Filled,
         tokens: Sequence[int | None],
     ) -> None:
-        """Keep where the values stand in both messages, and their tokens where known."""
+        """Keep the places of the values in both messages, and their tokens if these are known."""
         self._system = system
         self._user = user
         self._tokens = tokens
-        # Only the economic world says more of its values than their slots: see ``sourced``.
+        # Only the economic world says more about its values than their slots: see ``sourced``.
         self._sources = {}
         self._facts = {}
 
@@ -484,9 +483,9 @@ class RenderedPrompt(str):
         """Record where the slots' values came from; returns the prompt itself.
 
         Args:
-            sources: by slot, in words: ``{"inflation": "state.global_state.inflation, turn
-                {turn}"}``; a fact's name in braces is all that is filled in.
-            facts: what ``{turn}`` and the like in the words stand for.
+            sources: the sources by slot, in words: ``{"inflation": "state.global_state.inflation,
+                turn {turn}"}``. Only names of facts in braces are filled in.
+            facts: the values for ``{turn}`` and the like.
         """
         self._sources = sources
         self._facts = facts
@@ -498,15 +497,15 @@ class RenderedPrompt(str):
         words: str,
         source: str,
     ) -> Self:
-        """Return the prompt with one part more, at the end of its user message.
+        """Return the prompt with one more part at the end of its user message.
 
         Args:
-            name: of the part, as a slot's.
-            words: its text.
+            name: the part's name, as that of a slot.
+            words: the part's text.
             source: where the text came from, in words.
         """
         text, layout, lengths = self._user
-        # Each gap begins where the value before ends.
+        # Each gap begins at the end of the value before.
         last_end = sum(lengths)
         for _, _, gap, _ in layout:
             last_end += gap
@@ -520,7 +519,7 @@ class RenderedPrompt(str):
 
     @property
     def provenance(self) -> Provenance:
-        """Where the parts came from."""
+        """The places of the parts, and where they came from."""
         origin = self.origin(None)
         if origin is None:
             return Provenance(why=f"it has more than {MAX_SPANS:,} values")
@@ -531,12 +530,12 @@ class RenderedPrompt(str):
         )
 
     def origin(self, site: CallSite | None) -> Origin | None:
-        """Return what a call keeps of where the parts came from; None of too many."""
+        """Return what a call records of the parts' sources; None if there are too many."""
         _, system_layout, system_lengths = self._system
         _, user_layout, user_lengths = self._user
         if len(system_layout) + len(user_layout) > MAX_SPANS:
             return None
-        # Kept relative to them, so that a thousand players' prompts have one form.
+        # Relative to agent and turn, so that the prompts of a thousand players have one form.
         agent = site.agent if site else None
         turn = site.turn if site else None
         facts = []
@@ -549,14 +548,14 @@ class RenderedPrompt(str):
             tuple(self._sources.items()),
             tuple(facts),
         )
-        # In the lengths alone calls of one form differ.
+        # Calls of one form differ only in the lengths.
         if set(self._tokens) - {None}:
             return shared_origin(form, (user_lengths, self._tokens))
         return shared_origin(form, user_lengths)
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Where each slot's value is in the messages: system first, then user."""
+        """The place of each slot's value in the messages: system message first, then user."""
         return self.provenance.spans
 
     def __repr__(self) -> str:
@@ -565,7 +564,7 @@ class RenderedPrompt(str):
 
 
 def _beginning(system: str) -> str:
-    """Return what stands before the user message in a prompt's text."""
+    """Return the text before the user message in a prompt's text."""
     if not system:
         return "## User\n\n"
     return f"## System\n\n{system}\n\n## User\n\n"
@@ -577,6 +576,6 @@ def _is_as_parsed(message: str) -> bool:
 
 def digest_of(*parts: str) -> str:
     """Return the SHA-256 of texts, hexadecimal."""
-    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
-    # a character (a surrogate), which UTF-8 alone cannot encode.
+    # No source contains NUL, so different lists of texts never join to the same text. A text may
+    # contain half a character (a surrogate), which UTF-8 alone cannot encode.
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -55,8 +55,8 @@ def test_settings_have_types_units_and_defaults_as_one_writes_them(build_docs: M
     assert build_docs.type_in_words(dict[str, Literal["a", "b"]]) == "dict[str, 'a' | 'b']"
     page = build_docs.settings_page()
     for row in (
-        r"| `max_tokens` | `int` | tokens | `512` | longest reply, tokens. |",
-        r"| `total_timeout_s` | `float \| null` | seconds | null | longest time for one reply",
+        r"| `max_tokens` | `int` | tokens | `512` | the longest reply, tokens. |",
+        r"| `total_timeout_s` | `float \| null` | seconds | null | the longest time for one reply",
         r"| `start_at` | `str \| null` |  | null | the quarter whose real data",
         r"| `world` | `str` |  | *required* | `economic`, `social`",
     ):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import room_kit
 from faults_kit import Attack, Case, Plan
 from room_kit import NAMES, PEOPLE, Pot, Pots, Visitor, open_room, playing
 
@@ -109,6 +110,8 @@ async def flood(port: int, number: int) -> Counter[tuple[str, str]]:
 
 
 async def play_under_attack(folder: Path, *, people: int, requests: int) -> None:
+    # Of seconds on the clock, which a busy machine needs many of.
+    room_kit.PATIENCE_S = 300.0
     groups = people // len(NAMES)
     players = dict.fromkeys(NAMES, "person")
     study = Study(Whispers, seeds=groups, turns=TURNS, players=players, tape=folder / "study")

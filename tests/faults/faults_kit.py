@@ -45,7 +45,11 @@ import psutil
 
 __all__ = ["Attack", "Case", "Nursery", "Plan", "Tally", "serving"]
 
-CPU_S, MEMORY_MB, BLOCK_S, WALL_S = 5.0, 512, 0.5, 180.0
+CPU_S = 5.0
+MEMORY_MB = 512
+BLOCK_S = 0.5
+WALL_S = 180.0
+"""By the clock: for what waits for ever; it says nothing of how fast a step is."""
 SIZES = {"brief": 1, "full": 8, "long": 120}
 TESTS = Path(__file__).resolve().parents[1]
 _KITS = [*TESTS.glob("*/*_kit.py"), TESTS / "prompts" / "test_bombs.py"]
@@ -149,6 +153,7 @@ class Watch:
         self.unseen: list[str] = []
         run_handle = asyncio.Handle._run
 
+        # Seconds of this thread's processor, so that a busy machine makes no difference.
         def timed(handle: asyncio.Handle) -> None:
             begun = time.thread_time()
             try:
@@ -188,15 +193,15 @@ class Watch:
         """Return what there is more of than before, once it had time to end."""
         for _ in range(40):
             after = self.census()
-            found = [
+            leftovers = [
                 f"left behind: {kind} {after[kind][len(before[kind]) :]}"
                 for kind in before
                 if len(after[kind]) > len(before[kind])
             ]
-            if not found:
+            if not leftovers:
                 break
             time.sleep(0.05)
-        return found
+        return leftovers
 
     def play(self, folder: Path) -> None:
         from llmsim_lab._util.waiting import run_sync
@@ -219,9 +224,13 @@ class Watch:
         """Take a step; return how it ended, and what it used."""
         from llmsim_lab.errors import LabError
 
-        case, fault, said = self.case, "", "done"
-        self.blocked_s, self.unseen = 0.0, []
+        case = self.case
+        fault = ""
+        said = "done"
+        self.blocked_s = 0.0
+        self.unseen = []
         begun = time.process_time()
+        # Ends a step that does not end by itself; one that is a little late is told below.
         limit_s = int(begun + case.cpu_s) + 2
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
         try:
@@ -233,10 +242,11 @@ class Watch:
             fault = "" if case.may_raise else said[:600]
         except BaseException as error:  # noqa: BLE001 - each is a fault, and is told
             frames = traceback.extract_tb(error.__traceback__)[-6:]
-            places = [f"{Path(one.filename).name}:{one.lineno}" for one in frames]
+            places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
             notes = "\n".join(getattr(error, "__notes__", []))[-2_000:]
             fault = f"{type(error).__name__}: {str(error)[:600]} ({' '.join(places)}) {notes}"
-        cpu_s, memory_mb = time.process_time() - begun, _peak_mb()
+        cpu_s = time.process_time() - begun
+        memory_mb = _peak_mb()
         if cpu_s > case.cpu_s:
             fault += f"; took {cpu_s:.1f} seconds of the processor, {case.cpu_s} allowed"
         if memory_mb > case.memory_mb:
@@ -333,11 +343,10 @@ def _ended(child: int, give_up: Callable[[], bool]) -> str:
         number, status = os.waitpid(child, os.WNOHANG)
         if number:
             code = os.waitstatus_to_exitcode(status)
-            return (
-                ""
-                if code == 0
-                else f"ended with {signal.Signals(-code).name if code < 0 else code}"
-            )
+            if code == 0:
+                return ""
+            reason = signal.Signals(-code).name if code < 0 else str(code)
+            return f"ended with {reason}"
         if sent and give_up():
             os.kill(child, sent.pop(0))
             time.sleep(0.5)
@@ -353,37 +362,38 @@ def _watched(case: Case) -> Iterator[dict[str, Any]]:
     try:
         if case.prepare is not None:
             prepare = case.prepare
-            told = _ended(_forked(lambda: prepare(folder), log), lambda: False)
-            if told:
+            ending = _ended(_forked(lambda: prepare(folder), log), lambda: False)
+            if ending:
                 raise RuntimeError(f"{case.name} was not prepared: {log.read_text()[-2000:]}")
-        told_of = home / "reports"
-        told_of.touch()
+        report_path = home / "reports"
+        report_path.touch()
 
         def say(report: dict[str, Any]) -> None:
-            with told_of.open("a") as file:
+            with report_path.open("a") as file:
                 file.write(f"{json.dumps(report)}\n")
 
         def play() -> None:
-            # Beyond this the machine would suffer; what is over memory_mb is told either way.
+            # Beyond this the machine would suffer; what is over memory_mb is ending either way.
             resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
             Watch(case, say).play(folder)
 
         begun = time.monotonic()
         child = _forked(play, log)
         limit_s = case.wall_s * len(case.steps)
-        told = _ended(child, lambda: time.monotonic() - begun > limit_s)
-        reports = [json.loads(line) for line in told_of.read_text().splitlines()]
+        ending = _ended(child, lambda: time.monotonic() - begun > limit_s)
+        reports = [json.loads(line) for line in report_path.read_text().splitlines()]
         yield from (report for report in reports if "step" in report)
-        if told:
+        if ending:
             last = reports[-1] if reports else {}
             step = last.get("begins") or f"after {last.get('step', 'nothing')}"
             said = log.read_text(errors="replace").partition("Extension modules")[0][-1500:]
-            fault = f"the process {told} after {time.monotonic() - begun:.0f} s; {said}"
+            fault = f"the process {ending} after {time.monotonic() - begun:.0f} s; {said}"
             yield {"step": step, "said": "", "fault": fault, "cpu_s": 0, "block_s": 0, "mb": 0}
     finally:
-        for one in [home, *home.rglob("*")]:
-            if one.is_dir() and not one.is_symlink():
-                one.chmod(0o700)
+        for path in [home, *home.rglob("*")]:
+            # Else what a step made unreadable could not be removed.
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o700)
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -454,7 +464,8 @@ class Nursery:
         """Run all cases of a class."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
-        tally, begun = Tally(of), time.monotonic()
+        tally = Tally(of)
+        begun = time.monotonic()
         wanted = [cases.__module__, cases.__qualname__, str(plan.seed), plan.size]
         self._program.stdin.write(f"{json.dumps(wanted)}\n")
         self._program.stdin.flush()

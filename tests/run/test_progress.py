@@ -262,7 +262,8 @@ TIME = r"(?m)^\d\d:\d\d:\d\d "
 def test_a_log_says_how_far_a_run_is_whom_it_waits_for_and_what_the_server_does(
     clock: Clock, shown: list[str], noted: str, wrote: str, doing: str
 ) -> None:
-    log = ProgressLog(shown.append, Work("turn", first=3, last=8), lambda: "kind: 1 of 2")
+    work = Work("turn", first=3, last=8)
+    log = ProgressLog(shown.append, work, parts=lambda: "kind: 1 of 2")
     requests = [make_request(name) for name in ("Aland", "Borduria", "Syldavia")]
     for request in requests:
         log.began(request)

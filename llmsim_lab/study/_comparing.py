@@ -24,6 +24,7 @@ from llmsim_lab.study.estimates.effects import (
     Compared,
     Remark,
     Tally,
+    check_contrasts,
     check_formula,
     compared,
     effects,
@@ -152,6 +153,7 @@ def _check_options(setup: StudySetup, options: EffectOptions) -> None:
         check_formula(options.formula, setup.factors)
     _checked_level(options.level)
     _check_sesoi(setup, options.sesoi)
+    check_contrasts(options.contrasts or ())
     for upper, lower in options.contrasts or ():
         if upper == lower:
             raise ConfigError(f"contrasts: {upper!r} is compared with itself")

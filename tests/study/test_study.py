@@ -431,6 +431,9 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
     assert filled.results["value"].tolist() == [4, 4, 4]
     with pytest.raises(ConfigError, match="'base' is compared with itself"):
         filled.effects(contrasts=[("base", "base")])
+    for no_pairs in ([("base",)], "base", ["ab"], [7]):
+        with pytest.raises(ConfigError, match="contrasts are pairs of arms"):
+            filled.effects(contrasts=no_pairs)
     for sesoi, message in {
         "lss": "sesoi: outcome 'lss' is unknown; there are held.Ann@last",
         -1: "sesoi=-1 must be a finite number from 0 on",

@@ -294,6 +294,7 @@ def _weights(
         base = arms[place_of("arm", reference, arms)]
     if not contrasts:
         contrasts = [(arm, base) for arm in arms if arm != base]
+    check_contrasts(contrasts)
     weights = {}
     for upper, lower in contrasts:
         of_arms = np.zeros(len(arms))
@@ -302,6 +303,18 @@ def _weights(
         of_arms[place_of("arm", lower, arms)] -= 1
         weights[contrast_name(upper, lower)] = of_arms
     return weights
+
+
+def check_contrasts(contrasts: Sequence[tuple[str, str]]) -> None:
+    """Raise a ConfigError unless the contrasts are pairs of names."""
+    for pair in contrasts:
+        # A text of two letters has two parts as well.
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        if isinstance(contrasts, str) or not is_pair:
+            raise ConfigError(
+                "contrasts are pairs of arms, of which the second is subtracted from the first, "
+                f"such as [('hawkish', 'cautious')], not {contrasts!r:.120}"
+            )
 
 
 def factorial_weights(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import replace
 
-from llmsim_lab._util.text import listed
+from llmsim_lab._util.text import error_text, listed
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import Tape
@@ -232,14 +232,18 @@ async def play_study(
     # Arms that continue runs of others follow when these are done.
     following = [job for job in left if job.arm in setup.leaders]
     async with line as advance:
+
+        def take_up(entry: StudyRun) -> None:
+            advance()
+            _take_up(setup, listeners, entry)
+
         for jobs in (beginning, following):
-            tasks = _ready_tasks(setup, jobs)
+            tasks = _ready_tasks(setup, jobs, take_up)
             playing = play_all(player, tasks, most, executor)
             # Closed here and now, so that Ctrl-C does not leave tasks behind.
             async with aclosing(playing) as ended:  # type: ignore[type-var]
                 async for entry in ended:
-                    advance()
-                    _take_up(setup, listeners, entry)
+                    take_up(entry)
 
 
 def _ended_by_arm(setup: StudySetup) -> str:
@@ -273,39 +277,57 @@ def _take_up(
         )
 
 
-def _ready_tasks(setup: StudySetup, jobs: Iterable[Job]) -> Iterator[Task]:
-    """Yield jobs with their files; a job that forks a run gets its file when it is taken."""
+def _ready_tasks(
+    setup: StudySetup,
+    jobs: Iterable[Job],
+    take_up: Callable[[StudyRun], None],
+) -> Iterator[Task]:
+    """Yield jobs with their files; a job that forks a run gets its file when it is taken.
+
+    Args:
+        setup: the study.
+        jobs: those that are left.
+        take_up: gets the entry of a job that failed before it could be played.
+    """
     for job in jobs:
         file = setup.files.paths[job.key]
-        if setup.source is not None:
-            copy_runs(
-                setup.source,
-                [job.run],
-                job.start_turn,
-                file,
-            )
-        elif job.arm in setup.leaders and not _copy_shared_turns(setup, job):
-            continue
-        yield job, file
+        error = ""
+        is_ready = True
+        try:
+            if setup.source is not None:
+                copy_runs(
+                    setup.source,
+                    [job.run],
+                    job.start_turn,
+                    file,
+                )
+            elif job.arm in setup.leaders:
+                error = _failure_of_leader(setup, job)
+                is_ready = not error and _copy_shared_turns(setup, job)
+        except Exception as fault:  # noqa: BLE001 - whatever the error, other jobs are played
+            error = error_text(fault)
+        if error:
+            entry = setup.files.entries[job.key]
+            take_up(replace(entry, status="failed", error=error))
+        elif is_ready:
+            yield job, file
+
+
+def _failure_of_leader(setup: StudySetup, job: Job) -> str:
+    """Return why a job fails whose leader's run has failed; empty where that has not."""
+    leader = setup.leaders[job.arm].arm.name
+    shared = setup.files.entries[leader, job.unit]
+    if shared.status != "failed":
+        return ""
+    return f"it shares a run with arm {leader!r}, which failed: {shared.error}"
 
 
 def _copy_shared_turns(setup: StudySetup, job: Job) -> bool:
-    """Copy the turns that a job shares with its leader's run; False where that run is not done.
-
-    If the leader's run failed, the job has failed too.
-    """
+    """Copy the turns that a job shares with its leader's run; False where that run is not done."""
     files = setup.files
-    leader = setup.leaders[job.arm].arm.name
-    shared_key = (leader, job.unit)
-    shared = files.entries[shared_key]
-    if shared.status == "failed":
-        files.entries[job.key] = replace(
-            files.entries[job.key],
-            status="failed",
-            error=f"it shares a run with arm {leader!r}, which failed: {shared.error}",
-        )
-    if shared.status != "done":
-        # It failed, a budget was spent, or it was not among those to be played.
+    shared_key = (setup.leaders[job.arm].arm.name, job.unit)
+    if files.entries[shared_key].status != "done":
+        # A budget was spent, or it was not among those to be played.
         return False
     with Tape(files.paths[shared_key], read_only=True) as tape:
         runs = files.jobs[shared_key].runs_on(tape)

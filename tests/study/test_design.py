@@ -483,13 +483,14 @@ def test_arms_with_a_common_beginning_part_where_they_set_something_else(
 
 
 def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     vary = {"interventions": {"none": [], "shock": shocked(90, 3)}}
     study = played(study_of(Drought, vary, turns=3))
     assert study.counts == {"failed": 4}
     why = str(study.runs["error"][3])
     assert "shares a run with arm 'none', which failed: RuntimeError: the basin" in why
+    assert caplog.text.count("STUDY_RUN_FAILED") == 4
     monkeypatch.setattr(Weather, "dry", False)
     assert played(study).counts == {"done": 4}
 

@@ -322,10 +322,15 @@ class TurnQuestions:
 
     def _ask_code(self, seated: object, question: AskedQuestion) -> _Returned | None:
         """Ask a function, or draw a random answer; return what has to be awaited for it."""
-        # The one seat that cannot be called is the word "random".
-        if not callable(seated):
+        # By its name: a seat that is no player at all must not play at random.
+        if isinstance(seated, str) and seated == "random":
             self.stand_ins.take_answer(random_reply(question, question.rng), question)
             return None
+        if not callable(seated):
+            raise ConfigError(
+                f"the seat of {question.player} has {seated!r:.60}, which is no player; a player "
+                "is 'model', 'rule', 'random', a function of the question, a Person() or a client"
+            )
         try:
             answer = seated(Question(question))
         except Exception as error:  # noqa: BLE001 - a player's own code raises anything

@@ -80,6 +80,8 @@ class BaseWorld(Generic[StateT]):
     A run with another value has no figures of people, and comparisons name the value."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
+    players: Mapping[str, Any]
+    """Who answers, by seat. On a tape they stay as they are: see ``counterfactual``."""
     # A class attribute, which a run has a value of its own for only while it is played.
     _driver: object = None
     """A token of the code that plays the run now; see ``sole_driver`` and ``llm/scope.py``."""
@@ -127,11 +129,8 @@ class BaseWorld(Generic[StateT]):
         # those of the other run.
         if state is None and self.llm_client is not None:
             _warn_of_unused_settings(self.config, self.llm_client)
-        seated = _seated(self, players)
-        # The manifest names these seats, so that a replay can say which players it needs again.
-        self._given_players = seated.unrecorded
-        self.given = bool(seated.unrecorded)
-        self.players: Mapping[str, Any] = FrozenDict(seated.players)
+        # Players given now replace the configuration's words.
+        self.players = self._seat_players({**self.config.players, **players})
         # Before start(), which may use the attributes that ready() sets.
         self.ready()
         start = checked_state(
@@ -146,6 +145,13 @@ class BaseWorld(Generic[StateT]):
         # such attributes.
         if not name.startswith("_"):
             self._check_settable(name, value)
+        # In __init__ they are seated already.
+        if name == "players" and name in self.__dict__:
+            players = by_name(value)
+            words = _words_for_players(type(self), players)
+            value = self._seat_players(players)
+            # The manifest takes the players' words from the configuration.
+            self.config = self.config.model_copy(update={"players": words})
         if name == "config":
             # Attribute access finds these before the class's Parameter, which is slower.
             for field in type(value).model_fields:
@@ -161,6 +167,13 @@ class BaseWorld(Generic[StateT]):
                 f"{name} is a parameter, which a run keeps to its end; make another run: "
                 f"{cls.__name__}({name}={value!r:.40})"
             )
+        is_recorded = isinstance(self.__dict__.get("_session"), Recording)
+        if is_recorded and name in ("players", "config"):
+            # The manifest is written already, and a replay would take them from there.
+            raise ConfigError(
+                f"{name} is set, and a run on a tape keeps its players and parameters; make "
+                f"another: run.counterfactual(players), or {cls.__name__}(...)"
+            )
         # From the dict, since in __init__ there is no such attribute yet.
         if not self.__dict__.get("_stepping") or name in _SET_FROM_OUTSIDE:
             return
@@ -173,6 +186,14 @@ class BaseWorld(Generic[StateT]):
             f"{cls.__name__}.turn sets self.{name}, which is on no tape, so that a resumed run "
             f"would lack it; make it a field of the state: return state.replace({name}=...)"
         )
+
+    def _seat_players(self, players: Mapping[str, object]) -> Mapping[str, Any]:
+        """Return players as a run asks them, and note those that no tape holds."""
+        seated = _seated(self, players)
+        # The manifest names these seats, so that a replay can say which players it needs again.
+        self._given_players = seated.unrecorded
+        self.given = bool(seated.unrecorded)
+        return FrozenDict(seated.players)
 
     @classmethod
     def _parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -574,11 +595,10 @@ class _Seated(NamedTuple):
 
 
 def _seated(run: BaseWorld, players: Mapping[str, object]) -> _Seated:
-    """Return who answers for whom, as the configuration and ``players`` say."""
+    """Return who answers for whom, in the form in which a run asks them."""
     seated: dict[str, Any] = {}
     unrecorded: list[str] = []
-    # Players given now replace the configuration's words.
-    for name, player in {**run.config.players, **players}.items():
+    for name, player in players.items():
         seat = _as_player(run, name, player)
         seated[name] = seat
         # The manifest holds words, and the tape holds people's answers.

@@ -100,9 +100,9 @@ LIMITED = {"limits": {"move": (0, 2)}}
 
 @pytest.mark.parametrize(("player", "says", "cause"), FAULTS.values(), ids=FAULTS)
 def test_a_player_that_fails_ends_the_turn_with_its_name_turn_and_question(
-    player: Any, says: str, cause: type[BaseException] | None, path: Path
+    player: Any, says: str, cause: type[BaseException] | None
 ) -> None:
-    run = meeting(tag="meet", **LIMITED)(players={"Ann": two, "*": two}, tape=path)
+    run = meeting(tag="meet", **LIMITED)(players=two)
     played(run, 1)
     run.players = {"Ann": two, "Eve": player}
     with pytest.raises(ConfigError, match=says) as caught:
@@ -146,6 +146,22 @@ def test_a_question_may_say_itself_what_follows_and_who_answers_for_others_is_na
         meeting(on_error="skip")(players=two).run(1)
     with pytest.raises(ConfigError, match="on_error: Input should be 'raise' or 'fallback'"):
         meeting()(players=two, on_error="skip")
+
+
+@pytest.mark.parametrize("players", [{"*": "ruel"}, {"Ann": 3}, None], ids=str)
+def test_players_are_checked_when_they_are_set_and_stay_as_they_are_on_a_tape(
+    players: Any, path: Path
+) -> None:
+    run = meeting()(players=two)
+    with pytest.raises(ConfigError, match="player"):
+        run.players = players
+    run.players = {"*": "random"}
+    assert (run.config.players, run.given) == ({"*": "random"}, False)
+    recorded = meeting()(players=two, tape=path)
+    with pytest.raises(ConfigError, match=r"keeps its players .* run\.counterfactual"):
+        recorded.players = {"*": "random"}
+    with pytest.raises(ConfigError, match="config is set, and a run on a tape keeps"):
+        recorded.config = run.config
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

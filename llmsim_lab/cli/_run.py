@@ -166,15 +166,14 @@ def _with_values(
     changed = config
     state: dict[str, Any] = {}
     for name, value in values.items():
-        # A number is a place in a list: --set agents.0.name=Ann.
-        first, *rest = [int(part) if part.isdecimal() else part for part in name.split(".")]
+        first, *rest = name.split(".")
         if first not in fields:
             state[name] = value
             continue
         # Only what was set: other fields may follow from the changed one.
         kept = {field: getattr(changed, field) for field in changed.model_fields_set}
-        kept[str(first)] = with_value(
-            getattr(changed, str(first)),
+        kept[first] = with_value(
+            getattr(changed, first),
             rest,
             value,
         )

@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 LAST = "@last"
 """The ending of an outcome's name that stands for the last value of a column."""
 _LAMBDA = "<lambda>"
+_MILLION = 1_000_000
 _LONGEST_LABEL = 40
 """Characters of a label that is made from a level."""
 MOST_SAMPLES = 10_000
@@ -139,8 +140,13 @@ def label_of(level: Any) -> str:
         return level
     # Truth values are ints in Python, and are labelled "True" and "False" below.
     is_number = isinstance(level, int | float) and not isinstance(level, bool)
-    if is_number:
+    if is_number and abs(level) < _MILLION:
+        # In six digits: names of arms stand on tapes, so that this stays.
         return f"{level:g}"
+    if isinstance(level, float):
+        return repr(float(level)).removesuffix(".0")
+    if is_number:
+        return str(int(level))
     if isinstance(level, LLMClient):
         return level.config.model
     # A prompt has a name, a function a __name__.
@@ -275,7 +281,7 @@ class SharedTurns(NamedTuple):
 class _Parameter(NamedTuple):
     """A path into a world's configuration, and the value that an arm has there."""
 
-    path: tuple[Any, ...]
+    path: tuple[str, ...]
     value: Any
 
 
@@ -341,7 +347,7 @@ class World:
         for label, model in self.factors.get("model", {}).items():
             _check_model(model, f"model {label!r}")
 
-    def _path(self, name: str) -> tuple[Any, ...]:
+    def _path(self, name: str) -> tuple[str, ...]:
         """Return the path into the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
         arguments = dict(_SET_BY_STUDY)
@@ -351,9 +357,7 @@ class World:
         is_of_world = name in fields and name not in WorldConfig.model_fields
         if name in arguments and not is_of_world:
             raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
-        # A number is a place in a list: "nations.0.inflation_target".
-        parts = name.split(".")
-        path = tuple(int(part) if part.isdecimal() else part for part in parts)
+        path = tuple(name.split("."))
         first = path[0]
         # "llm.model" is not a factor, since "model" is.
         settings = [setting for setting in LLMConfig.model_fields if setting != "model"]
@@ -366,7 +370,7 @@ class World:
         if not self.asks_again:
             known_names.append("replicate")
         known_names += [f"llm.{setting}" for setting in settings]
-        meant = name if first == "llm" else str(first)
+        meant = name if first == "llm" else first
         suggestion = among(meant, known_names)
         # "sede" is close to no name of the world, but to an argument of Study.
         if not closest(meant, known_names):
@@ -729,10 +733,12 @@ def _first_config(
 
 def with_value(
     node: Any,
-    path: Sequence[Any],
+    path: Sequence[str],
     value: Any,
 ) -> Any:
     """Return a configuration's values with one of them changed, to be validated anew.
+
+    A number is a place in a list, ``nations.0.inflation_target``, and a key of a mapping.
 
     Fields that were not set are left out, since they may be computed from the changed one.
     """
@@ -740,24 +746,27 @@ def with_value(
         return value
     head, *rest = path
     if isinstance(node, Sequence) and not isinstance(node, str):
-        is_place = isinstance(head, int) and head < len(node)
-        if not is_place:
-            raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
+        place = int(head) if head.isdecimal() else len(node)
+        if place >= len(node):
+            raise ConfigError(f"there is no place {head} among {len(node)}: {node!r:.60}")
         items = list(node)
-        items[head] = with_value(node[head], rest, value)
+        items[place] = with_value(node[place], rest, value)
         return items
     values: dict[Any, Any] = {}
+    key: object = head
     if isinstance(node, BaseModel):
-        old = getattr(node, str(head), None)
+        old = getattr(node, head, None)
         for name in node.model_fields_set:
             values[name] = getattr(node, name)
     elif isinstance(node, Mapping):
-        old = node.get(head)
+        # Keys of the mapping itself may be numbers.
+        key = next((known for known in node if str(known) == head), head)
+        old = node.get(key)
         values.update(node)
     else:
         # The path leads into a value that was not set, which is made.
         old = None
-    values[head] = with_value(old, rest, value)
+    values[key] = with_value(old, rest, value)
     return values
 
 

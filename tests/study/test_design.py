@@ -125,8 +125,31 @@ def test_levels_without_labels_are_called_after_what_they_are() -> None:
         "measured",
         "Measure",
     ]
-    values = [True, 2.5, 1e-7, "z" * 50, Prompt("Hi", name="q" * 40), Prompt("Hi", name="p" * 41)]
-    labels = ["True", "2.5", "1e-07", "z" * 50, "q" * 40, f"{'p' * 39}…"]
+    million = 10**6
+    values = [
+        True,
+        2.5,
+        1e-7,
+        999_999,
+        million + 1,
+        million + 2.0,
+        2e6 + 0.25,
+        "z" * 50,
+        Prompt("Hi", name="q" * 40),
+        Prompt("Hi", name="p" * 41),
+    ]
+    labels = [
+        "True",
+        "2.5",
+        "1e-07",
+        "999999",
+        "1000001",
+        "1000002",
+        "2000000.25",
+        "z" * 50,
+        "q" * 40,
+        f"{'p' * 39}…",
+    ]
     assert list(labelled("levels", values)) == labels
     assert list(labelled("levels", values).values()) == values
 
@@ -255,18 +278,21 @@ class Fields(Settings):
 class Farm(Water):
     fields: tuple[Fields, ...] = (Fields(), Fields(size=2.0))
     soil: dict[str, float] = {"clay": 0.5}  # noqa: RUF012 - a parameter
+    rain: dict[int, float] = {2024: 0.5}  # noqa: RUF012 - a parameter
 
 
 def test_a_path_names_a_place_in_a_parameter() -> None:
-    study = played(study_of(Farm, {"fields.1.size": [3.0, 4.0], "soil.sand": [0.1]}))
+    vary = {"fields.1.size": [3.0, 4.0], "soil.sand": [0.1], "soil.7": [1], "rain.2024": [2]}
+    study = played(study_of(Farm, vary))
     config = config_in(study, "fields.1.size=4")
     assert [it.size for it in config.fields] == [1.0, 4.0]
-    assert config.soil == {"clay": 0.5, "sand": 0.1}
+    assert config.soil == {"clay": 0.5, "sand": 0.1, "7": 1}
+    assert config.rain == {2024: 2}
     with pytest.raises(ConfigError, match="there is no place 5 among 2"):
         study_of(Farm, {"fields.5.size": [3.0]})
     with pytest.raises(ConfigError, match="there is no place 2 among 2"):
         study_of(Farm, {"fields.2.size": [3.0]})
-    with pytest.raises(ConfigError, match="there is no place 'last' among 2"):
+    with pytest.raises(ConfigError, match="there is no place last among 2"):
         study_of(Farm, {"fields.last.size": [3.0]})
 
 

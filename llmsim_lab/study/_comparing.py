@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from llmsim_lab._util.checks import real_number
+from llmsim_lab._util.checks import known_names, real_number
 from llmsim_lab._util.text import among, counted, roughly
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._prices import Prices
@@ -99,6 +99,8 @@ def compared_arms(
 ) -> list[Compared]:
     """Return how pairs of arms differ in one outcome; see ``Study.compared``."""
     setup = results.setup
+    known_names("outcome", [outcome], setup.outcomes)
+    _check_pairs(contrasts)
     table = results.compared()
     return compared(
         table[table["outcome"] == outcome],
@@ -131,6 +133,8 @@ def difference_by_turn(
             f"{', '.join(other_arms)}"
         )
     arm = arm or other_arms[0]
+    if arm == reference:
+        raise ConfigError(f"by_turn: arm {arm!r} is compared with itself; name another arm")
     table = results.values_by_turn(column)
     for name in (arm, reference):
         if name in setup.arms and name not in set(table["arm"]):
@@ -153,11 +157,15 @@ def _check_options(setup: StudySetup, options: EffectOptions) -> None:
         check_formula(options.formula, setup.factors)
     _checked_level(options.level)
     _check_sesoi(setup, options.sesoi)
-    check_contrasts(options.contrasts or ())
-    for upper, lower in options.contrasts or ():
+    _check_pairs(options.contrasts or ())
+    _check_units(setup, options)
+
+
+def _check_pairs(contrasts: Sequence[tuple[str, str]]) -> None:
+    check_contrasts(contrasts)
+    for upper, lower in contrasts:
         if upper == lower:
             raise ConfigError(f"contrasts: {upper!r} is compared with itself")
-    _check_units(setup, options)
 
 
 def _checked_level(level: float) -> float:

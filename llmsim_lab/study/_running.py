@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
+from llmsim_lab._util.checks import plain_numbers
 from llmsim_lab._util.text import error_text, listed
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError, PromptError
@@ -23,7 +25,7 @@ from llmsim_lab.run.terminal import ask_people_here
 from llmsim_lab.study._prices import Prices
 from llmsim_lab.study._setup import StudySetup
 from llmsim_lab.study.design import PromptEdits
-from llmsim_lab.study.playing import Job, Key, StudyRun, Task, copy_runs, play_all
+from llmsim_lab.study.playing import Job, Key, StudyRun, Task, as_unit, copy_runs, play_all
 
 logger = logging.getLogger(__name__)
 
@@ -73,14 +75,33 @@ def check_executor(
         )
 
 
-def check_keys(setup: StudySetup, keys: Iterable[Key]) -> None:
-    """Raise ConfigError for an arm or a unit that the study does not have."""
-    for arm, unit in keys:
-        if (arm, unit) not in setup.files.jobs:
+def keys_of(setup: StudySetup, only: object) -> list[Key]:
+    """Return the runs that a caller names, each by its arm and unit.
+
+    Raises:
+        ConfigError: they are no pairs, or the study does not have such an arm or unit.
+    """
+    only = plain_numbers(only)
+    pairs: list[Any] = [only]
+    if isinstance(only, Iterable) and not isinstance(only, str):
+        pairs = list(only)
+    keys: list[Key] = []
+    for pair in pairs:
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], str):
+            raise ConfigError(
+                f"only={only!r:.120} must be a list of runs, each an arm and a "
+                f"{setup.unit_name}: only=[({setup.reference!r}, {setup.units[0]!r})]"
+            )
+        arm, unit = pair
+        key = (arm, as_unit(unit))
+        keys.append(key)
+        if key not in setup.files.jobs:
             raise ConfigError(
                 f"only: there is no run of arm {arm!r} with {setup.unit_name} {unit!r}; arms "
                 f"are {listed(list(setup.arms))}, {setup.unit_name}s {setup.units}"
             )
+    return keys
 
 
 def check_models(setup: StudySetup) -> None:
@@ -219,11 +240,12 @@ async def play_study(
     if most is None and executor is None:
         most = _RUNS_AT_ONCE
     player.at_once = asyncio.Semaphore(most or 1)
+    wanted = sum(key in keys for key in files.jobs)
     turns_left = Prices(files, setup.source).turns_left(left)
     line = progress_line(
         "run",
-        number=len(files.jobs) - len(left) + 1,
-        last=len(files.jobs),
+        number=wanted - len(left) + 1,
+        last=wanted,
         enabled=progress,
         turns=turns_left.total(),
         parts=lambda: _ended_by_arm(setup),

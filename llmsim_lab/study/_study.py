@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import as_whole_number, known_names, whole_number
+from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.text import clip, contrast_name, counted
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
@@ -36,14 +36,14 @@ from llmsim_lab.study._outcomes import Outcomes
 from llmsim_lab.study._results import StudyResults
 from llmsim_lab.study._running import (
     check_executor,
-    check_keys,
     find_terminal_for_people,
+    keys_of,
     play_study,
 )
 from llmsim_lab.study._setup import Model, set_up
 from llmsim_lab.study.design import MOST_SAMPLES, Play, World, seeds_of
 from llmsim_lab.study.people import GroupOfPeople
-from llmsim_lab.study.playing import Key, StudyRun, Unit, sole_study
+from llmsim_lab.study.playing import Key, StudyRun, Unit, as_unit, sole_study
 from llmsim_lab.study.registration import RegisteredPart, Registration
 
 if TYPE_CHECKING:
@@ -406,8 +406,7 @@ class Study:
             check_executor(setup, executor, budget)
         keys: Collection[Key] = setup.files.jobs
         if only is not None:
-            keys = list(only)
-            check_keys(setup, keys)
+            keys = keys_of(setup, only)
         with sole_study(self.tape):
             self._task = asyncio.current_task()
             try:
@@ -525,7 +524,7 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        unit = _as_unit(unit)
+        unit = as_unit(unit)
         replicate = whole_number("replicate", replicate)
         # For its error, which says which arms and units there are.
         self.tape_of(arm, unit)
@@ -543,7 +542,7 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        key = (arm, _as_unit(unit))
+        key = (arm, as_unit(unit))
         if key not in self._setup.files.entries:
             known_places = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
             raise ConfigError(f"there is no arm {arm!r} with a unit {key[1]!r}; {known_places}")
@@ -648,6 +647,9 @@ class Study:
         Args:
             contrasts: pairs of arms.
             outcome: the outcome's label.
+
+        Raises:
+            ConfigError: there is no such outcome or arm, or an arm is compared with itself.
         """
         from llmsim_lab.study._comparing import compared_arms
 
@@ -681,7 +683,8 @@ class Study:
             paired: as for ``effects``; False takes the runs of each arm as units.
 
         Raises:
-            ConfigError: there is no such column or arm, or it is one number a run.
+            ConfigError: there is no such column or arm, the column is one number a run, or an arm
+                is compared with itself.
         """
         from llmsim_lab.study._comparing import difference_by_turn
 
@@ -965,7 +968,15 @@ def Comparison(  # noqa: N802 - called like a class, since it returns what it na
         prompt: prompts by label, as ``vary={"prompt": ...}`` takes them. ``None`` stands for the
             recorded prompt, which is added as the reference unless it is among them.
         more: as for ``Study.again``.
+
+    Raises:
+        ConfigError: prompts without labels, or what ``Study.again`` raises.
     """
+    if not isinstance(prompt, Mapping):
+        raise ConfigError(
+            f"prompt={prompt!r:.60} has no labels; write prompt={{'kind': 'Be kind. …'}}, a label "
+            "for each prompt"
+        )
     prompts = dict(prompt)
     if None not in prompts.values():
         # First, so that the recorded prompt is the reference.
@@ -975,11 +986,3 @@ def Comparison(  # noqa: N802 - called like a class, since it returns what it na
         {"prompt": prompts},
         **more,
     )
-
-
-def _as_unit(unit: object) -> Unit:
-    """Return a seed as an int, anything else as a text, which equals no seed: True is not 1."""
-    number = as_whole_number(unit)
-    if number is None:
-        return str(unit)
-    return number

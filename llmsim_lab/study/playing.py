@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import filelock
 
+from llmsim_lab._util.checks import as_whole_number
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
@@ -163,6 +164,14 @@ class Job(_ArmAtUnit):
                 "played again"
             )
         return runs
+
+
+def as_unit(unit: object) -> Unit:
+    """Return a seed as an int, anything else as a text, which equals no seed: True is not 1."""
+    number = as_whole_number(unit)
+    if number is None:
+        return str(unit)
+    return number
 
 
 Task = tuple[Job, Path]

@@ -293,6 +293,8 @@ def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> Non
 
 
 def test_a_comparison_is_the_short_form_for_a_prompt(tape: Path) -> None:
+    with pytest.raises(ConfigError, match="has no labels; write prompt="):
+        Comparison(tape, prompt=["a", "b"])  # type: ignore[arg-type]
     short = Comparison(tape, prompt={"kind": kind}, run=1, samples=2, llm_client=instant_client())
     assert played(short).results.equals(played(again(tape, run=1)).results)
     alone = Comparison(tape, prompt={"kind": kind, "bare": None}, llm_client=instant_client())

@@ -429,8 +429,16 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
         study.effects()
     filled = played(study_of(Filling, {}, outcome="held.Ann@last"))
     assert filled.results["value"].tolist() == [4, 4, 4]
-    with pytest.raises(ConfigError, match="'base' is compared with itself"):
-        filled.effects(contrasts=[("base", "base")])
+    itself = [("base", "base")]
+    for compare in (
+        lambda: filled.effects(contrasts=itself),
+        lambda: filled.compared(contrasts=itself, outcome="held.Ann@last"),
+        lambda: filled.by_turn("held.Ann", "base", "base"),
+    ):
+        with pytest.raises(ConfigError, match="'base' is compared with itself"):
+            compare()
+    with pytest.raises(ConfigError, match="there is no outcome 'nope'"):
+        filled.compared(contrasts=[], outcome="nope")
     for no_pairs in ([("base",)], "base", ["ab"], [7]):
         with pytest.raises(ConfigError, match="contrasts are pairs of arms"):
             filled.effects(contrasts=no_pairs)
@@ -647,6 +655,14 @@ def test_a_run_that_is_not_there_is_refused_by_what_is_wrong(arm: str, unit: int
     what = f"^there is no arm '{arm}' with a unit {unit}; arms are factor=1, factor=2; units .2, 5"
     with pytest.raises(ConfigError, match=what):
         study_of(seeds=[2, 5]).simulation(arm, unit)
+
+
+@pytest.mark.parametrize("only", [("factor=1", 0), "factor=1", 3, [("factor=1",)], [(1, 0)]])
+def test_runs_that_are_no_pairs_of_an_arm_and_a_unit_are_refused(only: Any) -> None:
+    with pytest.raises(ConfigError, match=r"must be a list of runs, .* only=\[\('factor=1', 0\)\]"):
+        played(study_of(), only=only)
+    with pytest.raises(ConfigError, match="no run of arm 'factor=1' with seed True"):
+        played(study_of(), only=[("factor=1", True)])
 
 
 # --- plans ---------------------------------------------------------------------------------------

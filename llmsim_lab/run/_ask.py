@@ -356,7 +356,8 @@ class Ask:
 
         Args:
             player: the player whose decision the note is about, which has to decide in this turn.
-                Without a name, the note is about the turn.
+                Without a name, the note is about the turn. ``text`` and ``led_to`` are the turn's
+                in any case: beside them alone, a name is neither checked nor kept.
             component: which of the player's decisions, as ``decisions()`` calls it: the question's
                 ``by`` or ``tag``, else ``player``. The player's first of the turn if not given.
             text: a line of the turn's story.
@@ -499,7 +500,7 @@ class Ask:
         """
         # Numbered now, in the order of the turn's code. The coroutine may be awaited in a task that
         # gathers several.
-        numbers = self._questions.numbers(batch, names)
+        numbers = self._questions.number_questions(batch, names)
         self._questions.set_name(batch, names)
         pending = self._questions.ask_all(
             batch,

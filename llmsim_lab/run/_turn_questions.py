@@ -112,7 +112,7 @@ class TurnQuestions:
 
     # --- what is asked -----------------------------------------------------------------------
 
-    def numbers(
+    def number_questions(
         self,
         batch: Batch,
         names: Sequence[str],
@@ -242,7 +242,7 @@ class TurnQuestions:
         Args:
             batch: what they are asked.
             names: the players.
-            numbers: see ``numbers``.
+            numbers: see ``number_questions``.
             as_result: makes what the turn gets of the answered questions.
         """
         self._prepare(batch, names)
@@ -253,8 +253,8 @@ class TurnQuestions:
         only = work[0] if len(work) == 1 else None
         try:
             if isinstance(only, ToModel):
-                # The same lines as in _wait_for. Most questions are such a one, and each piece of a
-                # streamed reply passes through every coroutine between the server and here.
+                # Copied from _wait_for: most batches have one model question, and a further
+                # coroutine would slow each streamed piece.
                 try:
                     only.question.decision = await only.question.send(only.client, only.text)
                 except Exception as error:  # noqa: BLE001 - a script, a person, one's own backend

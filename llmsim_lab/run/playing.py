@@ -84,6 +84,16 @@ class PlayedWorld(BaseWorld[StateT]):
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
+        if values is not None and "set" in more:
+            raise ConfigError(
+                f"intervene({turn!r:.40}, ...) has its values twice, the second time as set=; "
+                "write one of them: intervene(3, {'coins.Ann': 5})"
+            )
+        if values is not None and not isinstance(values, Mapping):
+            raise ConfigError(
+                f"intervene({turn!r:.40}, {values!r:.60}) must have new values by name: "
+                "intervene(3, {'coins.Ann': 5})"
+            )
         if values is not None:
             item = StateChange(
                 turn=turn,
@@ -509,7 +519,8 @@ def sole_driver(run: PlayedWorld) -> Iterator[None]:
             not disturbed.
     """
     driver = _Driver(asyncio.current_task())
-    # ``setdefault`` is atomic: only one of two threads becomes the driver.
+    # ``setdefault`` is atomic: only one of two threads becomes the driver. Two that replace a
+    # driver that has ended, at the same moment, both become it; that takes a Ctrl-C before.
     current: _Driver = vars(run).setdefault("_driver", driver)
     if current is not driver and current.has_ended:
         vars(run)["_driver"] = driver
@@ -519,7 +530,7 @@ def sole_driver(run: PlayedWorld) -> Iterator[None]:
             f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
             "until that has ended, or stop it"
         )
-    # A Ctrl-C in the last lines of a step may have left this behind, and its driver too.
+    # Ctrl-C at the end of an earlier step may have left ``_stepping`` and ``_driver`` set.
     vars(run)["_stepping"] = False
     try:
         with scoped(driver=driver):

@@ -1262,6 +1262,13 @@ def listed_interventions(
             f"intervene={items!r:.120} must be new values by name, {{'coins.Ann': 5}}, or a list "
             "of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
         )
+    for item in items:
+        unknown = item.keys() - {"turn", "values", "set", "note"}
+        if unknown or "turn" not in item:
+            raise ConfigError(
+                f"intervene={item!r:.120} must have the keys turn and set, and may have note: "
+                "intervene=[{'turn': 3, 'set': {'coins.Ann': 5}}]"
+            )
     return items
 
 

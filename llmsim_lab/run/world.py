@@ -64,7 +64,7 @@ _SET_FROM_OUTSIDE = ("turns", "planned", "unrecorded", "llm_client")
 
 
 class BaseWorld(Generic[StateT]):
-    """What an author defines, and what a run has been through; see ``Run``."""
+    """The part of a run that its author defines, and its turns so far; see ``Run``."""
 
     kind: ClassVar[str] = ""
     config_type: ClassVar[type[WorldConfig]] = WorldConfig
@@ -402,7 +402,7 @@ class BaseWorld(Generic[StateT]):
             turns: how many are played; if not given, as many as planned, or more if more were.
 
         Raises:
-            ConfigError: ``people_played`` names what is no parameter.
+            ConfigError: ``people_played`` names what is no parameter, or no values.
         """
         differences = []
         for name, played in type(self).people_played.items():
@@ -411,9 +411,15 @@ class BaseWorld(Generic[StateT]):
                     f"people_played of {type(self).__name__} names {name!r}, which is no "
                     f"parameter{closest(name, self.config_type.model_fields)}"
                 )
+            # Authors write these, and a text would be taken for its letters.
+            if isinstance(played, str) or not isinstance(played, Collection) or len(played) == 0:
+                raise ConfigError(
+                    f"people_played of {type(self).__name__} has {played!r:.60} for {name}; list "
+                    f"the values that people played with: {{{name!r}: [5, 10]}}"
+                )
             value = getattr(self.config, name)
             if name == "turns":
-                value = turns or max(value, self.turns[-1].number)
+                value = max(value, self.turns[-1].number) if turns is None else turns
             if value not in played:
                 differences.append(f"{name}={value}, and people played {_values_in_words(played)}")
         return differences
@@ -724,7 +730,8 @@ def own_state(
 
 def _values_in_words(values: Collection[object]) -> str:
     """Return values as a sentence names them: ``2, 5 or 10``, ``15 to 18``."""
-    if isinstance(values, range) and len(values) > 1:
+    # Other ranges leave values out, so they are named one by one.
+    if isinstance(values, range) and len(values) > 1 and values.step == 1:
         return f"{values[0]} to {values[-1]}"
     *first, last = map(str, values)
     return f"{', '.join(first)} or {last}" if first else last

@@ -168,6 +168,17 @@ def test_what_people_played_names_parameters() -> None:
         Misnamed(players="random").people()
 
 
+def test_values_that_people_played_are_named_one_by_one() -> None:
+    class Stepped(classic("splitting")):
+        people_played = {"turns": range(2, 11, 4)}  # noqa: RUF012 - as authors write it
+
+    run = Stepped(players="random")
+    assert run.played_otherwise(0) == ["turns=0, and people played 2, 6 or 10"]
+    Stepped.people_played = {"turns": []}
+    with pytest.raises(ConfigError, match=r"has \[\] for turns; list the values"):
+        run.played_otherwise()
+
+
 def test_a_twin_has_figures_in_a_comparison_alone() -> None:
     run = classic("splitting")(players="random", twin=True)
     run.run()

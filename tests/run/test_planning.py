@@ -92,3 +92,16 @@ def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         make_counter().fork(intervene=intervene)
     assert "must be new values by name, {'coins.Ann': 5}, or a list of" in str(caught.value)
+
+
+@pytest.mark.parametrize("item", [{"turns": 2}, {"turn": 0, "self": 1}, {1: 2}])
+def test_an_interventions_keys_are_named_and_its_values_given_once(item: Any) -> None:
+    made = make_counter()
+    with pytest.raises(ConfigError, match="must have the keys turn and set, and may have note"):
+        made.fork(intervene=[item])
+    with pytest.raises(ConfigError, match="has its values twice, the second time as set="):
+        made.intervene(1, {"value": 3}, set={"value": 3})
+    with pytest.raises(ConfigError, match=r"intervene\(1, 5\) must have new values by name"):
+        made.intervene(1, 5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"budget=5 is no Budget; write Budget\(calls=5\)"):
+        made.run(budget=5)  # type: ignore[arg-type]

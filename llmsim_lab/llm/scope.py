@@ -322,7 +322,8 @@ class Purse:
 
     def __init__(self, budget: Budget) -> None:
         if not isinstance(budget, Budget):
-            number = budget if isinstance(budget, int) else 500
+            # True is an int as well.
+            number = budget if type(budget) is int and budget > 0 else 500
             raise ConfigError(f"budget={budget!r:.60} is no Budget; write Budget(calls={number})")
         self.budget = budget
         self.calls = 0

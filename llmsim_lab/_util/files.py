@@ -52,27 +52,49 @@ def as_path(name: str, value: object) -> Path:
         value: what was given.
 
     Raises:
-        ConfigError: it is neither, or the system has no file of such a name.
+        ConfigError: it is neither, the system has no file of such a name, or its links go in a
+            circle.
     """
     if not isinstance(value, str | Path):
         raise ConfigError(f"{name}={brief(value)} must be a path: a text, or a Path")
+    shown = brief(str(value))
     try:
         is_name = b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
         is_name = False
     if not is_name:
         raise ConfigError(
-            f"{name}={brief(value)} is not a file's name: it has half a character (a surrogate) or "
-            "a NUL"
+            f"{name}={shown} is not a file's name: it has half a character (a surrogate) or a NUL"
         )
     path = Path(value)
     try:
-        path.lstat()
+        path.stat()
     except OSError as error:
         # That it is missing or may not be read is said where it is opened.
         if error.errno == errno.ENAMETOOLONG:
-            raise ConfigError(f"{name}={brief(value)} is too long for a file's name") from error
+            raise ConfigError(f"{name}={shown} is too long for a file's name") from error
+        if error.errno == errno.ELOOP:
+            raise ConfigError(
+                f"{name}={shown} is a link that leads back to itself; name a file"
+            ) from error
     return path
+
+
+def path_from_home(name: str, value: object) -> Path:
+    """Return a path as ``as_path`` does, in which a leading ``~`` is a home folder.
+
+    Raises:
+        ConfigError: as ``as_path``, or there is no such home.
+    """
+    path = as_path(name, value)
+    try:
+        expanded = path.expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{name}={brief(str(value))} begins with a home folder that is not known; write the "
+            "whole path"
+        ) from error
+    return as_path(name, expanded)
 
 
 def write_file(path: Path, content: bytes) -> Path:
@@ -127,7 +149,7 @@ def kept_folder(name: str) -> Path:
     """
     chosen = os.environ.get(f"LLMSIM_{name.upper()}", "").strip()
     if chosen:
-        return Path(chosen).expanduser()
+        return path_from_home(f"LLMSIM_{name.upper()}", chosen)
     # Only here: most programs keep nothing.
     import platformdirs
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.text import clip, closest
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import errors, report, say
@@ -97,7 +98,7 @@ def import_file(path: Path) -> ModuleType:
     """
     if path.suffix != ".py":
         raise ConfigError(f"{path} is not a Python file; name one that ends in .py")
-    if not path.is_file():
+    if not as_path("file", path).is_file():
         raise ConfigError(f"there is no file {path}")
     path = path.resolve()
     _files.add(path)

@@ -101,7 +101,7 @@ def study(
         raise _located(error, described, source) from error
     plan: Path | None = None
     if described.registration:
-        plan = file.parent / described.registration
+        plan = as_path("registration", file.parent / described.registration)
     # A report of a study that was never registered says so, and registers nothing.
     if plan is not None and (action == "run" or plan.exists()):
         say(played.register(plan))
@@ -176,7 +176,7 @@ def _code_of(path: Path, described: StudyFile) -> Path | None:
         return None
     # From the right: a folder may be called "my.pyfiles".
     file, end, _ = described.world.rpartition(".py")
-    return path.parent / f"{file}{end}"
+    return as_path("world", path.parent / f"{file}{end}")
 
 
 def _world(

@@ -219,7 +219,8 @@ def repair(
     target: Annotated[Path, typer.Argument(help="The new tape.")],
 ) -> None:
     """Write the intact part of a damaged tape to a new one."""
-    for run, (before, kept) in repair_tape(file, target).items():
+    last_turns = repair_tape(file, target)
+    for run, (before, kept) in last_turns.items():
         if kept < 0:  # not even the turn that it starts from
             say(
                 f"Run {run} is left out: its beginning, a text, or a run that it came from is "
@@ -227,6 +228,8 @@ def repair(
             )
         else:
             say(f"Run {run} is whole up to turn {kept} of {before}.")
+    if all(kept < 0 for _, kept in last_turns.values()):
+        say(f"No run is whole: {target} is a tape without runs.")
     say(f"Written: {target}")
 
 

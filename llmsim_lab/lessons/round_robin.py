@@ -23,6 +23,7 @@ from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
 from llmsim_lab._util.checks import known_names, whole_number
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import closest, counted, listed
@@ -257,7 +258,7 @@ def _seated(
     process = LimitedProcess(
         Path(folder),
         game.limits,
-        file=str(entry.file.resolve()),
+        file=str(entry.file.absolute()),  # resolve() fails for a link to itself
         tasks=matches,
     )
     return _Player(stack.enter_context(process))
@@ -469,7 +470,7 @@ def _parameters_of(world: type[Run]) -> list[str]:
 
 def _files_of(players: Mapping[str, str | Path]) -> dict[str, Path]:
     """Return files that a teacher named; a hand-in's own faults are found when it plays."""
-    files = {name: Path(file) for name, file in players.items()}
+    files = {name: as_path(f"players[{name!r}]", file) for name, file in players.items()}
     for name, file in files.items():
         if not file.is_file():
             raise ConfigError(f"there is no file {file} of player {name!r}")

@@ -533,7 +533,7 @@ class Tape(AbstractContextManager["Tape"]):
         path = as_path("path", path)
         if path.suffix == ".gz":
             raise TapeError(f"{path} ends in .gz, and a tape that is written to is not packed")
-        if path.exists():
+        if path.exists() or path.is_symlink():  # also a link that leads nowhere
             raise TapeError(f"{path} is there already: fork its runs, or name a new file")
         family: set[int] = set()
         for number in runs:

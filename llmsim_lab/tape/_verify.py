@@ -218,7 +218,7 @@ def repair(
     new = as_path("target", target)
     if new.suffix == ".gz":
         raise TapeError(f"{target} ends in .gz, and a tape that is written to is not packed")
-    if new.exists():
+    if new.exists() or new.is_symlink():  # also a link that leads nowhere
         raise TapeError(f"{target} is there already: name a new file")
     damaged = Tape(path, read_only=True)
     index = damaged.journal.index

@@ -531,3 +531,6 @@ def test_a_run_whose_beginning_is_damaged_is_left_out_of_the_repaired_tape(
     assert out[:2] == ["Run 1 is whole up to turn 3 of 3.", "Run 2 is whole up to turn 3 of 3."]
     assert out[2].startswith("Run 3 is left out: its beginning, a text, or a run that it came from")
     assert out[3:] == ["Written: b.tape"]
+    family.write_bytes(family.read_bytes().replace(b'"run":', b'"ran":'))
+    out = succeeds(llmsim_lab, "tape", "repair", "t.tape", "c.tape").splitlines()
+    assert out[-2:] == ["No run is whole: c.tape is a tape without runs.", "Written: c.tape"]

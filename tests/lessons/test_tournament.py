@@ -127,6 +127,7 @@ def test_what_is_no_file_of_python_is_out_or_left_out_and_named(
     )
     (players / "folder.py").mkdir()
     (players / "link.py").symlink_to(tmp_path / "nowhere")
+    (players / "loop.py").symlink_to("loop.py")
     os.mkfifo(players / "pipe.py")
     (players / "latin.py").write_bytes(b"def play(question):\n    return '\xff'\n")
     (players / "empty.py").touch()
@@ -139,7 +140,7 @@ def test_what_is_no_file_of_python_is_out_or_left_out_and_named(
     )
     assert sorted(found.to_frame()["player"]) == ["Ann", "Ann and Cy", "_di", "ann"]
     faults = {forfeit.player: forfeit.fault for forfeit in found.forfeits}
-    assert sorted(faults) == ["empty", "folder", "latin", "link", "pipe"]
+    assert sorted(faults) == ["empty", "folder", "latin", "link", "loop", "pipe"]
     assert "is not a file: a folder" in faults["folder"]
     assert said[0].endswith("a file that ends in .py: class, notes.txt, upper.PY")
 

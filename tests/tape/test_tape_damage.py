@@ -204,7 +204,8 @@ def test_repair_keeps_of_each_run_what_is_before_its_first_fault(small: Path, pa
     assert small.read_bytes() == before
     assert findings(path) == []
     assert lines_of(path) == [raw for n, raw in enumerate(lines) if n < place or run_of(raw) != 3]
-    for taken in (path, path.with_suffix(".gz")):
+    path.with_name("link").symlink_to("nowhere")
+    for taken in (path, path.with_suffix(".gz"), path.with_name("link")):
         with pytest.raises(TapeError, match=r"is there already: name a new file|ends in \.gz"):
             repair(small, taken)
 

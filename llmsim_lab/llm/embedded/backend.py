@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.files import path_from_home
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ModelFileError
 from llmsim_lab.llm._access import without_locals
@@ -79,7 +80,7 @@ class EmbeddedBackend(ChatBackend):
             loads it again.
 
     Raises:
-        ConfigError: no model has that name, or the window is below 1.
+        ConfigError: no model or file has that name, or the window is below 1.
         ModelFileError: the model is not on this machine.
     """
 
@@ -103,7 +104,7 @@ class EmbeddedBackend(ChatBackend):
         self._listed: weights.CatalogueModel | None = None
         """The model in the catalogue; None for a file of the user's own."""
         if isinstance(model, Path) or is_file(self.name):
-            self._path = Path(self.name).expanduser().resolve()
+            self._path = path_from_home("model", self.name).resolve()
         else:
             self._listed = weights.find_model(self.name)
             self._path = self._listed.path

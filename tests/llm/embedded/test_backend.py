@@ -219,10 +219,21 @@ async def test_model_info_says_which_weights_answer(embedded: EmbeddedBackend) -
         ("gpt", 64, ConfigError, "no embedded model 'gpt'"),
         ("none.gguf", 64, ModelFileError, "there is no model file .*none.gguf"),
         ("smollm2-135m", 0, ConfigError, "num_ctx=0 must be"),
+        ("~nobody-here/x.gguf", 64, ConfigError, "'~nobody-here/x.gguf' begins with a home folder"),
+        (f"{'x' * 5_000}.gguf", 64, ConfigError, "model='xxx.* is too long for a file's name"),
+        ("a\0b.gguf", 64, ConfigError, r"model='a\\x00b.gguf' is not a file's name"),
+        ("loop.gguf", 64, ConfigError, "model='loop.gguf' is a link that leads back to itself"),
     ],
 )
 def test_bad_arguments_are_rejected_at_once(
-    model: str, num_ctx: int, kind: type[Exception], message: str
+    model: str,
+    num_ctx: int,
+    kind: type[Exception],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop.gguf").symlink_to("loop.gguf")
     with pytest.raises(kind, match=message):
         EmbeddedBackend(model, num_ctx=num_ctx)

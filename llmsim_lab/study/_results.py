@@ -45,7 +45,7 @@ class StudyResults:
         self._groups: dict[Key, GroupOfPeople] = {}
 
     def runs(self) -> pd.DataFrame:
-        """Return ``Study.runs``."""
+        """Return one row for each arm and unit: how far its run is, and its file."""
         rows = []
         for entry in self.setup.files.entries.values():
             columns = asdict(entry)
@@ -58,7 +58,7 @@ class StudyResults:
         return frame_of(rows)
 
     def turns(self) -> pd.DataFrame:
-        """Return ``Study.to_frame()``."""
+        """Return one row for each turn of the runs that are done."""
         files = self.setup.files
         rows = []
         for entry in files.entries.values():
@@ -86,7 +86,7 @@ class StudyResults:
     # --- values of outcomes ------------------------------------------------------------------
 
     def table(self) -> pd.DataFrame:
-        """Return ``Study.results``."""
+        """Return one row for each value of an outcome, of the runs that have ended."""
         entries = self.setup.files.entries.values()
         progress = [(entry.status, entry.turns) for entry in entries]
         # A board reads the table twenty times for each turn that is played.
@@ -132,7 +132,7 @@ class StudyResults:
         )
 
     def counted(self) -> pd.DataFrame:
-        """Return ``Study.counted_results``."""
+        """Return the rows of ``table`` without groups in which no person decided anything."""
         return self._without_empty_groups(self.table())
 
     def compared(self) -> pd.DataFrame:
@@ -192,7 +192,7 @@ class StudyResults:
         return self._without_empty_groups(table)
 
     def to_xarray(self) -> xr.Dataset:
-        """Return ``Study.to_xarray()``."""
+        """Return the values as an array whose axes are all columns but the run."""
         # The run is left out: a seed is its own run, and a situation's name has its run in it.
         index = [name for name in RESULT_COLUMNS if name not in ("run", "value")]
         table = self.table()

@@ -107,10 +107,9 @@ def keys_of(setup: StudySetup, only: object) -> list[Key]:
 def check_models(setup: StudySetup) -> None:
     """Raise ConfigError where an arm may ask a model and has none, or a wrong one."""
     for arm in setup.arms.values():
-        world_name = setup.lacks_model(arm)
-        if world_name:
+        if setup.lacks_model(arm):
             raise ConfigError(
-                f"{world_name} may ask a model, and the study has none: llm_client="
+                f"{setup.world.cls.__name__} may ask a model, and the study has none: llm_client="
                 "connect('auto'), vary={'model': [...]}, players='random' or 'rule'"
             )
 

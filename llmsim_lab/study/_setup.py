@@ -129,15 +129,13 @@ class StudySetup:
             self.source,
         )
 
-    def lacks_model(self, arm: Arm) -> str:
-        """Return the name of the world that may ask a model the arm lacks; "" if there is one."""
+    def lacks_model(self, arm: Arm) -> bool:
+        """Return True if a run of this arm may ask a model and the arm has none."""
         if self.files.player.models.of(self.world, arm) is not None:
-            return ""
+            return False
         run = self.trial(arm)
         # Where a run has players, only a turn shows whether one of them asks the model.
-        if run.config.needs_model and not run.players:
-            return type(run).__name__
-        return ""
+        return run.config.needs_model and not run.players
 
     @cached_property
     def seats_of_people(self) -> dict[str, list[str]]:

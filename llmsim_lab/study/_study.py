@@ -465,8 +465,8 @@ class Study:
         """Return how far each run is, arm by arm; those that this process plays are ``running``."""
         return self._setup.files.progress()
 
-    def lacks_model(self, arm: str) -> str:
-        """Return the name of the world that may ask a model the arm lacks; "" if there is one."""
+    def lacks_model(self, arm: str) -> bool:
+        """Return True if a run of this arm may ask a model and the arm has none."""
         return self._setup.lacks_model(self._setup.arms[arm])
 
     @property

@@ -149,6 +149,11 @@ class _OwnDesign(Protocol):
     @property
     def config(self) -> Any: ...
 
+    @property
+    def prompts(self) -> Mapping[str, Any]: ...
+
+    turns: list[Any]
+
     def people(self) -> Mapping[str, PublishedFigure]: ...
 
 
@@ -210,13 +215,22 @@ def measured_people(
     return measured
 
 
+def is_changed(run: _OwnDesign) -> bool:
+    """Return whether a run has edited prompts or interventions, which no people had."""
+    for prompt in run.prompts.values():
+        # A text without slots that nobody edited has its own digest for a parent.
+        if prompt.parent not in (None, prompt.digest):
+            return True
+    return any(turn.interventions for turn in run.turns)
+
+
 def charted_people(run: _OwnDesign) -> list[PeopleMeasure]:
     """Return what charts show of people beside a run, measure by measure.
 
-    Of an altered twin nothing: nobody played it, and only a comparison says whose figures those
-    beside it are.
+    Of an altered twin nothing, nor of a run with edited prompts or interventions: nobody played it,
+    and only a comparison says whose figures those beside it are.
     """
-    if getattr(run.config, TWIN, False):
+    if getattr(run.config, TWIN, False) or is_changed(run):
         return []
     return measured_people(run.people(), type(run).__name__)
 

@@ -405,14 +405,23 @@ class BaseWorld(Generic[StateT]):
             ConfigError: ``people_played`` names what is no parameter, or no values.
         """
         differences = []
-        for name, played in type(self).people_played.items():
+        if self._has_start_of_its_own():
+            differences.append("a start state of its own")
+        people_played: object = type(self).people_played
+        if not isinstance(people_played, Mapping):  # authors write it
+            raise ConfigError(
+                f"people_played of {type(self).__name__} is {people_played!r:.60}; write the "
+                "values that people played with, by parameter: {'stake': [5, 10]}"
+            )
+        for name, played in people_played.items():
             if name not in self.config_type.model_fields:
                 raise ConfigError(
                     f"people_played of {type(self).__name__} names {name!r}, which is no "
                     f"parameter{closest(name, self.config_type.model_fields)}"
                 )
-            # Authors write these, and a text would be taken for its letters.
-            if isinstance(played, str) or not isinstance(played, Collection) or len(played) == 0:
+            # A text would be taken for its letters.
+            is_listed = isinstance(played, Collection) and not isinstance(played, str | bytes)
+            if not is_listed or len(played) == 0:
                 raise ConfigError(
                     f"people_played of {type(self).__name__} has {played!r:.60} for {name}; list "
                     f"the values that people played with: {{{name!r}: [5, 10]}}"
@@ -420,9 +429,18 @@ class BaseWorld(Generic[StateT]):
             value = getattr(self.config, name)
             if name == "turns":
                 value = max(value, self.turns[-1].number) if turns is None else turns
-            if value not in played:
+            # One by one, since a set cannot be asked for a list.
+            if not any(value == one for one in played):
                 differences.append(f"{name}={value}, and people played {_values_in_words(played)}")
         return differences
+
+    def _has_start_of_its_own(self) -> bool:
+        """Return whether the run starts elsewhere than its class does by itself."""
+        try:
+            usual = checked_state(self, self.start(), "starts from")
+        except ConfigError:  # the class knows no first state, so each run is given one
+            return False
+        return bool(self.turns[0].state != usual)
 
     @property
     def prompts(self) -> dict[str, Prompt]:

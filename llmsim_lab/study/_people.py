@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -25,7 +26,14 @@ from llmsim_lab._util.text import brief, counted, wrapped
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.people import Population, PublishedFigure
-from llmsim_lab.people.figures import MARGIN, TWIN, PeopleMeasure, check_margin, measured_people
+from llmsim_lab.people.figures import (
+    MARGIN,
+    TWIN,
+    PeopleMeasure,
+    check_margin,
+    is_changed,
+    measured_people,
+)
 from llmsim_lab.run import Run, load
 from llmsim_lab.study._exact import Exact, Law
 from llmsim_lab.study._study import Study
@@ -541,6 +549,10 @@ class _Remarks:
 
     def __init__(self) -> None:
         self._played_otherwise: Counter[tuple[str, str]] = Counter()
+        # Weak, since runs are let go, and a later one may have the same id.
+        self._seen: WeakSet[Run | Exact] = WeakSet()
+        self._seen_on_tapes: set[tuple[Path, int]] = set()
+        self._repeated = 0
         self._without_people = 0
         self._of_people = 0
         self._filled = 0
@@ -548,6 +560,10 @@ class _Remarks:
 
     def admit(self, played: Run | Exact) -> bool:
         """Count a run, and return False if it has nothing that can stand beside people."""
+        # The unit is a run: the same one again is no evidence more.
+        if self._is_repeated(played):
+            self._repeated += 1
+            return False
         if isinstance(played, Exact):
             run = played.run_of
             differences = run.played_otherwise(turns=played.turns)
@@ -565,17 +581,27 @@ class _Remarks:
             return False
         self._of_people += len(answers)
         self._filled += filled
-        # A text without slots that nobody edited has its own digest for a parent.
-        is_edited = any(
-            prompt.parent not in (None, prompt.digest) for prompt in run.prompts.values()
-        )
-        if is_edited or any(turn.interventions for turn in run.turns):
+        if is_changed(run):
             self._changed += 1
         return True
+
+    def _is_repeated(self, played: Run | Exact) -> bool:
+        if isinstance(played, Run) and played.tape is not None and played.run_id is not None:
+            place = (Path(played.tape.path).resolve(), played.run_id)
+            is_repeated = place in self._seen_on_tapes
+            self._seen_on_tapes.add(place)
+            return is_repeated
+        is_repeated = played in self._seen
+        self._seen.add(played)
+        return is_repeated
 
     def in_words(self) -> list[str]:
         """Return a line for each kind of remark."""
         lines = []
+        if self._repeated:
+            lines.append(
+                f"{counted(self._repeated, 'run')} left out: the same as another in the list"
+            )
         for (world, differences), runs in self._played_otherwise.items():
             lines.append(f"{counted(runs, 'run')} of {world} left out: {differences}")
         if self._without_people:

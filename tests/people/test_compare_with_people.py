@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
 from people_kit import classic, like_people, on_offer, their_mean
 
-from llmsim_lab import LLMClient, LLMConfig, Person, ScriptedBackend
+from llmsim_lab import LLMClient, LLMConfig, Person, ScriptedBackend, load
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
 from llmsim_lab.people import Population
@@ -147,6 +147,29 @@ def test_a_run_that_is_played_on_and_a_law_of_more_turns_are_another_design() ->
             compare_with_people(played_twice)
 
 
+def test_a_start_that_nobody_played_is_another_design(tmp_path: Path) -> None:
+    world = classic("contributing")
+    usual = world(players="random", state=world.state_type())
+    assert usual.played_otherwise() == []
+    run = world(players="random", state=world.state_type(share=1.0), tape=tmp_path / "own.tape")
+    run.run(1)
+    run.close()
+    assert run.people() == {}
+    assert shown_people(run) == []
+    with pytest.raises(ConfigError, match="1 run of Contributing left out: a start state of its o"):
+        compare_with_people(tmp_path / "own.tape")
+
+
+def test_the_same_run_counts_once(tmp_path: Path) -> None:
+    run = classic("splitting")(players="random", tape=tmp_path / "one.tape")
+    run.run()
+    other = classic("splitting")(players="random", seed=1)
+    other.run()
+    compared = compare_with_people([run, load(tmp_path / "one.tape"), other, other])
+    assert compared[0].groups == 2
+    assert compared.label == "2 runs left out: the same as another in the list"
+
+
 def test_arms_that_people_did_not_play_are_left_out_and_counted() -> None:
     study = Study(
         classic("contributing"),
@@ -162,10 +185,18 @@ def test_arms_that_people_did_not_play_are_left_out_and_counted() -> None:
 
 def test_what_people_played_names_parameters() -> None:
     class Misnamed(classic("splitting")):
-        people_played = {"stakes": [5]}  # noqa: RUF012 - as authors write it
+        people_played: ClassVar[Any] = {"stakes": [5]}
 
     with pytest.raises(ConfigError, match=r"names 'stakes', which is no parameter \(did you mean"):
         Misnamed(players="random").people()
+    for wrong in (None, 3, ["stake"]):
+        Misnamed.people_played = wrong
+        with pytest.raises(ConfigError, match=r"of Misnamed is .*by parameter: \{'stake': \[5, 10"):
+            Misnamed(players="random").people()
+    for value in (5, None, "5", b"5"):
+        Misnamed.people_played = {"stake": value}
+        with pytest.raises(ConfigError, match=r"for stake; list the values"):
+            Misnamed(players="random").people()
 
 
 def test_values_that_people_played_are_named_one_by_one() -> None:
@@ -206,6 +237,7 @@ def test_edited_prompts_and_interventions_are_said() -> None:
     [prompt] = run.prompts.values()
     edited = run.fork(0, prompt=prompt.replace("You are", "Your name is"))
     edited.run()
+    assert (len(shown_people(run)), shown_people(edited)) == (1, [])
     compared = compare_with_people([run, edited])
     assert compared.label == (
         "1 run with edited prompts or interventions, beside people of the design without them"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import as_path, write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
@@ -99,7 +99,7 @@ def keep_results_apart(
         ConfigError: there are results of something else.
     """
     note = folder / _SOURCE_NOTE
-    name = os.fsencode(source.resolve())
+    name = os.fsencode(as_path("path", source).resolve())
     if (folder / result).exists():
         noted = note.read_bytes() if note.is_file() else b"something else"
         older = os.fsdecode(noted)

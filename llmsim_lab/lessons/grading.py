@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import as_path, write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.tables import columns_of, csv_text, frame_of
@@ -235,8 +235,8 @@ def grade(
             "those are, and unpack archives"
         )
     names = [path.name for path in paths]
-    for file in (key, world):
-        if file is not None and not Path(file).is_file():
+    for name, file in (("key", key), ("world", world)):
+        if file is not None and not as_path(name, file).is_file():
             raise ConfigError(f"there is no file {file}")
     expected = Expected(
         key=Path(key) if key is not None else None,

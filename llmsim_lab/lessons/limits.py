@@ -20,6 +20,7 @@ import psutil
 from pydantic_core import to_json
 
 from llmsim_lab._util.checks import real_number
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.jsontext import is_too_deep
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import ConfigError
@@ -70,7 +71,7 @@ def paths_in(folder: Path) -> list[Path]:
     Raises:
         ConfigError: it is not a folder.
     """
-    if not folder.is_dir():
+    if not as_path("folder", folder).is_dir():
         raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
     # What Python and file managers leave behind is nobody's hand-in.
     left_behind = (".", "__")

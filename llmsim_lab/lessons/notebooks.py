@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import yaml_value
+from llmsim_lab._util.files import as_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
@@ -194,8 +195,8 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     Raises:
         ConfigError: it fails, or a question is not complete.
     """
-    source = Path(source)
-    folder = Path(folder)
+    source = as_path("source", source)
+    folder = as_path("folder", folder)
     versions = {version: folder / version for version in ("student", "teacher")}
     targets = [target.resolve() for target in versions.values()]
     if source.parent.resolve() in targets:

@@ -38,7 +38,8 @@ def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
     Path("lesson.key").write_text(key_of([question]).model_dump_json())
     for name in ("one/ann", "two/bob"):
         Path(name).mkdir(parents=True)
-    for folder, status in (("one", 0), ("one", 0), ("two", 1)):
+    Path("loop").symlink_to("loop")
+    for folder, status in (("one", 0), ("one", 0), ("two", 1), ("loop", 1)):
         monkeypatch.setattr("sys.argv", ["llmsim-lab", "grade", folder, "--key", "lesson.key"])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -46,5 +47,6 @@ def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
     printed = capsys.readouterr()
     assert "ann: 0 of 5.5 points, it has neither" in printed.out
     assert "would be overwritten: choose another --out" in " ".join(printed.err.split())
+    assert "path='loop' is a link that leads back to itself" in printed.err
     table = pd.read_csv("out/grades/grades.csv")
     assert table[["hand-in", "of points"]].to_numpy().tolist() == [["ann", 5.5]]

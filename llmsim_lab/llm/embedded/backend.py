@@ -108,7 +108,13 @@ class EmbeddedBackend(ChatBackend):
         else:
             self._listed = weights.find_model(self.name)
             self._path = self._listed.path
-        if not self._path.is_file():
+        try:
+            is_there = self._path.is_file()
+        except OSError as error:  # its folder may not be looked into
+            raise ModelFileError(
+                f"the model file {self._path} cannot be read: {error.strerror}"
+            ) from error
+        if not is_there:
             fetch_hint = ""
             if self._listed is not None:
                 fetch_hint = (

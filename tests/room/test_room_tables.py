@@ -28,6 +28,7 @@ def played(turns: list[Turn], planned: int = 2) -> Any:
     run.told = lambda state, seat: {"of": f"{seat} in {state}", "turn": state}
     run.payoff = lambda seat: 1.5 if seat == "Ann" else 20
     run.people = dict
+    run.prompts = {}
     return run
 
 

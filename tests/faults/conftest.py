@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults_kit import HEAD, SIZES, Attack, Nursery, Plan, attack_of, row_of
@@ -18,8 +19,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("seed", 0) == -1:
+    # A worker of pytest-xdist reads the command line again; it must not draw a seed of its own.
+    sent: dict[str, int] = getattr(config, "workerinput", {})
+    if "faults_seed" in sent:
+        config.option.seed = sent["faults_seed"]
+    elif config.getoption("seed", 0) == -1:
         config.option.seed = random.SystemRandom().randrange(10**6)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist: before each worker is started
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["faults_seed"] = plan_of(node.config).seed
 
 
 def plan_of(config: pytest.Config) -> Plan:
@@ -59,7 +69,7 @@ def attack(
     nursery: Nursery, request: pytest.FixtureRequest, record_property: pytest.RecordProperty
 ) -> Attack:
     """Runs a class of cases; fails with those that did not survive."""
-    return attack_of(nursery, plan_of(request.config), record_property)
+    return attack_of(nursery, plan_of(request.config), request.node.nodeid, record_property)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the other tests' limit is put on these

@@ -26,6 +26,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -507,8 +508,20 @@ HEAD = (
 """The most of a step, then the processor's seconds of the class, then how long it took."""
 
 
-def attack_of(nursery: Nursery, plan: Plan, record: Callable[[str, object], None]) -> Attack:
-    """Return what a test calls; each tally goes into the table at the end."""
+def attack_of(
+    nursery: Nursery,
+    plan: Plan,
+    test: str,
+    record: Callable[[str, object], None],
+) -> Attack:
+    """Return what a test calls; each tally goes into the table at the end.
+
+    Args:
+        test: the test's name for pytest, so that a failure can say how to repeat it alone.
+        record: keeps a tally for the table.
+    """
+    size = "" if plan.size == "brief" else f" --{plan.size}"
+    repeat = f"python -m pytest -m process {shlex.quote(test)}{size} --seed={plan.seed}"
 
     def attack(of: str, cases: Callable[[Plan], Iterator[Case]]) -> Tally:
         tally = nursery.tally(of, cases, plan)
@@ -516,7 +529,7 @@ def attack_of(nursery: Nursery, plan: Plan, record: Callable[[str, object], None
         assert tally.tried, "no case was tried"
         listed = "\n".join(tally.faults[:20])
         assert not tally.faults, (
-            f"{len(tally.faults)} of {tally.tried}, seed {plan.seed}:\n{listed}"
+            f"{len(tally.faults)} of {tally.tried} failed; repeat them: {repeat}\n{listed}"
         )
         return tally
 

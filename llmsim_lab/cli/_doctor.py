@@ -147,6 +147,8 @@ def _models_here(host: str | None) -> list[str]:
 
 def _answers(model: str, host: str | None) -> bool:
     """Say whether a model answers, and in the form asked for; return True if it does."""
+    if not model.startswith("ollama:"):
+        host = None  # an address is an error for other models
     try:
         with _asking(model, host) as client:
             # The first checks say whether it can be used; all of them take minutes.

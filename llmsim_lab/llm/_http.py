@@ -40,6 +40,7 @@ from llmsim_lab.llm._access import (
     without_password,
 )
 from llmsim_lab.llm.calls.faults import errors_behind, is_refused, retry_after_s
+from llmsim_lab.llm.wire_limits import BoundedHTTP, TooMuchSentError, reading_head
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
 T = TypeVar("T")
@@ -517,9 +518,16 @@ class Server:
             return self._reported(error, sent)
         if isinstance(error, ConnectionError | httpx.TransportError):
             return self._lost(error, sent.mask)
+        if isinstance(error, TooMuchSentError):
+            return BackendError(
+                f"{self.name} sent more than {error}; see what answers there",
+                reason="server_error",
+                status_code=200,
+            )
         if isinstance(error, ConfigError):
             return BackendError(str(error), reason="client_error")
-        if isinstance(error, ValueError | TypeError):
+        # The last from the official client, which reads JSON of any depth.
+        if isinstance(error, ValueError | TypeError | RecursionError):
             detail = _words(f"{type(error).__name__}: {error}", sent.mask)
             return BackendError(
                 f"the answer of {self.url} is not JSON as an {self.kind} sends it ({detail})",
@@ -734,11 +742,32 @@ class Transport(httpx.AsyncBaseTransport):
         Raises:
             BackendError: the answer redirects or is too large.
         """
-        response = await self._connections.handle_async_request(self._signed(request))
+        if request.extensions.get("streamed"):
+            return await self._begun(request)
+        # httpx bounds each read alone, and a head may come a byte at a time.
+        limit_s = request.extensions.get("timeout", {}).get("read")
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._whole(await self._begun(request))
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"no whole answer in {limit_s:g} s") from error
+
+    async def _begun(self, request: httpx.Request) -> httpx.Response:
+        """Return an answer whose body is to be read, if it is no error; else the whole answer."""
+        with reading_head():
+            response = await self._connections.handle_async_request(self._signed(request))
         # Read as it is, whatever it says: decompressed, a small answer may have gigabytes.
         response.headers.pop("content-encoding", None)
-        if request.extensions.get("streamed") and response.is_success:
-            return response
+        if request.extensions.get("streamed") and not response.is_success:
+            return await self._whole(response)
+        return response
+
+    async def _whole(self, response: httpx.Response) -> httpx.Response:
+        """Return an answer with its body.
+
+        Raises:
+            BackendError: it redirects or is too large.
+        """
         content = bytearray()
         async with aclosing(response), aclosing(_chunks(response, self._server_name)) as chunks:
             async for chunk in chunks:
@@ -952,7 +981,7 @@ class _Connections:
         proxy_login: user name and password of the proxy that they go through, if it has them.
     """
 
-    inner: httpx.AsyncHTTPTransport
+    inner: BoundedHTTP
     proxy_login: SecretStr | None
 
 
@@ -983,9 +1012,8 @@ def _connections_to(url: str) -> _Connections:
     try:
         if proxy is not None:
             login = proxy.login
-        inner = httpx.AsyncHTTPTransport(
+        inner = BoundedHTTP(
             verify=verify,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
             proxy=proxy_url,
             socket_options=_socket_options(),
         )

@@ -43,6 +43,10 @@ OLDEST = (0, 24)
 _UNNAMED = ("", "auto")
 _LEAST_TRAINED = 512
 """No model that chats was trained for a shorter context."""
+_MOST_SHOWN = 200
+"""Models that are looked at, one request each, for one that chats."""
+_REQUESTS_IN_A_LOOK = 6
+"""So many times what one request may take is the longest look: all but the first are quick."""
 
 
 class OllamaBackend(ChatBackend):
@@ -205,6 +209,18 @@ class OllamaBackend(ChatBackend):
     @without_locals
     async def look(self, timeout_s: float | None = None) -> OllamaProbe:
         """Return what the server has; see the function ``look``."""
+        longest_s = None if timeout_s is None else _REQUESTS_IN_A_LOOK * timeout_s
+        try:
+            async with asyncio.timeout(longest_s):
+                return await self._look(timeout_s)
+        except TimeoutError as error:
+            raise BackendError(
+                f"Ollama at {self.host} did not say within {longest_s:g} s what its models can do; "
+                "see whether it hangs or is busy",
+                reason="timeout",
+            ) from error
+
+    async def _look(self, timeout_s: float | None) -> OllamaProbe:
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
             listing = await client.list()
@@ -218,7 +234,7 @@ class OllamaBackend(ChatBackend):
             processes = await client.ps()
             loaded = [printable(model.model or "") for model in processes.models]
             # One that is loaded answers at once, and pushes no other user's out of memory.
-            for name in dict.fromkeys([*loaded, *names]):
+            for name in [*dict.fromkeys([*loaded, *names])][:_MOST_SHOWN]:
                 shown = await client.show(name)
                 # A model without a list of capabilities is expected to chat.
                 if shown.capabilities is not None and "completion" not in shown.capabilities:

@@ -81,7 +81,9 @@ def test_a_run_on_a_server_of_openais_kind_shows_no_key(
         event = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
         return httpx.Response(200, text=f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n")
 
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(answered))
+    monkeypatch.setattr(
+        "llmsim_lab.llm._http.BoundedHTTP", lambda **_: httpx.MockTransport(answered)
+    )
     monkeypatch.setenv("OPENAI_API_KEY", key)
     how = ("--model", "openai:qwen", "--base-url", url, "--turns", "1", "--tape", "t.tape")
     out = succeeds(llmsim_lab, "run", SCENARIO, *how)

@@ -7,18 +7,19 @@ import io
 import logging
 import pickle
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from faults_kit import Attack, Case, Plan, serving
-from wire_kit import FAULTS, KEY, answer_with
+from wire_kit import FAULTS, KEY, answer_all_with, answer_with
 
 from llmsim_lab import LLMClient, LLMConfig
-from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import ChatBackend, OllamaBackend, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
+from llmsim_lab.types import ChatRequest, Message
 
 pytestmark = pytest.mark.process
 
@@ -62,12 +63,45 @@ async def call(backend: ChatBackend) -> None:
     assert KEY not in f"{client!r} {backend!r} {log.getvalue()}"
 
 
-def look_for_key(failure: LLMFailureException) -> None:
+def look_for_key(failure: BackendError | LLMFailureException) -> None:
     shown = traceback.TracebackException.from_exception(failure, capture_locals=True)
     assert KEY not in "".join(shown.format())
     assert KEY not in f"{failure!r} {vars(failure)}"
     assert KEY.encode() not in pickle.dumps(failure)
     assert len(str(failure)) < 1_500
+
+
+QUESTIONS: dict[str, Callable[[str], Awaitable[object]]] = {
+    "look": lambda url: OllamaBackend(host=url, key=KEY).look(0.6),
+    "what is loaded": lambda url: OllamaBackend("m", host=url, key=KEY).phase(REQUEST),
+    "models": lambda url: OpenAIBackend(base_url=url, api_key=KEY).names(),
+    "pull": lambda url: OllamaBackend(host=url, key=KEY).pull("m"),
+}
+"""What is asked of a server beside chats."""
+REQUEST = ChatRequest(model="m", messages=(Message("user", "What now?"),))
+
+
+def questions(plan: Plan) -> Iterator[Case]:
+    for name, _ in plan.chosen(FAULTS, 3, 12):
+        steps = {what: partial(asked, question=what, fault=name) for what in QUESTIONS}
+        yield Case(name, steps)
+
+
+async def asked(_: Path, *, question: str, fault: str) -> None:
+    with serving(partial(answer_all_with, fault)) as port:
+        asking = asyncio.ensure_future(QUESTIONS[question](f"http://127.0.0.1:{port}"))
+        try:
+            # A list of models may take 5 s; a pull takes as long as it takes.
+            async with asyncio.timeout(2 if question == "pull" else 7):
+                await asking
+        except BackendError as error:
+            look_for_key(error)
+        except TimeoutError:
+            assert question == "pull"
+
+
+def test_what_a_server_is_asked_beside_chats_ends_too(attack: Attack) -> None:
+    attack("servers: other questions", questions)
 
 
 def test_a_servers_answer_is_a_reply_or_an_error_and_never_shows_the_key(attack: Attack) -> None:

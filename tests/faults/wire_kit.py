@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FAULTS", "KEY", "answer_with"]
+__all__ = ["FAULTS", "KEY", "answer_all_with", "answer_with"]
 
 KEY = "sk-never-to-be-seen-0123456789"
 WORDS = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.5}
@@ -170,6 +170,7 @@ def error_in_errors() -> bytes:
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 STOPPED = b"HTTP/1.1 100 Continue\r\n\r\n"
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 FAULTS: dict[str, Fault] = {
     # without end, or too much
     "endless": stream(lambda protocol: endless(protocol.line(b"x" * 1000) * 50)),
@@ -192,6 +193,10 @@ FAULTS: dict[str, Fault] = {
         b"HTTP/1.1 200 OK\r\n", repeated(b"X: %b\r\n" % (b"y" * 500), 50 * MB)
     ),
     "60,000 continues": lambda *_: repeated(STOPPED, 60_000 * len(STOPPED)),
+    "early hints of 20 MB": lambda *_: repeated(HINTS, 20 * MB),
+    "a remark of 60 kB beside each byte": lambda *_: _then(
+        CHUNKED, repeated(b"1;%b\r\nx\r\n" % (b"y" * 60_000), 200 * MB)
+    ),
     "a chunk's remark of 1 MB": always(CHUNKED + b"5;" + b"a" * MB + b"\r\nabcde\r\n0\r\n\r\n"),
     "trailers of 1 MB": lambda protocol, _: [
         CHUNKED + chunk(protocol.reply) + b"0\r\n" + b"X: y\r\n" * 170_000 + b"\r\n"
@@ -330,7 +335,12 @@ def answer_with(name: str, connection: socket.socket, request: bytes) -> None:
     if b"/api/version" in request:
         connection.sendall(document(b'{"version":"0.32.15"}'))
         return
-    protocol = OLLAMA if b"/api/chat" in request else OPENAI
+    answer_all_with(name, connection, request)
+
+
+def answer_all_with(name: str, connection: socket.socket, request: bytes) -> None:
+    """Answer a request with this fault, whatever it asks."""
+    protocol = OLLAMA if b" /api/" in request else OPENAI
     for piece in FAULTS[name](protocol, request):
         if isinstance(piece, bytes):
             connection.sendall(piece)

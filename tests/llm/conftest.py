@@ -10,5 +10,7 @@ from client_kit import Served
 @pytest.fixture
 def says(monkeypatch: pytest.MonkeyPatch) -> Served:
     served = Served()
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(served.handle))
+    monkeypatch.setattr(
+        "llmsim_lab.llm._http.BoundedHTTP", lambda **_: httpx.MockTransport(served.handle)
+    )
     return served

@@ -104,7 +104,7 @@ async def test_every_recorded_answer_is_a_reply_or_a_failure_in_the_servers_word
         body = httpx.ByteStream(chat.answer.encode())
         return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
 
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
+    monkeypatch.setattr("llmsim_lab.llm._http.BoundedHTTP", lambda **_: httpx.MockTransport(handle))
     backend = OllamaBackend("smollm2", host="http://box:1")
     asked = ChatRequest(model="smollm2", messages=(Message("user", "Hello"),))
     error = next((one["error"] for one in chat.answers if "error" in one), None)
@@ -147,7 +147,7 @@ async def test_what_ollama_says_by_the_protocol_of_openai_is_understood_too(
         body = httpx.ByteStream(chat.answer.encode())
         return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
 
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
+    monkeypatch.setattr("llmsim_lab.llm._http.BoundedHTTP", lambda **_: httpx.MockTransport(handle))
     asked = ChatRequest(model="nope", messages=(Message("user", "Hello"),))
     backend = OpenAIBackend("nope", base_url="http://box:1/v1")
     if chat.status == 200:

@@ -1,0 +1,141 @@
+"""Limits of what is read from a connection, below HTTP.
+
+HTTP's parser bounds one header and one chunk's head. It does not bound how many answers of the kind
+``103 Early Hints`` come before the one that counts, nor how many remarks stand between chunks.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import httpx
+
+MAX_HEAD_BYTES = 256 * 2**10
+"""Of all that comes before an answer's body, which is a kilobyte in practice."""
+MAX_WIRE_BYTES = 32 * 2**20
+"""Of all that comes after a request: twice what is taken of a body, for the heads of its chunks."""
+
+# Within one task: httpcore reads a head in the task that makes the request.
+_in_head: ContextVar[bool] = ContextVar("_in_head", default=False)
+
+
+class TooMuchSentError(Exception):
+    """A server sent more than is read of it; the text says how much is read."""
+
+
+@contextmanager
+def reading_head() -> Iterator[None]:
+    """Let what is read within count as the head of an answer."""
+    token = _in_head.set(True)
+    try:
+        yield
+    finally:
+        _in_head.reset(token)
+
+
+class BoundedHTTP(httpx.AsyncHTTPTransport):
+    """httpx's transport, which reads only so much for each request.
+
+    Args:
+        verify: whether certificates are needed.
+        proxy: URL of a proxy.
+        socket_options: of each connection.
+    """
+
+    def __init__(
+        self,
+        *,
+        verify: bool,
+        proxy: str | None,
+        socket_options: Iterable[tuple[int, int, int]],
+    ) -> None:
+        super().__init__(
+            verify=verify,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            proxy=proxy,
+            socket_options=socket_options,
+        )
+        # httpcore's pools have an argument for it, and httpx has none.
+        network: Any = BoundedNetwork(self._pool._network_backend)
+        self._pool._network_backend = network
+
+
+class BoundedNetwork:
+    """Makes connections from which only so much is read for each request.
+
+    Args:
+        inner: makes them; httpcore's, or httpcore2's, which has the same methods.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> _BoundedStream:
+        """Connect to a host."""
+        stream = await self._inner.connect_tcp(
+            host,
+            port,
+            timeout=timeout,
+            local_address=local_address,
+            socket_options=socket_options,
+        )
+        return _BoundedStream(stream)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait between two attempts to connect."""
+        await self._inner.sleep(seconds)
+
+
+class _BoundedStream:
+    """A connection from which only so much is read for each request."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._received_bytes = 0
+
+    async def read(
+        self,
+        max_bytes: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
+    ) -> bytes:
+        content: bytes = await self._inner.read(max_bytes, timeout)
+        self._received_bytes += len(content)
+        limit = MAX_HEAD_BYTES if _in_head.get() else MAX_WIRE_BYTES
+        if self._received_bytes > limit:
+            part = " before its answer" if _in_head.get() else ""
+            raise TooMuchSentError(f"{limit:,} bytes{part}")
+        return content
+
+    async def write(
+        self,
+        buffer: bytes,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
+    ) -> None:
+        # The next request of a connection that is used again.
+        self._received_bytes = 0
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
+    ) -> _BoundedStream:
+        return _BoundedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)

@@ -13,7 +13,6 @@ import math
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
@@ -40,10 +39,12 @@ from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult, T
 from llmsim_lab.errors import ConfigError
 
 try:
-    from mcp import Client, MCPError, StdioServerParameters, stdio_client
+    from mcp import Client, MCPError, StdioServerParameters
     from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
+
+    from llmsim_lab.assistant._mcp_transports import LastWords, Received, http, program
 except ImportError as error:
     raise ImportError("MCPToolExecutor needs mcp: pip install 'llmsim-lab[tools]'") from error
 
@@ -51,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 _Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 _MAX_ERROR_CHARS = 1_000
-_MAX_STDERR_BYTES = 500
+_MAX_STDERR_CHARS = 500
 _MAX_TOOLS = 256
 _MAX_LISTED_CHARS = 1_000_000
 """Of all tools together: more than a model's window holds."""
@@ -188,15 +189,18 @@ class MCPToolExecutor:
 
     async def _died(self, connection: _Connection) -> ToolResult:
         """Return the result of a call during which the server ended."""
+        # What it wrote to standard error is whole only then.
+        await asyncio.to_thread(connection.close)
         log_event(
             logger,
             logging.WARNING,
             "tool_server_died",
             server=f"{_name(self._target)}{connection.last_words()}",
+            detail=connection.fault or "its connection was closed",
         )
-        await asyncio.to_thread(connection.close)
+        reason = f" ({connection.fault})" if connection.fault else ""
         return failed_result(
-            f"the tools stopped working before it answered; {MAYBE}", "SERVER_DIED"
+            f"the tools stopped working before it answered{reason}; {MAYBE}", "SERVER_DIED"
         )
 
     async def aclose(self) -> None:
@@ -254,11 +258,15 @@ class _Connection:
     """
 
     def __init__(self, target: _Target, start_timeout_s: float) -> None:
-        command = _with_its_group(target) if isinstance(target, StdioServerParameters) else None
         self._started: Future[dict[str, Tool]] = Future()
-        self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
-        stderr: Any = self._stderr  # which the library takes, and says that it takes texts
-        server = stdio_client(command, errlog=stderr) if command else target
+        self._received = Received()
+        self._stderr = LastWords()
+        server: Any = target
+        # Windows has no process groups; there the library's own connection ends all with a server.
+        if isinstance(target, StdioServerParameters) and os.name == "posix":
+            server = program(_with_its_group(target), self._received, self._stderr)
+        elif isinstance(target, str):
+            server = http(target, self._received)
         work = partial(anyio.run, self._hold, server, start_timeout_s)
         self._thread = threading.Thread(
             target=work,
@@ -271,13 +279,12 @@ class _Connection:
             self.tools = self._started.result()
         except Exception as error:
             # A timeout says nothing by itself.
-            reason = str(error)
+            reason = self._received.fault or str(error)
             if not reason:
                 reason = f"no answer within {start_timeout_s:g} s; start_timeout_s gives it longer"
-            last_words = self.last_words()
-            self._stderr.close()
             raise ToolServerError(
-                f"the tool server {_name(target)!r} could not be started: {reason}{last_words}"
+                f"the tool server {_name(target)!r} could not be started: "
+                f"{reason}{self.last_words()}"
             ) from error
 
     async def _hold(self, server: Any, start_timeout_s: float) -> None:
@@ -288,27 +295,7 @@ class _Connection:
             async with BlockingPortal() as self.portal:
                 with anyio.fail_after(start_timeout_s) as limit:
                     async with Client(server, cache=None) as self.client:
-                        page = await self.client.list_tools()
-                        tools = [*page.tools]
-                        # Servers with many tools list them page by page.
-                        while page.next_cursor:
-                            page = await self.client.list_tools(cursor=page.next_cursor)
-                            tools += page.tools
-                            if len(tools) > _MAX_TOOLS:
-                                break
-                        if len(tools) > _MAX_TOOLS:
-                            raise ValueError(
-                                f"it lists {len(tools):,} tools or more, and {_MAX_TOOLS:,} are "
-                                "the most that are taken from one server; let it list fewer"
-                            )
-                        # Here, in its own thread: a run's loop would stand still over them.
-                        size = sum(len(tool.model_dump_json()) for tool in tools)
-                        if size > _MAX_LISTED_CHARS:
-                            raise ValueError(
-                                f"it describes its {len(tools)} tools in {size:,} characters, and "
-                                f"{_MAX_LISTED_CHARS:,} are the most that are taken from one "
-                                "server; let it list fewer, or say less of each"
-                            )
+                        tools = await _listed_tools(self.client)
                         limit.deadline = math.inf  # it is for the start alone
                         self._started.set_result({tool.name: tool for tool in tools})
                         await self.portal.sleep_until_stopped()
@@ -318,6 +305,11 @@ class _Connection:
                 error = error.exceptions[0]
             if not self._started.done():
                 self._started.set_exception(error)
+
+    @property
+    def fault(self) -> str:
+        """What the server sent too much of, after which it is not listened to any more."""
+        return self._received.fault
 
     @property
     def usable(self) -> bool:
@@ -353,26 +345,54 @@ class _Connection:
             with suppress(RuntimeError):  # it has ended by itself
                 self.portal.call(self.portal.stop)
             self._thread.join()
-        self._stderr.close()
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error, as the end of a message."""
-        if self._stderr.closed:
-            return ""
-        # The server appends, so that it does not mind where this reads.
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - _MAX_STDERR_BYTES))
-        text = clip(self._stderr.read().decode(errors="replace"), _MAX_STDERR_BYTES)
+        text = clip(str(self._stderr), _MAX_STDERR_CHARS)
         if not text:
             return ""
         return f"; its standard error: {text}"
 
 
+async def _listed_tools(client: Client) -> list[Tool]:
+    """Return a server's tools, which it may list page by page.
+
+    Raises:
+        ValueError: there are too many, or their descriptions are too long.
+    """
+    tools: list[Tool] = []
+    size = 0
+    cursor: str | None = None
+    # A page has a tool or more, or the list has no end.
+    for _ in range(_MAX_TOOLS + 1):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        if len(tools) > _MAX_TOOLS:
+            raise ValueError(
+                f"it lists {len(tools):,} tools or more, and {_MAX_TOOLS:,} are "
+                "the most that are taken from one server; let it list fewer"
+            )
+        # Here, in the server's own thread: a run's loop would stand still over them.
+        size += sum(len(tool.model_dump_json()) for tool in page.tools)
+        if size > _MAX_LISTED_CHARS:
+            raise ValueError(
+                f"it describes its {len(tools)} tools in {size:,} characters, and "
+                f"{_MAX_LISTED_CHARS:,} are the most that are taken from one "
+                "server; let it list fewer, or say less of each"
+            )
+        cursor = page.next_cursor
+        if not cursor:
+            return tools
+    raise ValueError(
+        f"it lists its tools on more than {_MAX_TOOLS:,} pages; let it list more on each"
+    )
+
+
 def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
     """Return a command whose process group ends with it, however it ends.
 
-    The library kills the group of a server that it ends, but leaves it where the server ends by
-    itself or is killed. On Windows it has them end together.
+    A group is killed where this program ends its server; here also where the server ends by itself
+    or is killed.
 
     Raises:
         ConfigError: there is no such program.
@@ -383,8 +403,6 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
             f"there is no program {command.command!r} to start as a tool server; install it, or "
             "give its path"
         )
-    if os.name != "posix":
-        return command
     # The shell lets go of its own ends of the pipes, so that the server alone can close them.
     script = 'exec 3<&0; "$@" <&3 3<&- & exec <&- 3<&- >&-; wait; kill -9 0'
     words = ["-c", script, "sh", command.command, *command.args]

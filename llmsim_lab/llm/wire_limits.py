@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from llmsim_lab.llm._access import env_proxy
+
 MAX_HEAD_BYTES = 256 * 2**10
 """Of all that comes before an answer's body, which is a kilobyte in practice."""
 MAX_WIRE_BYTES = 32 * 2**20
@@ -62,6 +64,12 @@ class BoundedHTTP(httpx.AsyncHTTPTransport):
         # httpcore's pools have an argument for it, and httpx has none.
         network: Any = BoundedNetwork(self._pool._network_backend)
         self._pool._network_backend = network
+
+
+def proxy_url(url: str) -> str | None:
+    """Return the address of the proxy that the environment names for a URL, with its password."""
+    proxy = env_proxy(url)
+    return None if proxy is None else proxy.url.get_secret_value()
 
 
 class BoundedNetwork:

@@ -80,6 +80,49 @@ def stay() -> dict[str, Any]:
     return text(str(child.pid))
 
 
+def without_end(line: object) -> Callable[[], dict[str, Any]]:
+    """Return a call that says the same for ever."""
+
+    def call() -> dict[str, Any]:
+        while True:
+            write_raw(f"{json.dumps(line)}\n", 1000)
+
+    return call
+
+
+def notice(method: str, **params: object) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
+
+
+def request(method: str, **params: object) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+
+
+SAID_WITHOUT_END: dict[str, object] = {
+    "progress": notice("progress", progressToken=1, progress=0.5),
+    "log messages": notice("message", level="info", data="x"),
+    "changes of its list": notice("tools/list_changed"),
+    "cancellations": notice("cancelled", requestId=1),
+    "answers to nobody": {"jsonrpc": "2.0", "id": "nobody's", "result": {}},
+    "pings": request("ping"),
+    "questions for roots": request("roots/list"),
+    "questions for a model": request("sampling/createMessage", messages=[], maxTokens=1),
+    "questions for a user": request("elicitation/create", message="?", requestedSchema={}),
+    "no JSON": "\x00{",
+    "batches": [notice("message", level="info", data="x")] * 10,
+}
+
+
+def line_without_end() -> dict[str, Any]:
+    while True:
+        write_raw("x" * 100)
+
+
+def errors_without_end() -> dict[str, Any]:
+    while True:
+        sys.stderr.write("x" * MB)
+
+
 def garbage() -> dict[str, Any]:
     write_raw("\x00\xff{not JSON\n", 2000)
     write({"jsonrpc": "1.0", "id": None, "result": []})
@@ -112,6 +155,11 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "a child that stays": stay,
     "garbage": garbage,
     "a gigabyte in one line": large_line,
+    "a line without end": line_without_end,
+    "errors without end": errors_without_end,
+    **{f"{name} without end": without_end(line) for name, line in SAID_WITHOUT_END.items()},
+    "4 MB of lists": lambda: text(f"[{'[],' * MB}0]"),
+    "16 MB of lists": lambda: {**text(""), "structuredContent": {"x": [[]] * 4 * MB}},
     "200 MB of errors": large_errors,
     "silence": silence,
     "a result of 200,000 levels": deep_text,
@@ -121,7 +169,14 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "a number beyond all": lambda: text("1e999"),
 }
 """What happens when its tool is called."""
-AT_START = ["no list", "a list without end", "silence at the start", "an end at the start"]
+AT_START = [
+    "no list",
+    "a list without end",
+    "pages without end",
+    "a line without end at the start",
+    "silence at the start",
+    "an end at the start",
+]
 NEVER_START = [*AT_START, "450 levels"]
 """JSON is read up to 200 levels, of which a schema's property makes two."""
 FAULTS = [*SCHEMAS, *NAMES, *CALLS, *AT_START]
@@ -131,8 +186,10 @@ def tools(fault: str) -> dict[str, Any]:
     schema = SCHEMAS.get(fault, {"type": "object"})
     names = NAMES.get(fault, ["f"])
     page: dict[str, Any] = {"tools": [{"name": name, "inputSchema": schema} for name in names]}
-    if fault == "a list without end":
+    if fault in ("a list without end", "pages without end"):
         page["nextCursor"] = "more"
+    if fault == "pages without end":
+        page["tools"] = []
     return page
 
 
@@ -152,6 +209,8 @@ def main() -> None:
     fault = sys.argv[1]
     if fault == "silence at the start":
         time.sleep(600)
+    if fault == "a line without end at the start":
+        line_without_end()
     if fault == "an end at the start":
         raise SystemExit("no database here")
     for line in sys.stdin:

@@ -11,13 +11,22 @@ from pathlib import Path
 import odd_tool_server
 import pytest
 from faults_kit import Attack, Case, Plan
+from odd_tool_server import SAID_WITHOUT_END
 
 from llmsim_lab.assistant import FunctionCall, MCPToolExecutor
 from llmsim_lab.assistant._toolbox import Toolbox
 
 pytestmark = pytest.mark.process
 
-ENDS = {"silence": "TIMEOUT", "no result": "INVALID_RESULT", "a child that stays": ""}
+ENDS = {
+    "silence": "TIMEOUT",
+    "errors without end": "TIMEOUT",
+    "no result": "INVALID_RESULT",
+    "a child that stays": "",
+    "a gigabyte in one line": "SERVER_DIED",
+    "a line without end": "SERVER_DIED",
+    **dict.fromkeys([f"{name} without end" for name in SAID_WITHOUT_END], "SERVER_DIED"),
+}
 """The code of a call's result, where it is known."""
 ARGUMENTS: list[dict[str, object]] = [
     {},

@@ -152,7 +152,9 @@ class Toolbox:
         listed_tools = await from_outside("tools", scope().asker or "", listing)
         by_name = {fields[0]: ToolDeclaration(*fields) for fields in listed_tools["declared"]}
         tools = [by_name.get(name) or ToolDeclaration(name) for name in listed_tools["names"]]
-        return cls(
+        # To compare schemas with the standard takes a third of a second where there are a hundred.
+        return await asyncio.to_thread(
+            cls,
             tools,
             executor=executor,
             **settings,

@@ -54,6 +54,10 @@ SCHEMAS: dict[str, Any] = {
     "a reference to itself": of_x({"$ref": "#/properties/x"}),
     "a reference to a file": of_x({"$ref": "file:///etc/passwd"}),
     "a reference to a server": of_x({"$ref": "http://127.0.0.1:9/schema"}),
+    "1,400 alternatives": {
+        "type": "object",
+        "properties": {f"k{at}": {"then": {"unevaluatedItems": {}}} for at in range(1_400)},
+    },
     "100,000 values": of_x({"enum": list(range(100_000))}),
     "100,000 arguments": {"type": "object", "properties": {f"k{at}": {} for at in range(100_000)}},
     "20,000 alternatives": of_x({"anyOf": [{"type": "array"}] * 20_000}),

@@ -450,11 +450,8 @@ def rule_proposal(
         is_largest = move in (min(moves_bp), max(moves_bp))
         is_cut_short = is_largest and abs(wanted - here) > abs(move) / 100
     else:
-        rate = min(
-            limits.choices(here),
-            # Of two equally close rates the lower one.
-            key=lambda offered: (abs(offered - wanted), offered),
-        )
+        # Of two equally close rates the lower one, which stands first.
+        rate = min(limits.choices(here), key=lambda offered: abs(offered - wanted))
         proposed_rate = rate
         # The grid changes the rate by at most half a step; a larger difference means a limit binds.
         is_cut_short = abs(rate - wanted) > limits.rate_step

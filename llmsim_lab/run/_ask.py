@@ -384,6 +384,20 @@ class Ask:
                 f"component={component!r:.40} says to which decision of a player columns belong: "
                 f"ask.note('Ann', component={component!r:.40}, accepted=True)"
             )
+        if columns:
+            self._note_columns(player, component, columns)
+        if text:
+            self._story.append(whole_text(text))
+        if led_to:
+            self._led_to = whole_text(led_to)
+
+    def _note_columns(
+        self,
+        player: str,
+        component: str,
+        columns: Mapping[str, Any],
+    ) -> None:
+        """Record values by column name, of a player's decision or of the turn."""
         columns_of_all = DECISION_COLUMNS if player else COMMON_COLUMNS
         taken = columns_of_all.intersection(columns)
         if taken:
@@ -394,14 +408,10 @@ class Ask:
         # Most notes are plain numbers and texts, which need not go through JSON and back.
         if not all(map(_is_kept_by_json, (*columns, *columns.values()))):
             columns = json_ready(_noting(player, columns), columns)
-        if text:
-            self._story.append(whole_text(text))
-        if led_to:
-            self._led_to = whole_text(led_to)
-        if not player:
-            self._noted.update(columns)
-        elif columns:
+        if player:
             self._became.setdefault((player, component), {}).update(columns)
+        else:
+            self._noted.update(columns)
 
     @property
     def rng(self) -> Random:

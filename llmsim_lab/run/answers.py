@@ -120,16 +120,17 @@ def _read(
     needed = _fields_of_code(reply)
     if answer is None:
         raise ConfigError(f"{whose(question)} returned None; {_right_return(reply)}")
-    # If only one field is asked for, its value alone is enough.
-    if not isinstance(answer, Mapping) and len(needed) == 1:
-        answer = {needed[0]: answer}
     if isinstance(answer, Mapping):
+        known_fields = reply.model_fields  # once: pydantic looks them up anew each time
         for name in answer:
-            if name not in reply.model_fields:
+            if name not in known_fields:
                 raise ConfigError(
-                    f"{whose(question)} answered {name!r}{closest(str(name), reply.model_fields)}, "
+                    f"{whose(question)} answered {name!r}{closest(str(name), known_fields)}, "
                     f"which a {reply.__name__} has no field for; {_right_return(reply)}"
                 )
+    # If only one field is asked for, its value alone is enough.
+    elif len(needed) == 1:
+        answer = {needed[0]: answer}
     try:
         return reply.model_validate(answer)
     except ValidationError as error:
@@ -160,13 +161,16 @@ def _check_values(
     question: AskedQuestion,
 ) -> None:
     """Raise ConfigError for values of a reply that a tape cannot hold."""
-    for name, value in decision:
+    # From the dict, since iterating over the model itself is slow.
+    for name, value in decision.__dict__.items():
+        if type(value) in ALWAYS_FINITE or isinstance(value, CallRecord):  # which is no field
+            continue
         if type(value) not in SCALARS and is_too_deep(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}= that is nested too deeply for a tape: more "
                 f"than {MOST_LEVELS} lists and dicts in one another"
             )
-        if type(value) not in ALWAYS_FINITE and not all_finite(value):
+        if not all_finite(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
                 "not finite; JSON, and so a tape, has none: answer another number, or None for no "

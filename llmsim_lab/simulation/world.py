@@ -86,6 +86,7 @@ _VARIABLES = tuple(series.column for series in SERIES if series.column != "taylo
 _TAYLOR = TaylorRule()
 TOLD = ("interest_rate", "inflation", "unemployment", "gdp_growth")
 """The figures in the shortest prompt; a person gets no more than a model."""
+_MACRO_FIELDS = tuple(GlobalState.model_fields)
 _FIGURES_IN_LINE = ("interest_rate", "inflation", "unemployment", "output_gap")
 """The figures in a quarter's line of text."""
 GAP_NOISE_PERSISTENCE = 0.97
@@ -132,8 +133,7 @@ class Economy(State):
                 "this state of the economy has lags=None, but the next quarter depends on the last "
                 "ones; take the state of a run, or the start that Simulation(...).state has"
             )
-        figures = {name: getattr(self, name) for name in GlobalState.model_fields}
-        return GlobalState(**figures)
+        return GlobalState(**{name: getattr(self, name) for name in _MACRO_FIELDS})
 
     @property
     def global_state(self) -> GlobalState:

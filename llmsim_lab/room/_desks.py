@@ -131,7 +131,7 @@ class GuestDesk:
         if label:
             has_own_link = is_same(secret, keys.of_label(label))
         has_room_link = is_same(secret, keys.join)
-        has_code = is_same(code, keys.code)
+        has_code = is_typed(message) and is_same(code, keys.code)
         if not (has_own_link or has_room_link or has_code):
             raise RoomError(403, "wrong_code", "That is not the code of this room.")
         if self._seats.labels is None:
@@ -306,6 +306,11 @@ class StaffDesk:
         if make is None:
             return None
         return make()
+
+
+def is_typed(message: JSONObject) -> bool:
+    """Return True if somebody joins by a code, which can be guessed, and not by a link's key."""
+    return "secret" not in message and "key" not in message
 
 
 Desk = GuestDesk | StaffDesk

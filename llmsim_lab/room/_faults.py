@@ -29,6 +29,11 @@ class RoomError(Exception):
         self.faults = faults
 
 
+def malformed() -> RoomError:
+    """Return the error for a request that no page sends."""
+    return RoomError(400, "malformed", "The room did not understand this; reload the page.")
+
+
 def refused(sentence: str) -> RoomError:
     """Return the error for a button that makes no sense now."""
     return RoomError(409, "refused", sentence)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import secrets
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from llmsim_lab.room._faults import RoomError, refused
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.room._keys import RoomKeys, new_token, token_digest
 from llmsim_lab.room._sources import GroupPlan, Source
-from llmsim_lab.room._streams import NewsDesk, Viewer
+from llmsim_lab.room._streams import NewsDesk, Viewer, clock
 from llmsim_lab.run import Run
 from llmsim_lab.run.people import People
 from llmsim_lab.run.seating import SeatQuestion, put
@@ -37,6 +36,8 @@ PARTICIPANT = "participant"
 """The field of a reply that holds the participant's id."""
 _MOST_GUESTS = 500
 _MOST_NAME = 40
+_MOST_DEVICES = 20
+"""Of one participant, whose own link lets in each browser that opens it."""
 
 Phase = Literal["lobby", "open", "over"]
 
@@ -148,7 +149,8 @@ class RoomGroup:
 class RoomSeats:
     """The participants of a room's rounds, and their seats.
 
-    Each change is written to the journal before anybody sees it.
+    Each change is written to the journal before it is made: where the disk is full, nothing has
+    changed, and it can be tried again.
 
     Args:
         source: what is played in the first round.
@@ -277,20 +279,11 @@ class RoomSeats:
     def keep_closing(self, guest: Guest, answers: JSONObject) -> None:
         """Record a participant's answers to the closing questions."""
         with self.lock:
-            guest.closing = answers
             line: JSONObject = {"guest": guest.id, "answers": answers}
             self._journal.write(line, ".closing")
+            guest.closing = answers
         # Not the projector's page, which shows nothing about single people.
         self.news.tell([guest, self.teacher], urgent=True)
-
-    def _keep_phase(self) -> None:
-        line: JSONObject = {
-            "phase": self.phase,
-            "last_turn": self.last_turn,
-            "round": self.round,
-            "key": self.source.key,
-        }
-        self._journal.write(line)
 
     # --- guests -----------------------------------------------------------------------------------
 
@@ -363,30 +356,42 @@ class RoomSeats:
             # The seat is the same on a new device, and the old device's token stays valid.
             is_new = guest is None
             if guest is None:
-                if len(self._guests) >= _MOST_GUESTS:
-                    raise refused(f"This room is full: {_MOST_GUESTS} people have joined.")
-                guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
-                # One short line, since the name stands in the teacher's table.
-                words = whole_text(name).split()
-                short_name = " ".join(words)[:_MOST_NAME]
-                guest.name = short_name or label or guest.id
-                self._guests[guest.id] = guest
-                names: JSONObject = {
-                    "guest": guest.id,
-                    "name": guest.name,
-                    "label": label,
-                }
-                self._journal.write(names, ".names")
+                guest = self._newcomer(name, label, trial)
+            elif list(self._by_token.values()).count(guest) >= _MOST_DEVICES:
+                raise refused(f"This link was opened in {_MOST_DEVICES} browsers; use one of them.")
             # Only the digest, so that nobody can take a seat by reading the journal.
             digest = token_digest(token)
-            self._by_token[digest] = guest
             self._journal.write({"guest": guest.id, "token": digest, "trial": trial})
+            self._guests[guest.id] = guest
+            self._by_token[digest] = guest
             # Before the start there are no seats: they are dealt to all at once, at random.
             if is_new and self.phase == "open":
                 self._deal([guest], self._free_places())
                 self._fill_absent()
         self.tell_all()
         return guest, token
+
+    def _newcomer(
+        self,
+        name: str,
+        label: str,
+        trial: int,
+    ) -> Guest:
+        """Return a participant whose name is recorded, and who is not in yet."""
+        if len(self._guests) >= _MOST_GUESTS:
+            raise refused(f"This room is full: {_MOST_GUESTS} people have joined.")
+        guest = Guest(f"p{len(self._guests) + 1:03}", "", label, trial)
+        # One short line, since the name stands in the teacher's table.
+        words = whole_text(name).split()
+        short_name = " ".join(words)[:_MOST_NAME]
+        guest.name = short_name or label or guest.id
+        names: JSONObject = {
+            "guest": guest.id,
+            "name": guest.name,
+            "label": label,
+        }
+        self._journal.write(names, ".names")
+        return guest
 
     def _guest_labelled(self, label: str) -> Guest | None:
         """Return the participant with a label; None if labels are not needed."""
@@ -410,13 +415,13 @@ class RoomSeats:
     ) -> None:
         """Give each guest a seat, as far as there are seats."""
         for guest, place in zip(guests, places, strict=False):
-            self._seat(guest, place)
             line: JSONObject = {
                 "guest": guest.id,
                 "group": place.group,
                 "seat": place.seat,
             }
             self._journal.write(line)
+            self._seat(guest, place)
 
     def _dealt_places(self, rng: random.Random) -> list[RoomPlace]:
         """Return all seats in the order in which they are dealt: group by group, at random.
@@ -531,21 +536,25 @@ class RoomSeats:
         with self.lock:
             if self.phase != "over":
                 raise refused("End this round first.")
+            number = self.round + 1
+            source = self._first.of_round(number, "")
+            self._keep_phase("lobby", None, number, source)
             # The old round's runs no longer concern the room.
             self._unlisten()
-            self.round += 1
-            self._clear_seats()
-            self._take(self._first.of_round(self.round, ""))
+            self.phase = "lobby"
+            self.last_turn = None
+            self.round = number
             self.is_shown = False
-            self._change_phase("lobby", None)
+            self._clear_seats()
+            self._take(source)
 
     def set_away(self, guest: Guest, *, is_away: bool) -> None:
         """Let the seat's stand-in answer for a participant, or end that."""
         with self.lock:
             if guest.place is None:
                 raise refused(f"{guest.id} has no seat.")
-            guest.is_away = is_away
             self._journal.write({"away": guest.id, "is_away": is_away})
+            guest.is_away = is_away
             self._fill_absent()
         self.tell_all()
 
@@ -570,11 +579,26 @@ class RoomSeats:
         ]
 
     def _change_phase(self, phase: Phase, last_turn: int | None) -> None:
+        self._keep_phase(phase, last_turn, self.round, self.source)
         self.phase = phase
         self.last_turn = last_turn
-        self._keep_phase()
         self._fill_absent()
         self.tell_all()
+
+    def _keep_phase(
+        self,
+        phase: Phase,
+        last_turn: int | None,
+        number: int,
+        source: Source,
+    ) -> None:
+        line: JSONObject = {
+            "phase": phase,
+            "last_turn": last_turn,
+            "round": number,
+            "key": source.key,
+        }
+        self._journal.write(line)
 
     # --- runs and their questions -----------------------------------------------------------------
 
@@ -660,7 +684,7 @@ class RoomSeats:
                 continue
             # The clock starts when people can answer, not while the teacher holds the question.
             if ask.shown_at is None:
-                ask.shown_at = time.time()
+                ask.shown_at = clock()
             if self.is_filled(group.place_of(seat)):
                 _give_up(ask, "the person was away")
 
@@ -689,7 +713,7 @@ class RoomSeats:
         """
         if self.timeout_s is None or self.phase != "open":
             return
-        latest = time.time() - self.timeout_s
+        latest = clock() - self.timeout_s
         with self.lock:
             for group in self.playing:
                 # A copy, since giving a question up deletes it.

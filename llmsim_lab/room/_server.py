@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import cast
@@ -28,16 +28,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from llmsim_lab._util.jsontext import JSONObject
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.room._desks import Desk
-from llmsim_lab.room._faults import RoomError
+from llmsim_lab.room._desks import Desk, is_typed
+from llmsim_lab.room._faults import RoomError, malformed
 from llmsim_lab.room._pages import PageFile, RoomPage, Words
-from llmsim_lab.room._streams import RoomStream, Viewer
+from llmsim_lab.room._streams import RoomStream, Viewer, clock
 
 logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 16_384
 _MOST_CONNECTIONS = 1_000
 """Enough for two hundred people with three tabs each, and for visitors who do not join."""
+_MOST_AT_ONCE = 256
+"""Connections that are accepted in one go, before any of them can be closed again."""
 _HEADERS_S = 10.0
 _BODY_S = 10.0
 _UNREAD_S = 30.0
@@ -50,6 +52,10 @@ _SLOW_WINDOW_S = 60.0
 _SLOW_STEP_S = 0.1
 _SLOWEST_S = 3.0
 _MOST_SLOWED = 50
+"""Wrong codes that wait for their answer; then no typed code is looked at. So nobody can try more
+than some seventeen a second, from however many addresses."""
+_MOST_SLOWED_AT_ONE = 20
+"""Of these, from one address: a single guesser does not keep the others from typing the code."""
 _SAFE = {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
@@ -61,19 +67,67 @@ _CHECKED = {**_SAFE, "cache-control": "no-cache"}
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's HTTP, with a limit for how long a request's headers may take.
+    """uvicorn's HTTP, with limits for how long a request's headers may take, and for idle clients.
 
-    uvicorn has no such limit, and each byte that arrives ends its limit for idle connections. A
-    client that sends a byte now and then could hold a connection for ever.
+    uvicorn has no such limits, and each byte that arrives ends its limit for idle connections. A
+    client that sends a byte now and then could hold a connection for ever, and one that opens a
+    thousand of them could keep everybody else out.
     """
 
     _limit: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _opened_at = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock for a request."""
         super().connection_made(transport)
+        self._opened_at = time.monotonic()
+        most = self.limit_concurrency
+        # Not later: with so many, uvicorn refuses all requests.
+        if most is not None and len(self.connections) >= most:
+            self._make_room()
         self._keep_time()
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the client waits for no answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """Close an idle connection for this one, which is more likely to have something to ask."""
+        others = [other for other in self.connections if isinstance(other, PatientProtocol)]
+        ended = [other for other in others if other.transport.is_closing()]
+        idle = [other for other in others if other.is_idle and other is not self]
+        if ended:
+            self.connections.difference_update(ended)
+        elif idle:
+            crowds = Counter(other._address for other in idle)
+
+            # First of whoever has the most, and those that never asked anything: pages have.
+            def order(other: PatientProtocol) -> tuple[int, bool, float]:
+                has_asked = other.cycle is not None
+                return -crowds[other._address], has_asked, other._opened_at
+
+            first = min(idle, key=order)
+            # Not counted from now on, however many come before its end is noticed.
+            self.connections.discard(first)
+            first.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not HTTP, unless this request has its answer already."""
+        # Of a request whose body is not HTTP, the head may be under way, or answered. A second
+        # answer would be an error of uvicorn's own, whose traceback appears in the notebook.
+        if str(self.conn.our_state) in ("IDLE", "SEND_RESPONSE"):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, which may complete a request's headers."""
@@ -116,7 +170,7 @@ class PatientProtocol(H11Protocol):
 
     def _close(self) -> None:
         self._limit = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_idle:
             self.transport.abort()
 
 
@@ -165,7 +219,7 @@ class RoomServer:
         self.names: set[str] = set()
         self.is_secure = False
         self._wrong_codes: deque[float] = deque()
-        self._slowed = 0
+        self._slowed: Counter[str] = Counter()
         config = uvicorn.Config(
             self._answer,
             http=PatientProtocol,
@@ -177,7 +231,8 @@ class RoomServer:
             access_log=False,  # addresses are personal data
             server_header=False,
             proxy_headers=False,  # any client could write another address into them
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=_allowed_connections(),
+            backlog=_MOST_AT_ONCE,
             timeout_graceful_shutdown=1,  # pages connect again by themselves
         )
         self._server = uvicorn.Server(config)
@@ -192,7 +247,6 @@ class RoomServer:
 
     def start(self) -> None:
         """Start to listen; when this returns, pages get answers."""
-        _allow_many_files()
         self._thread.start()
         self._ready.wait(_START_S)
 
@@ -262,7 +316,11 @@ class RoomServer:
         }
         if fault.faults is not None:
             content["faults"] = dict(fault.faults)
-        return _json(content, fault.status)
+        response = _json(content, fault.status)
+        if fault.status == 400:
+            # What follows on this connection may be the rest of the same nonsense.
+            response.headers["connection"] = "close"
+        return response
 
     async def _response(self, request: Request) -> Response:
         self._check_source(request)
@@ -302,6 +360,10 @@ class RoomServer:
             )
         if is_foreign:
             raise RoomError(421, "not_here", "This room is not at this address.")
+        # A proxy that believes the length, before a server that believes the chunks, takes the rest
+        # of a body for the next visitor's request.
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            raise malformed()
 
     def _of_get(
         self,
@@ -362,6 +424,9 @@ class RoomServer:
     ) -> Response:
         if action == "join":
             message = await _message(request)
+            address = request.client.host if request.client else ""
+            if is_typed(message):
+                self._check_guesses(address)
             # A person who joined before, in another tab, has a token already.
             known_token = request.cookies.get(desk.cookie, "")
             try:
@@ -369,7 +434,7 @@ class RoomServer:
             except RoomError as fault:
                 # Waited for here, since a desk only computes and never waits.
                 if fault.code == "wrong_code":
-                    await self._slow_down()
+                    await self._slow_down(address)
                 raise
             response = _json(content)
             response.set_cookie(
@@ -397,19 +462,33 @@ class RoomServer:
             raise RoomError(401, "join_first", "Join the room first.")
         return viewer
 
-    async def _slow_down(self) -> None:
+    def _check_guesses(self, address: str) -> None:
+        """Raise RoomError while too many wrong codes wait for their answer.
+
+        Else a guesser would send the next codes meanwhile: a right one is answered at once.
+        """
+        is_too_many = self._slowed.total() >= _MOST_SLOWED
+        if is_too_many or self._slowed[address] >= _MOST_SLOWED_AT_ONE:
+            raise RoomError(
+                429,
+                "slow_down",
+                "Too many wrong codes at once; open the room's link, or try again in a while.",
+            )
+
+    async def _slow_down(self, address: str) -> None:
         """Wait before the answer to a wrong code, the longer the more of them there were.
 
-        A right code never has to wait: a class behind one address gets in while somebody guesses.
+        A right code does not have to wait: a class behind one address gets in while somebody
+        guesses. The key in a link never has to, since nobody can guess it.
         """
+        # Wrong keys wait too, but there is no harm in trying many of them.
+        self._check_guesses(address)
         now = time.monotonic()
         while self._wrong_codes and now - self._wrong_codes[0] > _SLOW_WINDOW_S:
             self._wrong_codes.popleft()
         self._wrong_codes.append(now)
-        if self._slowed >= _MOST_SLOWED:
-            raise RoomError(429, "slow_down", "Too many wrong codes at once; try again in a while.")
         excess = max(0, len(self._wrong_codes) - _SLOW_AFTER)
-        self._slowed += 1
+        self._slowed[address] += 1
         try:
             # Not a plain sleep, since closing the room would have to wait for it.
             wait_s = min(_SLOWEST_S, excess * _SLOW_STEP_S)
@@ -418,7 +497,8 @@ class RoomServer:
         except TimeoutError:
             pass
         finally:
-            self._slowed -= 1
+            # With the key, so that addresses are not kept.
+            self._slowed -= Counter([address])
 
     async def _events(
         self,
@@ -453,7 +533,7 @@ class RoomServer:
 
 def _with_time(view: JSONObject) -> JSONObject:
     """Return a view with the server's time, since a phone's clock may differ."""
-    return {**view, "at": time.time()}
+    return {**view, "at": clock()}
 
 
 def _json(content: JSONObject, status: int = 200) -> Response:
@@ -499,7 +579,7 @@ async def _message(request: Request) -> JSONObject:
     except (ValueError, RecursionError):
         message = None
     if not isinstance(message, dict):
-        raise RoomError(400, "malformed", "The room did not understand this; reload the page.")
+        raise malformed()
     return cast("JSONObject", message)
 
 
@@ -520,10 +600,13 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     return bound
 
 
-def _allow_many_files() -> None:
-    """Allow this process as many open files as connections; macOS allows 256 by default."""
+def _allowed_connections() -> int:
+    """Return how many connections a room may have, after allowing this process as many files.
+
+    macOS allows 256 by default. Tapes and the room's own files need some as well.
+    """
     if sys.platform == "win32":  # Windows has no such limit
-        return
+        return _MOST_CONNECTIONS
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -535,3 +618,7 @@ def _allow_many_files() -> None:
         # A container may not allow it; then fewer people can connect.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return min(_MOST_CONNECTIONS, soft // 2)

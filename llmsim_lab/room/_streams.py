@@ -17,6 +17,17 @@ _SOON_S = 0.4
 _SPREAD_S = 0.02
 """How long news are collected: the questions of a turn come within milliseconds."""
 
+_BEGAN_AT = time.time() - time.monotonic()
+
+
+def clock() -> float:
+    """Return the time, seconds since 1970, as if nobody set the machine's clock meanwhile.
+
+    A clock that is put forward by an hour would else end all questions at once, and one that is put
+    back would let them wait an hour longer.
+    """
+    return _BEGAN_AT + time.monotonic()
+
 
 @dataclass(eq=False)
 class RoomStream:

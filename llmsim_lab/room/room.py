@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -200,8 +201,12 @@ class Room:
         # Behind a proxy with HTTPS, cookies may be marked as secure.
         server.is_secure = self._base.startswith("https:")
         server.start()
-        # Only now is the port known, if any free one was asked for.
-        self._seats.keep_port(server.port)
+        try:
+            # Only now is the port known, if any free one was asked for.
+            self._seats.keep_port(server.port)
+        except ConfigError:
+            server.stop()
+            raise
         self._seats.news.open(server.call)
         self._is_closed = False
         return server
@@ -553,9 +558,9 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
     stripped = [label.strip() for label in labels]
     # A list may end in empty lines.
     names = [label for label in stripped if label]
-    for label in names:
-        if names.count(label) > 1:
-            raise ConfigError(f"labels= has {label!r} twice; each participant needs one")
+    for label, count in Counter(names).items():
+        if count > 1:
+            raise ConfigError(f"labels= has {label!r:.80} twice; each participant needs one")
     return names
 
 

@@ -75,8 +75,9 @@ class Visitor:
         if browser:
             self.client = browser.client
         else:
-            # A connection is given up before the server, after 5 s, closes it under a request.
-            limits = httpx.Limits(keepalive_expiry=1.0)
+            # A connection for each request: unlike a browser, httpx does not repeat one that it
+            # sends in the moment in which the server closes an old connection.
+            limits = httpx.Limits(max_keepalive_connections=0)
             self.client = httpx.AsyncClient(timeout=PATIENCE_S, verify=False, limits=limits)
         self.views: list[dict[str, Any]] = []
         self.events: list[str] = []

@@ -190,8 +190,8 @@ def test_a_question_is_shown_when_it_may_be_asked_and_given_up_for_who_is_away()
 def test_who_takes_too_long_is_filled_in_and_who_is_gone_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = SimpleNamespace(now=100.0, time=lambda: clock.now)
-    monkeypatch.setattr(_seats, "time", clock)
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(_seats, "clock", lambda: clock.now)
     seats = room(timeout_s=2.5)
     here, gone, *_ = joined(seats, 8)
     seats.start()
@@ -301,6 +301,44 @@ def test_what_was_kept_is_there_again_and_lines_that_make_no_sense_cost_nothing(
         ConfigError, match=r"people sit in group \d of a room, and there are 2 grou"
     ):
         room(Plans(2), tmp_path / "new")
+
+
+def test_what_cannot_be_written_has_not_happened_and_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seats = room()
+    guest = joined(seats, 8)[0]
+    actions = [
+        lambda: seats.join("Late", "", 0, may_return=False),
+        lambda: seats.start(is_stepwise=True),
+        lambda: seats.set_away(guest, is_away=True),
+        lambda: seats.keep_closing(guest, {"age": 20}),
+        seats.end,
+        seats.another_round,
+    ]
+
+    def state() -> object:
+        kept = attrgetter("place", "is_away", "closing")
+        return (seats.phase, seats.round, seats.last_turn, [*map(kept, seats.guests)])
+
+    def write(*_: object) -> None:
+        raise ConfigError("the disk is full")
+
+    for action in actions:
+        before = state()
+        with monkeypatch.context() as full:
+            full.setattr(RoomJournal, "write", write)
+            with pytest.raises(ConfigError):
+                action()
+        assert state() == before
+        action()
+        assert state() != before
+
+
+def test_a_clock_that_is_set_meanwhile_ends_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _streams.clock()
+    monkeypatch.setattr(_streams.time, "time", lambda: before + 3_600)
+    assert 0 <= _streams.clock() - before < 600
 
 
 def test_a_page_is_open_in_sight_or_asks_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,11 @@ than any honest one has its connection closed, and the call's result says why.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -21,7 +23,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.llm.wire_limits import (
@@ -38,11 +40,15 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 _MAX_VALUES = 250_000
 """Commas and opening brackets of one message: a table of 25,000 rows and ten columns. As objects of
 Python's, several times over, they take 300 MB."""
-_MAX_BYTES = 64 * 2**20
-"""Of all that a server sends after a request to it."""
+_MAX_BYTES = 24 * 2**20
+"""Of all that a server sends after a request to it, or in a minute."""
 _MAX_MESSAGES = 5_000
-"""Messages after a request to it; a call that tells its progress a hundred times a second for 25 s
-sends half of that."""
+"""Messages after a request to it, or in a minute; a call that tells its progress a hundred times a
+second for 25 s sends half of that."""
+_MAX_EXCHANGES = 200
+"""Requests of HTTP for one of the protocol's, or in a minute: answers to what the server asks, and
+further parts of a stream."""
+_WINDOW_S = 60.0
 _MAX_STDERR_BYTES = 500
 _READ_BYTES = 65_536
 _PATIENCE_S = 2.0
@@ -58,16 +64,20 @@ class Received:
 
     Attributes:
         fault: what it sent too much of; empty if it did not.
+        is_too_much: set then.
     """
 
     def __init__(self) -> None:
         self.fault = ""
+        self.is_too_much = asyncio.Event()
         self.begin()
 
     def begin(self) -> None:
         """Count from now on, since the server is asked something."""
+        self._since = time.monotonic()
         self._bytes = 0
         self._messages = 0
+        self._exchanges = 0
 
     def add(self, content: bytes) -> None:
         """Count bytes.
@@ -75,6 +85,9 @@ class Received:
         Raises:
             TooMuchSentError: there are too many.
         """
+        # A connection that is not used for days may be kept open by a word now and then.
+        if time.monotonic() - self._since > _WINDOW_S:
+            self.begin()
         self._bytes += len(content)
         self._limit(self._bytes, _MAX_BYTES, "bytes for one request")
 
@@ -87,6 +100,15 @@ class Received:
         self._messages += 1
         self._limit(self._messages, _MAX_MESSAGES, "messages for one request")
 
+    def add_exchange(self) -> None:
+        """Count a request of HTTP.
+
+        Raises:
+            TooMuchSentError: there are too many.
+        """
+        self._exchanges += 1
+        self._limit(self._exchanges, _MAX_EXCHANGES, "questions or parts for one request")
+
     def check(self, message_bytes: int, values: int) -> None:
         """Compare the size of one message with what is read.
 
@@ -98,13 +120,32 @@ class Received:
 
     def _limit(self, size: int, limit: int, unit: str) -> None:
         if size > limit:
-            self.fault = f"it sent more than {limit:,} {unit}"
+            self.fault = self.fault or f"it sent more than {limit:,} {unit}"
+            self.is_too_much.set()
             raise TooMuchSentError(self.fault)
 
 
 def _values_in(content: bytes) -> int:
     """Return the most values that JSON of these bytes can have."""
     return content.count(b",") + content.count(b"[") + content.count(b"{")
+
+
+def _simplify_outputs(message: object) -> None:
+    """Leave of the schemas of tools' results the names of properties alone.
+
+    The library checks each result by its schema, which may have a regular expression that takes for
+    ever, in which no other thread runs either.
+    """
+    answer = getattr(message, "message", None)
+    if not isinstance(answer, JSONRPCResponse):
+        return
+    tools = answer.result.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        schema = tool.get("outputSchema") if isinstance(tool, dict) else None
+        if isinstance(schema, dict):
+            properties = schema.get("properties")
+            names = properties if isinstance(properties, dict) else {}
+            tool["outputSchema"] = {"type": "object", "properties": {name: {} for name in names}}
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -224,7 +265,7 @@ async def _lines(stream: ByteReceiveStream | None, received: Received) -> AsyncI
 def _message_in(line: str) -> SessionMessage | None:
     """Return the message that a line is, if it is one."""
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError as error:
         # Many a program prints something before it serves.
         log_event(
@@ -234,6 +275,9 @@ def _message_in(line: str) -> SessionMessage | None:
             detail=str(error),
         )
         return None
+    read = SessionMessage(message)
+    _simplify_outputs(read)
+    return read
 
 
 async def _end(process: Process) -> None:
@@ -282,12 +326,20 @@ async def http(url: str, received: Received) -> AsyncIterator[Streams]:
         to_session, messages = anyio.create_memory_object_stream[Any](0)
         requests, from_session = anyio.create_memory_object_stream[SessionMessage](0)
 
+        reading = anyio.CancelScope()
+
         async def read() -> None:
             async with to_session:
-                with suppress(TooMuchSentError, anyio.BrokenResourceError):
+                with reading, suppress(TooMuchSentError, anyio.BrokenResourceError):
                     async for message in from_server:
                         received.add_message()
+                        _simplify_outputs(message)
                         await to_session.send(message)
+
+        async def watch() -> None:
+            # The library would ask again for what was cut off.
+            await received.is_too_much.wait()
+            reading.cancel()
 
         async def write() -> None:
             async with from_session:
@@ -298,6 +350,7 @@ async def http(url: str, received: Received) -> AsyncIterator[Streams]:
 
         tasks.start_soon(read)
         tasks.start_soon(write)
+        tasks.start_soon(watch)
         try:
             yield messages, requests
         finally:
@@ -317,11 +370,16 @@ class _BoundedHTTP(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Make a request."""
-        # An answer in pieces may have each fetched by a request of its own, without end.
-        self._received.add_message()
+        self._received.add_exchange()
         request.headers["Accept-Encoding"] = "identity"
-        with reading_head():
-            response = await super().handle_async_request(request)
+        # By a DELETE a session is ended, which need not be known to have worked.
+        longest_s = _PATIENCE_S if request.method == "DELETE" else None
+        try:
+            async with asyncio.timeout(longest_s):
+                with reading_head():
+                    response = await super().handle_async_request(request)
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("no answer") from error
         response.headers.pop("content-encoding", None)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         # The library bounds each event of a stream, which may stay open for days.

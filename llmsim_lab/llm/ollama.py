@@ -402,6 +402,7 @@ def _add(written: Written, line: bytes) -> None:
     written.add(member(message, "content", str), member(message, "thinking", str))
     written.fields["done_reason"] = "aborted"  # unless more comes
     if member(chunk, "done", bool):
+        written.ended = True
         written.fields |= {
             "done_reason": member(chunk, "done_reason", str) or "stop",
             "prompt_tokens": member(chunk, "prompt_eval_count", int),

@@ -66,6 +66,12 @@ SCHEMAS: dict[str, Any] = {
     "a number that divides nothing": of_x({"type": "number", "multipleOf": 0}),
 }
 """Of the tool's arguments."""
+OUTPUTS: dict[str, Any] = {
+    "a result's pattern that backtracks": of_x({"type": "string", "pattern": "^(a+)+$"}),
+    "a result's schema that branches": branching("anyOf"),
+    "a result's schema on a server": of_x({"$ref": "http://127.0.0.1:9/schema"}),
+}
+"""Schemas of the tool's result."""
 NAMES = {
     "names": ["a\x1b[31m", "a\u202eb", "__proto__", "x" * 10_000, "", "a b", "f"],
     "100 equal names": ["f"] * 100,
@@ -156,6 +162,7 @@ def deep_text() -> dict[str, Any]:
 
 
 CALLS: dict[str, Callable[[], dict[str, Any]]] = {
+    **dict.fromkeys(OUTPUTS, lambda: {**text(""), "structuredContent": {"x": "a" * 40 + "b"}}),
     "a child that stays": stay,
     "garbage": garbage,
     "a gigabyte in one line": large_line,
@@ -190,6 +197,8 @@ def tools(fault: str) -> dict[str, Any]:
     schema = SCHEMAS.get(fault, {"type": "object"})
     names = NAMES.get(fault, ["f"])
     page: dict[str, Any] = {"tools": [{"name": name, "inputSchema": schema} for name in names]}
+    if fault in OUTPUTS:
+        page["tools"][0]["outputSchema"] = OUTPUTS[fault]
     if fault in ("a list without end", "pages without end"):
         page["nextCursor"] = "more"
     if fault == "pages without end":

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import odd_tool_server
+import odd_tool_site
 import pytest
-from faults_kit import Attack, Case, Plan
+from faults_kit import Attack, Case, Plan, serving
 from odd_tool_server import SAID_WITHOUT_END
 
 from llmsim_lab.assistant import FunctionCall, MCPToolExecutor
@@ -36,6 +37,10 @@ ARGUMENTS: list[dict[str, object]] = [
 ]
 
 
+METHODS = ["tools/call", "tools/list", "initialize", "GET"]
+"""What a site answers with its fault; the last asks for what it says by itself."""
+
+
 def cases(plan: Plan) -> Iterator[Case]:
     logging.disable(logging.CRITICAL)
     for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6, 20):
@@ -53,6 +58,26 @@ async def use(_: Path, *, fault: str) -> None:
         result = await box.run("f", {}, "ann")
         if fault in ENDS:
             assert (result.error_code or "") == ENDS[fault]
+
+
+def sites(plan: Plan) -> Iterator[Case]:
+    logging.disable(logging.CRITICAL)
+    source = plan.source
+    for name, _ in plan.chosen(odd_tool_site.FAULTS, 3, 8):
+        methods = METHODS if plan.size == "long" else [source.choice(METHODS)]
+        yield Case(name, {method: partial(use_site, fault=name, at=method) for method in methods})
+
+
+async def use_site(_: Path, *, fault: str, at: str) -> None:
+    with serving(partial(odd_tool_site.answer_with, fault, at)) as port:
+        async with MCPToolExecutor(f"http://127.0.0.1:{port}/mcp", start_timeout_s=3) as tools:
+            box = await Toolbox.of(tools, timeout_s=2)
+            for _call in range(2):
+                await box.run("f", {}, "ann")
+
+
+def test_a_tool_servers_answer_over_http_is_a_result(attack: Attack) -> None:
+    attack("servers: tools over HTTP", sites)
 
 
 def test_a_tool_servers_fault_is_a_result_and_nothing_of_it_stays(attack: Attack) -> None:

@@ -127,10 +127,12 @@ def many_arguments(protocol: Protocol) -> Iterator[bytes]:
         yield protocol.call(b'{"x":"%b"}' % (b"x" * 900_000))
 
 
-def gzipped(_protocol: Protocol, _request: bytes) -> Iterator[bytes]:
+def gzip_of(megabytes: int, head: bytes = b"") -> bytes:
+    """Return an answer that is so large once it is decompressed."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    packed = [packer.compress(b" " * MB) for _ in range(200)]
-    yield document(b"".join([*packed, packer.flush()]), head=b"Content-Encoding: gzip\r\n")
+    packed = [packer.compress(b" " * MB) for _ in range(megabytes)]
+    content = b"".join([*packed, packer.flush()])
+    return document(content, head=head + b"Content-Encoding: gzip\r\n")
 
 
 def echo_of(request: bytes) -> bytes:
@@ -210,9 +212,10 @@ FAULTS: dict[str, Fault] = {
     "a list": always(document(b"[]\n")),
     "a number": always(document(b"data: 7\n")),
     "the end alone": lambda protocol, _: [document(protocol.end)],
+    "another reply after the end": changed(lambda reply: reply + reply.replace(b"Raise", b"EVIL")),
     "no end": lambda protocol, _: [document(protocol.line(b"{}"))],
     # compressed
-    "gzip of 200 MB": gzipped,
+    "gzip of 200 MB": always(gzip_of(200)),
     "gzip that is none": lambda protocol, _: [
         document(protocol.reply, head=b"Content-Encoding: gzip\r\n")
     ],

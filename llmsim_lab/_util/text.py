@@ -18,7 +18,8 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -42,6 +43,9 @@ _LIBRARIES = (
 )
 """How the names of files begin that are Python's or this package's."""
 
+_MOST_COMPARED = 2_000
+"""Of names that may be meant by a wrong one."""
+_LONGEST_NAME = 200
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
 
@@ -196,14 +200,24 @@ def printable(text: str, *, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    kept: list[str] = []
-    for character in text:
-        if character.isprintable() or character in keep:
-            kept.append(character)
+
+    def shown(match: re.Match[str]) -> str:
+        character = match[0]
+        if character.isprintable():
+            return character
         # Past the control codes, so that a line break is left out and a wide space is not.
-        elif character > "\x9f" and character.isspace():
-            kept.append(" ")
-    return "".join(kept)
+        if character > "\x9f" and character.isspace():
+            return " "
+        return ""
+
+    return _unsure(keep).sub(shown, text)
+
+
+@cache
+def _unsure(keep: str) -> re.Pattern[str]:
+    """Return what finds the characters that may not be printable, and are not to be kept."""
+    # Most are ASCII, and need not be looked at one by one: a reply may have millions.
+    return re.compile(f"[^ -~{re.escape(keep)}]")
 
 
 def faults(
@@ -302,9 +316,11 @@ def _is_library(filename: str) -> bool:
 
 def closest(name: object, right_names: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` if a right name is similar to a wrong one; else nothing."""
+    # Each comparison takes as long as both names are: a file may have names by the megabyte.
+    likely = [right for right in islice(right_names, _MOST_COMPARED) if len(right) <= _LONGEST_NAME]
     similar_names = difflib.get_close_matches(
-        str(name),
-        list(right_names),
+        str(name)[:_LONGEST_NAME],
+        likely,
         n=1,
     )
     if not similar_names:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 console = Console()
 errors = Console(stderr=True)
 
+_LONG = 100_000
+"""Of a text that is printed without a style, in characters."""
 _MOST_COLUMNS = 4
 _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
@@ -49,6 +51,10 @@ def say(
 ) -> None:
     """Print text as it is, lines kept: no markup, no terminal control codes."""
     plain = printable(str(text), keep="\n\t")
+    # Of a text of megabytes rich cuts each line off from all the others: it is written as it is.
+    if len(plain) > _LONG:
+        to.file.write(f"{plain}\n")
+        return
     # Rich would also turn :names: into emoji, and break long lines, which are often paths to copy.
     to.print(
         plain,

@@ -5,12 +5,15 @@ A run may be a simulation, one on a tape, or a frame as ``to_frame()`` returns i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from llmsim_lab._util.tables import columns_of
+from llmsim_lab._util.text import listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import charts_of, lines_of_chart, name_and_unit
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_PANELS = 4
+_MOST_RUNS = 1_000
+_MOST_NAMES = 200
 _LARGEST = 1e300
 """The largest number on an axis: the difference of two larger ones may be infinite."""
 
@@ -42,7 +47,7 @@ class Points:
     values: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """A run as a chart needs it.
 
@@ -67,12 +72,14 @@ class Line:
             values=[float(row[column]) for row in rows],
         )
 
+    @cached_property
+    def columns(self) -> Mapping[str, None]:
+        """The columns of all rows: players may come and go."""
+        return columns_of(self.rows)
+
     def columns_of(self, chart: Series) -> dict[str, str]:
         """Return the numeric columns of a chart, by the names of its lines."""
-        names: dict[str, None] = {}
-        for row in self.rows:  # players may come and go
-            names |= dict.fromkeys(row)
-        columns = lines_of_chart(chart, names)
+        columns = lines_of_chart(chart, self.columns)
         return {name: column for name, column in columns.items() if self.points(column).values}
 
 
@@ -119,7 +126,13 @@ def runs_in(*sources: object) -> Iterator[tuple[str, Chartable]]:
             tape = source
             if not isinstance(tape, Tape):
                 tape = Tape(tape, read_only=True)  # read only, since a chart writes nothing
-            for info in tape.runs():
+            infos = tape.runs()
+            if len(infos) > _MOST_RUNS:
+                raise ConfigError(
+                    f"{tape.path} has {len(infos):,} runs, and a chart draws at most {_MOST_RUNS}: "
+                    "pass some of them, as load(tape, 1)"
+                )
+            for info in infos:
                 yield "", run_on_tape(tape, info)
         elif isinstance(source, Run | pd.DataFrame):
             yield "", source
@@ -200,24 +213,50 @@ def charted(
     Raises:
         ConfigError: no run has such a column, or there are no numbers to draw.
     """
+    known = {chart.column: None for line in lines for chart in line.charts}
+    if not known:
+        raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
+    if columns:
+        return [_named_chart(lines, name, known) for name in columns]
     charts: dict[str, Series] = {}
     for line in lines:
         for chart in line.charts:
+            # To find a chart's columns takes long, and only the first charts are drawn.
+            if len(charts) == MOST_PANELS:
+                return list(charts.values())
             if chart.column not in charts and line.columns_of(chart):
                 charts[chart.column] = chart
     if not charts:
         raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
-    if not columns:
-        return list(charts.values())[:MOST_PANELS]
-    for line in lines:
-        for chart in _charts_of_rows(line.rows):
-            charts.setdefault(chart.column, chart)
-    chosen = []
-    for name in columns:
-        chosen_chart = charts.get(name) or charts.get(f"{name}.*")
-        if chosen_chart is None:
-            raise ConfigError(f"no run has the column {name!r}; there are {', '.join(charts)}")
-        if chosen_chart.label == chosen_chart.column:
-            chosen_chart = _plain_chart(chosen_chart.column)
-        chosen.append(chosen_chart)
-    return chosen
+    return list(charts.values())
+
+
+def _named_chart(
+    lines: Sequence[Line],
+    name: str,
+    known: Iterable[str],
+) -> Series:
+    """Return the chart of a column, or of a dict.
+
+    Args:
+        lines: the runs.
+        name: of the column or dict.
+        known: the columns of all charts, for the error.
+
+    Raises:
+        ConfigError: no run has such a column.
+    """
+    of_rows = [chart for line in lines for chart in _charts_of_rows(line.rows)]
+    of_runs = [
+        chart
+        for line in lines
+        for chart in line.charts
+        if chart.column in (name, f"{name}.*") and line.columns_of(chart)
+    ]
+    for column in (name, f"{name}.*"):
+        for chart in (*of_runs, *of_rows):
+            if chart.column == column:
+                is_plain = chart.label == chart.column
+                return _plain_chart(chart.column) if is_plain else chart
+    names = [*dict.fromkeys([*known, *(chart.column for chart in of_rows)])]
+    raise ConfigError(f"no run has the column {name!r}; there are {listed(names, _MOST_NAMES)}")

@@ -272,8 +272,13 @@ def _columns_by_player(
     columns = turn.columns()
     by_label: dict[str, dict[str, str]] = {}
     for chart in charts_of(run):
+        if "*" not in chart.column:
+            continue
+        # A state may have a dict for each column: a table has room for some.
+        if len(by_label) == _MOST_FACTS:
+            break
         of_chart = lines_of_chart(chart, columns)
-        if "*" in chart.column and of_chart:
+        if of_chart:
             by_label[chart.label] = of_chart
     return by_label
 

@@ -51,6 +51,8 @@ from llmsim_lab.run.recorded import (
     live_client,
     read_into,
     run_on_tape,
+    runs_to_show,
+    title_of,
     warn_of_settings,
 )
 from llmsim_lab.run.registry import how_to_import
@@ -169,8 +171,9 @@ class LiveWindow:
         if not isinstance(tape, Tape):
             tape = Tape(tape, read_only=True)  # a window alone must not keep others from writing
         shown = tape.run(run)
-        self.reading.title = tape.path.name
-        infos = tape.runs()
+        recorded = tape.runs()
+        infos = runs_to_show(recorded, shown)
+        self.reading.title = title_of(tape, infos, recorded)
         read_into(self.reading, tape, infos)
         for info in infos:
             self._infos[info.id] = info

@@ -38,6 +38,8 @@ _UNITS = {
 """Units by the ends of names; ``front/text.js`` has the same."""
 _NOT = re.compile(r"^(is |has )?")
 """Finds the place for a "not" in a field's name."""
+_MOST_CHARTS = 1_000
+"""Of a run: nobody looks at more, and a tape of megabytes may name a column in each few bytes."""
 _MOST_CHARACTERS = 20_000
 """The longest field that is shown as a table or a network, in characters."""
 
@@ -116,7 +118,8 @@ class ChartedColumns:
     def charts(self, series: Sequence[Series] | None = None) -> list[Series]:
         """Return the charts that the class names; if it names none, all, with single numbers first.
 
-        Columns with a prediction come before the others.
+        Columns with a prediction come before the others. No more than a thousand are returned, and
+        ``left_out`` says how many are not.
 
         Args:
             series: the run's series, if the caller has them.
@@ -135,19 +138,34 @@ class ChartedColumns:
                 item = self._chart(Series(column=pattern), fields)
             if item.column:
                 by_column.setdefault(item.column, item)
-        # Single numbers come before dicts: a run's outcome is mostly a single number.
-        patterns = sorted(self._all_patterns(), key=_has_star)
-        for pattern in patterns:
-            if pattern not in by_column:
-                by_column[pattern] = self._chart(Series(column=pattern), fields)
         predicted: set[str] = set()
         for name in self._run.prediction():
             predicted.add(name)
             predicted.add(self._patterns.get(name, name))
+        # Single numbers come before dicts: a run's outcome is mostly a single number.
+        patterns = sorted(
+            self._all_patterns(),
+            key=lambda pattern: (pattern not in predicted, _has_star(pattern)),
+        )
+        for pattern in patterns:
+            if len(by_column) >= _MOST_CHARTS:
+                break
+            if pattern not in by_column:
+                by_column[pattern] = self._chart(Series(column=pattern), fields)
         # Sorting keeps the order within the predicted columns, and within the others.
         return sorted(
             by_column.values(),
             key=lambda item: item.column not in predicted,
+        )
+
+    def left_out(self) -> str:
+        """Return a sentence on charts that ``charts`` leaves out; empty if it has all."""
+        count = len(self._all_patterns())
+        if count <= _MOST_CHARTS or _named_charts(self._run):
+            return ""
+        return (
+            f"{count:,} columns or dicts of numbers would be a chart each: the first "
+            f"{_MOST_CHARTS:,} are drawn, and to_frame() or the tape's turns_frame() has all."
         )
 
     def dicts(self) -> list[str]:

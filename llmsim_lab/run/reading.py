@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
+from bisect import bisect_left
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +52,7 @@ SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 """The settings of a request, without its messages."""
 _LARGE = ("think", "schema", "tools", "top_logprobs")
 """The settings that are one and the same object in all requests of a question."""
+_TWO_UNITS = re.compile("[\U00010000-\U0010ffff]")
 _LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all of them empty."
 
 
@@ -205,6 +208,7 @@ class Reading:
         self._manifest_room = 2**26
         """How many bytes of parts that runs share may still be shown in manifests."""
         self._numbers: dict[tuple[Path | None, int], int] = {}
+        self._taken: set[int] = set()
         self._highest = 0
         self._prompts_read: dict[int, PromptsRead] = {}
         """What each run's server read of its prompts."""
@@ -346,9 +350,8 @@ class Reading:
             notes.append(source.note)
         if info.id in self._narrowed:
             notes.append(_LEFT_OUT)
-        missing_charts = self._charted[info.id].missing()
-        if missing_charts:
-            notes.append(missing_charts)
+        charted = self._charted[info.id]
+        notes += filter(None, [charted.missing(), charted.left_out()])
         without_effect = self._without_effect(info, source)
         if without_effect:
             notes.append(without_effect)
@@ -580,15 +583,12 @@ class Reading:
             owner = (getattr(tape, "path", None), number)
         if owner not in self._numbers:
             next_number = self._highest + 1
-            if number and self._is_free(number):
+            if number and number not in self._taken:
                 next_number = number
             self._numbers[owner] = next_number
+            self._taken.add(next_number)
             self._highest = max(self._highest, next_number)
         return self._numbers[owner]
-
-    def _is_free(self, number: int) -> bool:
-        # Numbers mostly rise; only for another one are all taken numbers searched.
-        return number > self._highest or number not in self._numbers.values()
 
     def _put_rest(
         self,
@@ -726,6 +726,7 @@ class Reading:
         except TapeError as error:
             return clip(str(error), 200)
         roles = [message.role for message in request.messages]
+        units = [_Units(message.content) for message in request.messages]
         form: list[list[object]] = []
         places: list[int] = []
         for span in spans:
@@ -733,9 +734,8 @@ class Reading:
             if span.role not in roles:
                 continue
             message = roles.index(span.role)
-            text = request.messages[message].content
-            start = _units(text, span.start)
-            end = _units(text, span.end)
+            start = units[message].before(span.start)
+            end = units[message].before(span.end)
             places += [start, end - start]
             form.append([message, span.name, span.source, span.tokens])
         key = tuple(map(tuple, form))  # most prompts of a run have equal spans
@@ -854,13 +854,12 @@ def _words(
     """
     if turn.number == 0:  # the initial state is not the result of a turn
         return []
-    starts: list[str] = []
-    for name in columns:
-        words = name.replace("_", " ")
-        starts.append(result_in_words(f"{name} "))
-        starts.append(result_in_words(f"{words} "))
-    all_starts = tuple(starts)
-    story = [line for line in turn.story if not line.startswith(all_starts)]
+    story = list(turn.story)
+    beginning = result_in_words("")
+    results = [place for place, line in enumerate(story) if line.startswith(beginning)]
+    # A turn has one. Both a story and the columns may be long: not each is compared with each.
+    if results and _begins_with_column(story[results[-1]].removeprefix(beginning), columns):
+        del story[results[-1]]
     outside = []
     tape = getattr(source, "tape", None)
     if tape is not None:
@@ -868,6 +867,15 @@ def _words(
         player = tape.player(source.run_id, turn.number)
         outside = tape.outside(player, turn.number)
     return [*story, *outside_in_words(outside)]
+
+
+def _begins_with_column(figures: str, columns: Iterable[str]) -> bool:
+    """Return True if figures in words begin with one of a column."""
+    for name in columns:
+        words = name.replace("_", " ")
+        if figures.startswith((f"{name} ", f"{words} ")):
+            return True
+    return False
 
 
 def _people(source: Any) -> list[Record]:
@@ -928,11 +936,24 @@ def _short(values: Mapping[str, object]) -> Record:
     return short
 
 
-def _units(text: str, place: int) -> int:
-    """Return a place in a text as JavaScript counts, where some characters count as two."""
-    # JavaScript counts in units of two bytes.
-    before = text[:place].encode("utf-16-le", "surrogatepass")
-    return len(before) // 2
+class _Units:
+    """Places in a text as JavaScript counts, in units of two bytes: some characters are two.
+
+    Args:
+        text: the text; a prompt may have many places, so it is gone through once.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._length = len(text)
+        self._long: Sequence[int] = ()
+        """The places of the characters that are two units."""
+        if not text.isascii():
+            self._long = [match.start() for match in _TWO_UNITS.finditer(text)]
+
+    def before(self, place: int) -> int:
+        """Return how many units are before a character."""
+        within = min(place, self._length)
+        return within + bisect_left(self._long, within)
 
 
 _encode = json.JSONEncoder(default=str).encode

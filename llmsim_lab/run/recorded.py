@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Self
@@ -92,6 +93,8 @@ class RunOrigin(NamedTuple):
 
 
 ANEW = RunOrigin()
+_MOST_RUNS = 1_000
+"""On a page or in a window."""
 
 
 class Run(PlayedWorld[StateT]):
@@ -509,9 +512,12 @@ class Run(PlayedWorld[StateT]):
         if new.config.replicate is not None:
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
-            configs = [other.manifest["config"] for other in tape.runs()]
-            used = max(config.get("replicate") or 0 for config in configs)
-            new.config = new.config.model_copy(update={"replicate": used + 1})
+            used = [new.config.replicate]
+            for other in tape.runs():
+                number = as_mapping(other.manifest.get("config")).get("replicate")
+                if isinstance(number, int):  # a damaged run may have anything there
+                    used.append(number)
+            new.config = new.config.model_copy(update={"replicate": max(used) + 1})
         return record(
             new,
             tape,
@@ -828,9 +834,41 @@ def page(
             # Parents come before their forks, so a parent's root is in ``roots`` already.
             roots[info.id] = roots.get(info.parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
-    reading = Reading(tape.path.name)
-    read_into(reading, tape, infos)
+    shown = runs_to_show(infos, start)
+    reading = Reading(title_of(tape, shown, infos))
+    read_into(reading, tape, shown)
     return write_page(path, reading, start=start.id)
+
+
+def runs_to_show(infos: Sequence[RunInfo], start: RunInfo) -> Sequence[RunInfo]:
+    """Return the runs of a tape that a page or window shows: the first ones, if there are too many.
+
+    Args:
+        infos: the runs, parents before their forks.
+        start: the run to show first, which is among them with the runs that it came from.
+    """
+    if len(infos) <= _MOST_RUNS:
+        return infos
+    parents = {info.id: info.parent for info in infos}
+    numbers: set[int] = set()
+    number: int | None = start.id
+    while number in parents and number not in numbers and len(numbers) < _MOST_RUNS:
+        numbers.add(number)
+        number = parents[number]
+    others = (info.id for info in infos if info.id not in numbers)
+    numbers.update(islice(others, _MOST_RUNS - len(numbers)))
+    return [info for info in infos if info.id in numbers]
+
+
+def title_of(
+    tape: Tape,
+    shown: Sequence[RunInfo],
+    infos: Sequence[RunInfo],
+) -> str:
+    """Return the title above a tape's runs: the file's name, and how many runs are not shown."""
+    if len(shown) == len(infos):
+        return tape.path.name
+    return f"{tape.path.name}: {len(shown):,} of {len(infos):,} runs; run=N shows another one"
 
 
 def read_into(
@@ -858,7 +896,7 @@ def read_into(
         reading.add(
             info,
             source,
-            changes=tape.changes(info.id, allowance),
+            changes=tape.changes(info, allowance),
             calls=calls,
         )
 

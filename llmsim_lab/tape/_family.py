@@ -11,7 +11,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -108,8 +108,8 @@ class Family:
 
     journal: Journal
     generation: int
-    _facts: dict[int, tuple[int, Line]] = field(default_factory=dict)
-    """What lines say of runs, by number, with how many lines that were."""
+    _facts: dict[int, tuple[Mapping[bytes, Place], Line]] = field(default_factory=dict)
+    """What lines say of runs, by number, with the places of the lines."""
     _held: int = 0
     """How much the manifests in them take, bytes."""
     _parts: dict[int, Part | TapeError] = field(default_factory=dict)
@@ -125,13 +125,39 @@ class Family:
         index = self.journal.index
         if run not in index.runs or run not in index.turns:
             raise TapeError(f"the tape {self.journal.path} has no run {run}")
-        places = index.runs[run]
-        lines_read, facts = self._facts.get(run, (0, {}))
+        [info] = self.infos([run])
+        return info
+
+    def infos(self, runs: Sequence[int]) -> list[RunInfo]:
+        """Return what the tape says of some of its runs, in their order.
+
+        Raises:
+            TapeError: one is damaged.
+        """
+        # A run that is played gets further lines; what was read of the others stays.
+        unread = [run for run in runs if self._is_unread(run)]
+        places: list[Place] = []
+        for run in unread:
+            places += self._places_of(run)
+        # All with one opening of the file, which may have a hundred thousand runs.
+        raws = self.journal.read(places)
+        for run in unread:
+            with reading_run(self.journal, run):
+                facts = self._facts_in(run, raws)
+            self._facts[run] = (self.journal.index.runs[run].copy(), facts)
+        return list(map(self._known_info, runs))
+
+    def _is_unread(self, run: int) -> bool:
+        places, _ = self._facts.get(run, ({}, {}))
+        return places != self.journal.index.runs[run]
+
+    def _places_of(self, run: int) -> list[Place]:
+        return sorted(self.journal.index.runs[run].values())
+
+    def _known_info(self, run: int) -> RunInfo:
+        index = self.journal.index
+        _, facts = self._facts[run]
         with reading_run(self.journal, run):
-            # A run that is played gets further lines; what was read of the others stays.
-            if lines_read != len(places):
-                facts = self._read(run, places)
-                self._facts[run] = (len(places), facts)
             fields = {name: facts[name] for name in _INFO if name in facts}
             return RunInfo(
                 id=run,
@@ -140,10 +166,11 @@ class Family:
                 **fields,
             )
 
-    def _read(self, run: int, places: Sequence[Place]) -> Line:
-        """Return what the lines of a run say of it; of its manifest, where it is."""
+    def _facts_in(self, run: int, raws: Iterator[bytes]) -> Line:
+        """Return what a run's lines, the next ones, say of it; of its manifest, where it is."""
         facts: Line = {}
-        for place, raw in zip(places, self.journal.read(places), strict=True):
+        for place in self._places_of(run):
+            raw = next(raws)
             line = read_line(raw)
             if "process" in line:  # it was begun again, and has not ended
                 facts |= {"ended": None, "outcome": None}

@@ -65,6 +65,8 @@ MAX_TEXTS = 2**24
 """Of the texts that calls share: about so many bytes are held at once."""
 MAX_KEPT = 2**26
 """Of the texts, as values of Python, that are kept of a tape, in bytes: about so much memory."""
+_PIECE = 2**20
+"""Of lines that are read at once, in bytes."""
 _VALUE_WEIGHT = 48
 """Of a value in a text, in bytes."""
 _HEAD = re.compile(rb'\{"tape":3,')
@@ -186,7 +188,8 @@ class Index:
         faulty: how many there are.
         broken: by run, the first of its lines that is faulty.
         texts: texts that are used often, by digest.
-        runs: by run, the lines that say what it is, in order.
+        runs: by run, the lines that say what it is: of each kind the latest, which replaces those
+            before it, since a file may have a million of them.
         turns: by run, its turns; written again, the last counts.
         sums: by run, the check sum of its latest line.
         outside: by run and turn, lines of what came from outside.
@@ -207,7 +210,7 @@ class Index:
         self.head = b""
         self.tail = b""
         self.texts: dict[bytes, Place] = {}
-        self.runs: dict[int, list[Place]] = {}
+        self.runs: dict[int, dict[bytes, Place]] = {}
         self.turns: dict[int, dict[int, Place]] = {}
         self.sums: dict[int, int] = {}
         self.outside: dict[tuple[int, int | None], list[Place]] = defaultdict(list)
@@ -294,10 +297,11 @@ class Index:
         elif kind == b"forget":
             self.forgotten |= self._calls_named_in(raw)
         else:
-            self.runs.setdefault(run, []).append(place)
             process = _PROCESS.match(raw)
             if process is not None:
                 self.process = (run, int(process[1]))
+                kind = b"process"  # it says nothing of the manifest, as the other lines of its kind
+            self.runs.setdefault(run, {})[kind] = place
         return fault
 
     def _fault_in_order(
@@ -627,9 +631,45 @@ class Journal:
         Raises:
             TapeError: one is too long.
         """
-        with self._reading() as file:
-            file.seek(0)
-            yield from enumerate(self._lines_from(file, 0), 1)
+        start = 0
+        number = 0
+
+        def next_lines(file: BinaryIO) -> Iterator[bytes]:
+            nonlocal start, number
+            file.seek(start)
+            for raw in self._lines_from(file, number):
+                start += len(raw)
+                number += 1
+                yield raw
+
+        yield from enumerate(self._by_pieces(next_lines), 1)
+
+    def _by_pieces(self, read: Callable[[BinaryIO], Iterator[bytes]]) -> Iterator[bytes]:
+        """Yield lines that are read some at a time; the file is open only meanwhile.
+
+        An error of who uses a line keeps this generator, and so would keep the file open.
+
+        Args:
+            read: yields lines from where it stopped before.
+
+        Raises:
+            TapeError: the file is another one by now.
+        """
+        generation = self.generation
+        while True:
+            piece: list[bytes] = []
+            size = 0
+            with self._reading() as file:
+                if self.generation != generation:  # it was written anew: lines are elsewhere
+                    raise self._is_another()
+                for raw in read(file):
+                    piece.append(raw)
+                    size += len(raw)
+                    if size >= _PIECE:
+                        break
+            if not piece:
+                return
+            yield from piece
 
     def rest(self) -> int:
         """Return how many bytes follow the last whole line."""
@@ -730,13 +770,17 @@ class Journal:
         """
         if not places:
             return
-        with self._reading() as file:
-            for start, size in places:
+        left = iter(places)
+
+        def next_lines(file: BinaryIO) -> Iterator[bytes]:
+            for start, size in left:
                 file.seek(start)
                 raw = file.read(size)
                 if len(raw) < size or not raw.endswith(b"\n"):
                     raise self._is_another()
                 yield raw
+
+        yield from self._by_pieces(next_lines)
 
     def text(
         self,

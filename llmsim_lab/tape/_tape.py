@@ -92,7 +92,8 @@ class Tape(AbstractContextManager["Tape"]):
 
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first."""
-        return [self._family.info(run) for run in self._begun()]
+        runs = self._begun()
+        return self._family.infos(runs)
 
     @property
     def damaged(self) -> Mapping[int, int]:
@@ -364,19 +365,20 @@ class Tape(AbstractContextManager["Tape"]):
 
     def changes(
         self,
-        run: int,
+        run: int | RunInfo,
         allowance: Allowance | None = None,
     ) -> list[str]:
         """Return what a run changed compared with the run that it came from, in words.
 
         Args:
-            run: the run.
+            run: the run, or its number.
             allowance: a budget for the work, which several runs share; enough for one if not given.
         """
         # Limited, since a tape may come from anywhere.
         allowance = allowance or self.allowance()
-        info = self.run(run)
+        info = run if isinstance(run, RunInfo) else self.run(run)
         try:
+            allowance.take_run()
             return self._changes(info, allowance)
         except CostsTooMuch as error:
             return [str(error)]
@@ -430,7 +432,7 @@ class Tape(AbstractContextManager["Tape"]):
         allowance = self.allowance()
         lines = []
         for info in self.runs():
-            changed = self.changes(info.id, allowance)
+            changed = self.changes(info, allowance)
             line = run_line(info, changed)
             lines.append((info.id, info.parent, line))
         # A name comes from a file, and may hold characters that control a terminal.

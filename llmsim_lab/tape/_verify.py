@@ -235,7 +235,7 @@ def repair(
     for run, places in sorted(draft.journal.index.runs.items()):
         if run in left_out:
             continue
-        [first] = draft.journal.read(places[:1])
+        [first] = draft.journal.read([min(places.values())])
         if read_line(first).get("parent") in left_out:
             left_out.add(run)
     damaged.journal.rewrite(runs - left_out, new)

@@ -43,6 +43,8 @@ PATIENCE = (
 )
 """Settings of the model's client that say how patiently to ask, not what."""
 _CHANGED_WORDS = re.compile(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+")
+_COST_OF_A_RUN = 20_000
+"""Of a run that is compared, beside its texts: about as long as so many bytes take to read."""
 _COST_OF_WORDS = 100
 """Of an intervention that is compared: about as long as so many bytes take to read."""
 _COST_OF_A_PAIR = 20
@@ -104,6 +106,10 @@ class Allowance:
                 "what it changed is not shown, since that of so many runs takes too long to find "
                 "out (llmsim-lab tape diff shows it of two)"
             )
+
+    def take_run(self) -> None:
+        """Spend what it costs to compare a run, as short as it is."""
+        self.take(_COST_OF_A_RUN)
 
     def take_words(self, done: Done) -> None:
         """Spend what it costs to compare interventions."""

@@ -53,7 +53,12 @@ SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _LARGE = ("think", "schema", "tools", "top_logprobs")
 """The settings that are one and the same object in all requests of a question."""
 _TWO_UNITS = re.compile("[\U00010000-\U0010ffff]")
-_LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all of them empty."
+_MOST_COLUMNS = 100_000
+"""Of a run that are shown."""
+_LEFT_OUT = (
+    f"Some columns are left out here: its turns name more than {_MOST_COLUMNS:,}, or nearly all of "
+    "them are empty; to_frame() or the tape's frame_rows() has all."
+)
 
 
 class RowState(dict[str, Any]):
@@ -543,8 +548,11 @@ class Reading:
         self._values[run] = self._values.get(run, 0) + len(row)
         turns = range(len(self._seen[run]))
         width = len(columns) + len(new_names)
-        if new_names and not is_reasonable(turns, width, values=self._values[run]):
-            new_names = []
+        room = _MOST_COLUMNS - len(columns)
+        if not is_reasonable(turns, width, values=self._values[run]):
+            room = 0
+        if len(new_names) > room:
+            new_names = new_names[:room]
             if run not in self._narrowed:
                 self._narrowed.add(run)
                 shown["notes"] = [*shown["notes"], _LEFT_OUT]

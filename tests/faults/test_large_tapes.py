@@ -113,13 +113,36 @@ def columns() -> Lines:
         yield turn(1, number, {"turn": number} | {f"c{number}.{at}": 1.0 for at in range(3000)})
 
 
+def a_chart_for_each_column() -> Lines:
+    yield run(1)
+    yield turn(1, 0)
+    yield turn(1, 1, {"turn": 1} | {f"c{number}": 1.0 for number in range(300_000)})
+
+
+def reruns_of_reruns() -> Lines:
+    yield run(1)
+    yield turn(1, 0)
+    for number in range(2, 30_000):
+        yield run(number, verb="rerun", parent=number - 1)
+        yield turn(number, 0)
+
+
+def ends_of_one_run() -> Lines:
+    yield run(1)
+    yield turn(1, 0)
+    yield from [line("end", 1, ended="", outcome="done")] * 200_000
+
+
 WIDE = r"TapeError: the 100 turns of run 1 on .* name 300,001 columns, nearly all of them empty"
 TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
+    "a chart for each column": (a_chart_for_each_column, {}),
     "columns": (columns, {"turns_frame": WIDE}),
+    "ends of one run": (ends_of_one_run, {}),
     "forks of forks": (forks_of_forks, {}),
     "forks one turn later each": (forks_one_turn_later_each, {}),
     "long interventions": (long_interventions, {}),
     "reruns of a changed run": (reruns_of_a_changed_run, {}),
+    "reruns of reruns": (reruns_of_reruns, {}),
     "settings by turns": (settings_by_turns, {}),
     "shared texts": (shared_texts, {}),
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from builders import recorded
 from counter_kit import make_counter
@@ -55,6 +56,14 @@ def test_a_line_is_in_the_file_and_found_again_when_append_returns(journal: Jour
         assert (index.counts[1], index.next_call) == (2, 3)
         assert index.calls == {1: {1: [1], None: [2]}}
         assert (index.lines, index.faulty) == (len(lines_of(journal.path)), 0)
+
+
+def test_the_file_is_not_kept_open_by_who_stops_reading_in_the_middle(journal: Journal) -> None:
+    reader = another(journal)
+    opened_before = psutil.Process().num_fds()
+    unread = [reader.lines(), reader.read([reader.index.turns[1][0]] * 2)]
+    assert all(map(next, unread))
+    assert psutil.Process().num_fds() == opened_before
 
 
 def test_a_reader_takes_in_whole_lines_as_they_come(journal: Journal) -> None:

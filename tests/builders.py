@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from llmsim_lab._util.config import YamlFile
 from llmsim_lab.agents.agents import RateDecision
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import (
@@ -145,7 +146,7 @@ def make_simulation(
 
 def config_in(path: Path, kind: str = "") -> Any:
     """Return the configuration in a file, as ``llmsim-lab run`` reads it."""
-    return class_and_config(path, kind=kind)[1]
+    return class_and_config(YamlFile.read(path), kind=kind)[1]
 
 
 def played(run: AnyRun, turns: int | None = None) -> AnyRun:

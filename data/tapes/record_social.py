@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab import connect
+from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.run.registry import class_and_config
@@ -24,7 +25,7 @@ HERE = Path(__file__).parent
 
 def runs() -> list[tuple[Any, int]]:
     """Return what is played, without and with reasons asked for, and how many turns of it."""
-    config = class_and_config(data_path("scenarios/harbour_town.yaml"))[1]
+    config = class_and_config(YamlFile.read(data_path("scenarios/harbour_town.yaml")))[1]
     short = config.llm.model_copy(update={"max_tokens": 48})
     silent = config.model_copy(update={"rationale": False, "llm": short})
     return [(silent, 7), (config, 6)]

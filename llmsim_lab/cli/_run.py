@@ -143,13 +143,13 @@ def _described(
             f"FILE.py:CLASS. llmsim-lab tape show {named} says what is on it"
         )
     # Both are YAML: a study that is read as a run would be turned down for its first key.
-    keys = YamlFile.read(Path(named)).values.keys()
-    if {"world", "vary"} <= keys:
+    source = YamlFile.read(Path(named))
+    if {"world", "vary"} <= source.values.keys():
         raise ConfigError(
             f"{named} describes a study; a run is described by YAML without vary, or by "
             f"FILE.py:CLASS. llmsim-lab study {named} run plays the study"
         )
-    return class_and_config(named, kind=Simulation.kind)
+    return class_and_config(source, kind=Simulation.kind)
 
 
 def _with_values(

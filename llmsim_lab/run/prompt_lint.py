@@ -69,7 +69,9 @@ def prompt_orders(
         llm_client=client,
     )
     leave_out_warnings(run)
-    for _ in range(_MOST_TURNS):
+    # Where no model answers for anybody, one turn shows whether the world can be played.
+    most_turns = _MOST_TURNS if models else 1
+    for _ in range(most_turns):
         has_asked = bool(prompts_asked)
         is_enough = len(turns_that_ask) >= _ENOUGH_TURNS or prompts >= _ENOUGH_PROMPTS
         is_whole = has_asked and run.turn_number >= config.turns

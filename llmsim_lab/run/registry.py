@@ -232,22 +232,19 @@ def how_to_import(kind: str) -> str:
 
 
 def class_and_config(
-    path: str | Path,
+    source: YamlFile,
     *,
     kind: str = "",
 ) -> tuple[RunClass, Any]:
-    """Read a run's configuration from a file; its key ``kind`` names the class of the run.
+    """Return the class and the configuration that a file describes, by its key ``kind``.
 
     Args:
-        path: the file.
+        source: the file.
         kind: the kind of a file that names none.
 
     Raises:
-        ConfigError: the file cannot be read, or has a fault; the message names the file and the
-            line.
+        ConfigError: the file has a fault; the message names the file and the line.
     """
-    path = Path(path)
-    source = YamlFile.read(path)
     try:
         cls = find_class(str(source.values.get("kind", kind)))
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,14 @@ from llmsim_lab.statechart._turn import (
     triggers_in,
 )
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
-from llmsim_lab.statechart.config import Chart, FeedConfig, Population, PostConfig, SeedPosts
+from llmsim_lab.statechart.config import (
+    MOST_SCORES,
+    Chart,
+    FeedConfig,
+    Population,
+    PostConfig,
+    SeedPosts,
+)
 from llmsim_lab.statechart.reasoner import MoveQuestion, move_prompt, next_state_type
 from llmsim_lab.statechart.state import FeedEntry, SocialState, UserState
 
@@ -77,6 +85,12 @@ class SocialSimulation(Run[SocialState]):
 
     def ready(self) -> None:
         """Make the chart; raise ConfigError if it has triggers that no turn fires."""
+        scores = len(self.config.population) * self.feed.max_posts
+        if scores > MOST_SCORES:
+            raise ConfigError(
+                f"{len(self.config.population):,} users and feed.max_posts={self.feed.max_posts:,} "
+                f"are {scores:,} scores a turn; lower one of them, to at most {MOST_SCORES:,}"
+            )
         self._reply: Any = next_state_type(self.config.rationale)
         self.statechart = Statechart.load(
             self.config.chart,
@@ -109,7 +123,10 @@ class SocialSimulation(Run[SocialState]):
             feed=self.feed,
             seed=self.seed,
         )
+        # Of 10,000 users each part takes a quarter of a second, in which nothing else runs.
+        await asyncio.sleep(0)
         chosen = await self._chosen(plan.ambiguous, ask)
+        await asyncio.sleep(0)
         outcome = make_moves(
             plan.moves,
             chosen,
@@ -117,6 +134,7 @@ class SocialSimulation(Run[SocialState]):
             self.seed,
         )
         posts = await self._written(outcome.new_posts, ask)
+        await asyncio.sleep(0)
         return next_state(state, plan, outcome, posts, self.feed)
 
     async def _chosen(

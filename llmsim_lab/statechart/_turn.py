@@ -120,22 +120,19 @@ def _interest_matches(
     profiles: Sequence[ProfileConfig], feed: Sequence[FeedEntry]
 ) -> npt.NDArray[np.float64]:
     """Return the share of each post's topics that interest each user, one row for each user."""
-    # As matrices, since 500 users and 200 posts are 100,000 scores a turn. Topics that interest no
-    # user have no column; a post may name a topic twice.
-    all_interests: set[str] = set()
-    for profile in profiles:
-        all_interests.update(profile.interests)
-    topics = sorted(all_interests)
-    # With ones and zeros, the product counts the topics that a user and a post share.
-    interests = np.zeros((len(profiles), len(topics)))
+    users_by_topic: dict[str, list[int]] = {}
     for row, profile in enumerate(profiles):
-        interests[row] = [topic in profile.interests for topic in topics]
-    about = np.zeros((len(feed), len(topics)))
-    for row, entry in enumerate(feed):
-        about[row] = [entry.post.topics.count(topic) for topic in topics]
-    topic_counts = [max(len(entry.post.topics), 1) for entry in feed]
-    matches: npt.NDArray[np.float64] = interests @ about.T / topic_counts
-    return matches
+        for topic in set(profile.interests):
+            users_by_topic.setdefault(topic, []).append(row)
+    # Users are rows, and posts are columns: 500 users and 200 posts are 100,000 scores a turn.
+    shared = np.zeros((len(profiles), len(feed)))
+    for column, entry in enumerate(feed):
+        topics = entry.post.topics
+        for topic in topics:
+            # A post may name a topic twice, which counts twice.
+            shared[users_by_topic.get(topic, []), column] += 1
+        shared[:, column] /= max(len(topics), 1)
+    return shared
 
 
 def _hide(

@@ -38,6 +38,8 @@ Topic = Annotated[
         pattern=_ONE_LINE,
     ),
 ]
+_MOST_TOPICS = 200
+"""Of a user or a post: each of one is looked for among those of the other."""
 _Share = Annotated[
     float,
     Field(
@@ -63,7 +65,7 @@ class ProfileConfig(Settings):
     """
 
     name: Name
-    interests: Annotated[tuple[Topic, ...], Field(min_length=1)]
+    interests: Annotated[tuple[Topic, ...], Field(min_length=1, max_length=_MOST_TOPICS)]
     personality: str = ""
     activity: _Share = 0.5
     engagement_threshold: _Share = 0.5
@@ -81,7 +83,7 @@ class PostConfig(Settings):
 
     author: Name
     text: Annotated[Words, Field(max_length=5_000)]
-    topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
+    topics: Annotated[tuple[Topic, ...], Field(min_length=1, max_length=_MOST_TOPICS)]
 
 
 # Cached: a configuration is made for every run of a study.
@@ -92,8 +94,10 @@ def _shipped(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-# With 200 posts they are 20 million scores a turn, 160 MB.
-_MOST_USERS = 100_000
+_MOST_USERS = 10_000
+"""A turn of so many takes half a second where rules answer."""
+MOST_SCORES = 2_500_000
+"""Users times posts in circulation: each post has a score for each user, 8 bytes in some tables."""
 _Weight = Annotated[
     float,
     Field(

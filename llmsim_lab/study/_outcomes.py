@@ -25,6 +25,10 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a measure that the world names, or a function of the run."""
 
 
+_MOST_OUTCOMES = 200
+"""Of a study: a report has a table and a chart of each."""
+
+
 def outcomes_of(
     outcome: Outcomes | None,
     trial: Run,
@@ -61,6 +65,11 @@ def outcomes_of(
     if not outcome:
         return {}
     outcomes = labelled("outcome", outcome)
+    if len(outcomes) > _MOST_OUTCOMES:
+        raise ConfigError(
+            f"outcome= names {len(outcomes):,} outcomes, and a study has at most {_MOST_OUTCOMES}; "
+            "all of them are adjusted for one another, so that few are better"
+        )
     frame = trial.to_frame()
     names_known += [*fields, *fields_of_players, *map(str, frame.columns)]
     # A mapping in a state may be filled later: its field is known, its columns are not.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.text import log_event
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
@@ -200,6 +201,30 @@ class StudySetup:
         )
 
 
+_MOST_RUNS = 50_000
+"""Of a study: each has a file, which is looked for when the study is made."""
+_MOST_ANSWERS = 1_000_000
+"""Of a study that asks recorded situations again."""
+
+
+def _check_number(
+    arms: int,
+    units: int,
+    samples: int,
+) -> None:
+    """Raise ConfigError if a study has too many runs."""
+    if arms * units > _MOST_RUNS:
+        raise ConfigError(
+            f"{arms:,} arms and {units:,} seeds or situations are {arms * units:,} runs, and a "
+            f"study has at most {_MOST_RUNS:,}; take fewer of them, or make several studies"
+        )
+    if arms * units * samples > _MOST_ANSWERS:
+        raise ConfigError(
+            f"{samples:,} samples of {units:,} situations in {arms:,} arms are "
+            f"{arms * units * samples:,}, and a study has at most {_MOST_ANSWERS:,}; take fewer"
+        )
+
+
 def set_up(
     world: World,
     planned_units: Sequence[PlannedUnit],
@@ -229,6 +254,7 @@ def set_up(
         ConfigError: a name or a level is wrong.
     """
     arms = world.arms()
+    _check_number(len(arms), len(planned_units), samples)
     # Before anything is played: a wrong name or level would otherwise raise after hours.
     trial = world.checked(
         arms,

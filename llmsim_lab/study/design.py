@@ -59,6 +59,10 @@ _LONGEST_LABEL = 40
 MOST_SAMPLES = 10_000
 """Most samples of a situation; also the distance between the draws of two wordings in ``begin``."""
 _MOST_SEEDS = 100_000
+_MOST_ARMS = 512
+"""Of a study, each wording counted: a run of each is made before anything is played."""
+_MOST_SETTINGS = 12_500_000
+"""Characters in the configurations of all arms: five of 10,000 users."""
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """Factors that every world has beside its parameters."""
 _SET_BY_STUDY = {
@@ -381,8 +385,15 @@ class World:
         """Return an arm for each combination of levels, the reference first.
 
         Raises:
-            ConfigError: two arms have the same name.
+            ConfigError: there are too many, or two have the same name.
         """
+        count = math.prod(map(len, self.factors.values()))
+        if count > _MOST_ARMS:
+            words = " x ".join(f"{len(levels):,}" for levels in self.factors.values())
+            raise ConfigError(
+                f"vary= makes {words} = {count:,} arms, and a study has at most {_MOST_ARMS:,}; "
+                "leave out levels or a factor"
+            )
         combinations = product(*self.factors.values())
         arms = [_arm(self.factors, labels) for labels in combinations]
         names = Counter(arm.name for arm in arms)
@@ -694,7 +705,13 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
-        runs: list[Run] = []
+        wordings = sum(len(self.wordings(arm)) for arm in arms)
+        if wordings > _MOST_ARMS:
+            raise ConfigError(
+                f"the arms have {wordings:,} wordings of prompts in all, and a study has at most "
+                f"{_MOST_ARMS:,}; leave out some, or arms"
+            )
+        first: Run | None = None
         for arm in arms:
             try:
                 for wording in range(len(self.wordings(arm))):
@@ -705,16 +722,30 @@ class World:
                         Play(wording),
                         source,
                     )
-                    runs.append(run)
+                    if first is None:
+                        first = run
+                        _check_size(run, wordings)
                     edits = edits_of(run)
                     # A recorded run has its prompts; a new run has them only when it asks.
                     if source is not None and isinstance(edits, PromptEdits):
                         edits.check()
             except LabError as error:
                 raise ConfigError(f"arm {arm.name!r}: {error}") from error
+        assert first is not None  # a study has an arm
         # Computed here, since a worker on another machine has no source files.
-        self.code = runs[0].code_digests
-        return runs[0]
+        self.code = first.code_digests
+        return first
+
+
+def _check_size(run: Run, count: int) -> None:
+    """Raise ConfigError if so many runs like this one would take long to make."""
+    characters = len(run.config.model_dump_json())
+    if count * characters > _MOST_SETTINGS:
+        raise ConfigError(
+            f"{count:,} arms, each with settings of {characters:,} characters, would be "
+            f"{count * characters:,} characters, and a study has at most {_MOST_SETTINGS:,}; "
+            "take fewer arms, or a smaller population"
+        )
 
 
 def _first_config(

@@ -45,8 +45,8 @@ def test_names_and_topics_lose_the_space_around_them_and_topics_are_lower_case()
     ("values", "message"),
     [
         ({"population": [{"name": "A", "interests": ["x"]}] * 2}, "different names; twice: A"),
-        ({"population": 0}, "a population of 0 is not possible; give 1 to 100,000"),
-        ({"population": 10**9}, "give 1 to 100,000"),
+        ({"population": 0}, "a population of 0 is not possible; give 1 to 10,000"),
+        ({"population": 10**9}, "give 1 to 10,000"),
         ({"population": []}, "population"),
         ({"population": [{"name": "A\nB", "interests": ["x"]}]}, "population.0.name"),
         ({"population": [{"name": "A", "interests": ["x\u2028y"]}]}, "population.0.interests.0"),

@@ -26,6 +26,8 @@ _ENOUGH_TURNS = 5
 """How many turns with questions are enough: by then a history has begun."""
 _ENOUGH_PROMPTS = 1_000
 """How many prompts are enough."""
+_LONGEST_SHUFFLED = 10_000
+"""Characters of a prompt whose words are a reply."""
 
 
 def prompt_orders(
@@ -100,7 +102,8 @@ def prompt_orders(
 
 def _chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
     """Return a random reply with a text of its own for each player, as models give."""
-    words = request.prompt.split()
+    # Of a prompt that names 5,000 players the beginning is enough.
+    words = request.prompt[:_LONGEST_SHUFFLED].split()
     rng.shuffle(words)
     shuffled = Message("user", " ".join(words))
     return chance_reply(replace(request, messages=(shuffled,)), rng)
